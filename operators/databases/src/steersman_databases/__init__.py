@@ -1,0 +1,1 @@
+"""PostgreSQL and MySQL databases on Kubernetes."""

@@ -1,0 +1,1 @@
+"""Write Kubernetes operators in typed, async Python."""
