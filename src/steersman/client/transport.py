@@ -1,0 +1,63 @@
+"""The transport seam: bytes to the API server and back. Everything above it is the same on a socket and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """One request.
+
+    Attributes:
+        method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
+        path: absolute URL path, percent-encoded, without the query.
+        query: query parameters, not yet encoded.
+        body: JSON, or None.
+        content_type: of the body; a patch's kind is told by it.
+        timeout: seconds for the whole exchange; for a stream, seconds without a single byte.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+    content_type: str = "application/json"
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """The answer: status code, body, and the seconds of a ``Retry-After`` header (None without one)."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+
+
+class Transport(Protocol):
+    """Carries requests. Implementations: ``HttpTransport`` (sockets), ``testing.InMemoryApiServer``."""
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        """Sends ``request`` and returns the whole answer, whatever its status code.
+
+        Raises:
+            ConnectionFailed: no complete answer came.
+        """
+        ...
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Sends a watch (or a log follow) and gives its lines, without their newlines, as they come.
+
+        Raises:
+            ApiError: the answer was not 200.
+            ConnectionFailed: no answer, or the stream broke or fell silent for ``timeout`` seconds.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        ...

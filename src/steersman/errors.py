@@ -1,0 +1,225 @@
+"""Every exception Steersman raises, as one tree.
+
+    SteersmanError
+    ├── ConfigurationError        kubeconfig, in-cluster files or options: says which file and field
+    ├── ConnectionFailed          no answer from the API server (refused, reset, timed out)
+    ├── CacheNotSynced            an informer did not finish its first list in time
+    ├── TerminalError             raised by a reconciler: do not retry until the object changes
+    └── ApiError                  the API server answered with a Status
+        ├── BadRequest            400
+        ├── Unauthorized          401
+        ├── Forbidden             403
+        ├── NotFound              404
+        ├── MethodNotAllowed      405
+        ├── Conflict              409  the object has changed, or another manager owns the field
+        │   └── AlreadyExists     409  reason AlreadyExists
+        ├── Expired               410  reasons Expired and Gone: list again
+        ├── PayloadTooLarge       413
+        ├── UnsupportedMediaType  415
+        ├── Invalid               422  validation failed: see ``causes``
+        ├── TooManyRequests       429
+        └── ServerError           5xx
+            ├── InternalError     500
+            ├── ServiceUnavailable 503
+            └── ServerTimeout     504  reasons ServerTimeout and Timeout
+
+Source: "API Conventions", section "Response Status Kind", and ``metav1.StatusReason``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SteersmanError(Exception):
+    """The root of the tree: ``except SteersmanError`` catches all that this framework raises."""
+
+
+class ConfigurationError(SteersmanError):
+    """Something the user configured is missing or malformed; the message names the file and the field."""
+
+
+class ConnectionFailed(SteersmanError):
+    """The API server gave no (complete) answer. Whether a write was carried out is unknown."""
+
+
+class CacheNotSynced(SteersmanError):
+    """An informer did not finish its first list within the time limit; the message names the kind."""
+
+
+class TerminalError(SteersmanError):
+    """Raised by a reconciler for what no retry can mend: the object is not requeued until it changes."""
+
+
+class StatusCause(msgspec.Struct, frozen=True):
+    """One reason among several of a failed request.
+
+    Attributes:
+        field: path of the field in the sent object, such as ``spec.replicas``; may be empty.
+        message: text for people.
+        reason: machine-readable, such as ``FieldValueInvalid`` or ``FieldManagerConflict``.
+    """
+
+    field: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    """``status.details`` of a failed request; ``retry_after_seconds`` is 0 when the server gave no advice."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[StatusCause, ...] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The API server's own account of a failed request (``metav1.Status``)."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    status: str = "Failure"
+    details: StatusDetails | None = None
+
+
+class ApiError(SteersmanError):
+    """The API server refused a request; ``status`` holds its answer, ``str()`` its message."""
+
+    def __init__(self, status: Status, retry_after: float | None = None) -> None:
+        super().__init__(status.message or status.reason or f"HTTP {status.code}")
+        self.status = status
+        advised = status.details.retry_after_seconds if status.details else 0
+        self.retry_after: float | None = retry_after if retry_after is not None else (advised or None)
+
+    @property
+    def code(self) -> int:
+        """The HTTP status code."""
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        """The machine-readable reason, such as ``NotFound``."""
+        return self.status.reason
+
+    @property
+    def causes(self) -> tuple[StatusCause, ...]:
+        """What exactly was wrong, field by field; empty when the server did not say."""
+        return (self.status.details.causes or ()) if self.status.details else ()
+
+
+class BadRequest(ApiError):
+    """400: the request itself is malformed."""
+
+
+class Unauthorized(ApiError):
+    """401: the credentials are missing or not accepted."""
+
+
+class Forbidden(ApiError):
+    """403: authenticated, yet RBAC or an admission plugin refuses; the message names the verb and resource."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind (its CRD is not installed)."""
+
+
+class MethodNotAllowed(ApiError):
+    """405: the resource does not support this verb."""
+
+
+class Conflict(ApiError):
+    """409: the object changed since it was read, or (server-side apply) another manager owns a field."""
+
+
+class AlreadyExists(Conflict):
+    """409: an object of that name exists."""
+
+
+class Expired(ApiError):
+    """410: the resource version is too old for a watch or a continue token; list again."""
+
+
+class PayloadTooLarge(ApiError):
+    """413: the object is larger than the API server accepts."""
+
+
+class UnsupportedMediaType(ApiError):
+    """415: the resource does not support this kind of patch."""
+
+
+class Invalid(ApiError):
+    """422: schema, CEL rule or validation refused the object; ``causes`` names the fields."""
+
+
+class TooManyRequests(ApiError):
+    """429: throttled (priority and fairness), or a PodDisruptionBudget refuses an eviction."""
+
+
+class ServerError(ApiError):
+    """5xx: the fault is on the server's side."""
+
+
+class InternalError(ServerError):
+    """500."""
+
+
+class ServiceUnavailable(ServerError):
+    """503: the server is starting, stopping or overloaded."""
+
+
+class ServerTimeout(ServerError):
+    """504: the server gave up in time; the request may have been carried out."""
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    "BadRequest": BadRequest,
+    "Unauthorized": Unauthorized,
+    "Forbidden": Forbidden,
+    "NotFound": NotFound,
+    "MethodNotAllowed": MethodNotAllowed,
+    "Conflict": Conflict,
+    "AlreadyExists": AlreadyExists,
+    "Expired": Expired,
+    "Gone": Expired,
+    "RequestEntityTooLarge": PayloadTooLarge,
+    "UnsupportedMediaType": UnsupportedMediaType,
+    "Invalid": Invalid,
+    "TooManyRequests": TooManyRequests,
+    "InternalError": InternalError,
+    "ServiceUnavailable": ServiceUnavailable,
+    "ServerTimeout": ServerTimeout,
+    "Timeout": ServerTimeout,
+}
+
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: MethodNotAllowed,
+    409: Conflict,
+    410: Expired,
+    413: PayloadTooLarge,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    429: TooManyRequests,
+    500: InternalError,
+    503: ServiceUnavailable,
+    504: ServerTimeout,
+}
+
+
+def error_from_status(status: Status, retry_after: float | None = None) -> ApiError:
+    """The exception for a Status: chosen by reason, or by code where the reason is unknown.
+
+    Args:
+        status: the API server's answer.
+        retry_after: seconds, from the ``Retry-After`` header.
+    """
+    fallback = ServerError if status.code >= 500 else ApiError
+    kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, fallback)
+    return kind(status, retry_after)

@@ -1,0 +1,48 @@
+"""The vocabulary of Kubernetes objects: metadata, conditions, references, quantities, and schema markers."""
+
+from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply
+from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
+from steersman.meta.condition import Condition, find_condition, is_true, set_condition
+from steersman.meta.frozen import FrozenDict, FrozenStruct
+from steersman.meta.markers import Field, PrinterColumn, Rule, Scale, resource
+from steersman.meta.object import (
+    ApiResource,
+    Object,
+    ObjectKey,
+    ObjectMeta,
+    OwnerReference,
+    Resource,
+    Spec,
+    Status,
+)
+from steersman.meta.quantity import Quantity
+
+__all__ = [
+    "ApiResource",
+    "ApplyConfiguration",
+    "Condition",
+    "Field",
+    "FrozenDict",
+    "FrozenStruct",
+    "Object",
+    "ObjectKey",
+    "ObjectMeta",
+    "ObjectMetaApply",
+    "OwnerReference",
+    "OwnerReferenceApply",
+    "PrinterColumn",
+    "Quantity",
+    "Resource",
+    "Rule",
+    "Scale",
+    "Spec",
+    "Status",
+    "decode",
+    "decode_builtins",
+    "encode",
+    "find_condition",
+    "is_true",
+    "resource",
+    "set_condition",
+    "to_builtins",
+]

@@ -1,0 +1,63 @@
+"""JSON to typed objects and back: decoded once, straight into the struct."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+from steersman.meta.frozen import FrozenDict
+from steersman.meta.quantity import Quantity
+
+T = TypeVar("T")
+
+
+def _decode_hook(kind: Any, value: Any) -> Any:
+    if kind is Quantity:
+        return Quantity(value)
+    if kind is FrozenDict or get_origin(kind) is FrozenDict:
+        arguments = get_args(kind)
+        if not arguments or arguments[1] in (str, Any):
+            return FrozenDict(value)
+        return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))
+    raise NotImplementedError(f"no JSON form is known for {kind!r}")
+
+
+def _encode_hook(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise NotImplementedError(f"no JSON form is known for {type(value)!r}")
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=_decode_hook)
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
+
+
+def decode(data: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """``data`` (JSON) as an instance of ``kind``; unknown fields are dropped.
+
+    Raises:
+        msgspec.ValidationError: a field has another type than ``kind`` says; names its path.
+        msgspec.DecodeError: not JSON.
+    """
+    return _decoder(kind).decode(data)
+
+
+def decode_builtins(value: Any, kind: type[T]) -> T:
+    """``value`` (dicts, lists, strings, numbers) as an instance of ``kind``. Raises as ``decode`` does."""
+    return msgspec.convert(value, kind, dec_hook=_decode_hook)
+
+
+def encode(value: Any) -> bytes:
+    """``value`` as JSON. Fields at their default are left out of read types, unset ones out of apply types."""
+    return _encoder.encode(value)
+
+
+def to_builtins(value: Any) -> Any:
+    """``value`` as dicts, lists and scalars, with the same omissions as ``encode``."""
+    return msgspec.to_builtins(value, enc_hook=_encode_hook)

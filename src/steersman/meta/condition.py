@@ -1,0 +1,58 @@
+"""Standard conditions (``metav1.Condition``). Source: KEP-1623."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from steersman.meta.frozen import FrozenStruct
+from steersman.meta.markers import Field
+
+ConditionStatus = Literal["True", "False", "Unknown"]
+
+
+class Condition(FrozenStruct):
+    """One aspect of the current state of an object."""
+
+    type: Annotated[str, Field(max_length=316)]
+    """Type of the condition in CamelCase."""
+    status: ConditionStatus
+    """Status of the condition: one of True, False, Unknown."""
+    reason: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
+    """Why the condition last changed, in one CamelCase word."""
+    message: Annotated[str, Field(max_length=32768)] = msgspec.field(default="")
+    """Details for people, with what to do where something is wrong."""
+    last_transition_time: datetime | None = None
+    """When the status last changed."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The metadata.generation that the condition was set upon."""
+
+
+def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    """The condition of type ``kind``, or None."""
+    return next((c for c in conditions if c.type == kind), None)
+
+
+def is_true(conditions: Iterable[Condition], kind: str) -> bool:
+    """Whether the condition of type ``kind`` is there and ``True``."""
+    found = find_condition(conditions, kind)
+    return found is not None and found.status == "True"
+
+
+def set_condition(conditions: Iterable[Condition], condition: Condition, now: datetime) -> tuple[Condition, ...]:
+    """``conditions`` with ``condition`` in its type's place.
+
+    The transition time is ``now`` only where the status changes; otherwise the former one is kept, so setting the
+    same condition twice changes nothing.
+    """
+    current = tuple(conditions)
+    former = find_condition(current, condition.type)
+    kept = former is not None and former.status == condition.status
+    moment = former.last_transition_time if former is not None and kept else now.replace(microsecond=0)
+    stamped = msgspec.structs.replace(condition, last_transition_time=moment)
+    if former is None:
+        return (*current, stamped)
+    return tuple(stamped if c.type == condition.type else c for c in current)

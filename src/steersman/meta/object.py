@@ -1,0 +1,115 @@
+"""Objects as the API server returns them: immutable, typed, complete in metadata."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Generic, NamedTuple, TypeVar
+
+from steersman.meta.condition import Condition
+from steersman.meta.frozen import FrozenDict, FrozenStruct
+from steersman.meta.markers import Field, ResourceOptions
+
+SpecT = TypeVar("SpecT", bound="Spec")
+StatusT = TypeVar("StatusT", bound="Status")
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name; the namespace of a cluster-scoped object is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ApiResource(NamedTuple):
+    """Where a kind lives in the API: group (empty for core), version, kind, plural, scope."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``apps/v1``, or ``v1`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, key: ObjectKey | None = None, *, namespace: str = "", subresource: str = "") -> str:
+        """The URL path of one object (``key``), or of the collection in ``namespace`` (empty: in all)."""
+        prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        namespace = key.namespace if key is not None else namespace
+        scope = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
+        tail = f"/{key.name}" if key is not None else ""
+        return f"{prefix}{scope}/{self.plural}{tail}" + (f"/{subresource}" if subresource else "")
+
+
+class OwnerReference(FrozenStruct):
+    """``metav1.OwnerReference``: the object dies with its owners."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(FrozenStruct):
+    """``metav1.ObjectMeta`` without ``managedFields``, which are dropped on reading."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: FrozenDict[str, str] = FrozenDict()
+    annotations: FrozenDict[str, str] = FrozenDict()
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Object(FrozenStruct):
+    """Base of all kinds. ``api_resource`` says where the kind lives; apiVersion and kind are derived from it."""
+
+    api_resource: ClassVar[ApiResource]
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> ObjectKey:
+        """Namespace and name."""
+        return ObjectKey(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def controller_reference(self) -> OwnerReference | None:
+        """The owner reference with ``controller: true``, or None."""
+        return next((o for o in self.metadata.owner_references if o.controller), None)
+
+
+class Spec(FrozenStruct):
+    """Base of the ``spec`` of a custom resource: what the user wants."""
+
+
+class Status(FrozenStruct):
+    """Base of the ``status`` of a custom resource: what is."""
+
+    observed_generation: int | None = None
+    """The metadata.generation that this status describes."""
+    conditions: Annotated[tuple[Condition, ...], Field(list_map_keys=("type",))] = ()
+    """The latest observations of the object's state."""
+
+
+class Resource(Object, Generic[SpecT, StatusT]):
+    """Base of custom resources: ``class WebApp(Resource[WebAppSpec, WebAppStatus])`` under ``@resource(...)``."""
+
+    resource_options: ClassVar[ResourceOptions]
+
+    spec: SpecT
+    status: StatusT | None = None

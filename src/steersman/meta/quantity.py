@@ -1,0 +1,57 @@
+"""Kubernetes resource quantities (``resource.Quantity``)."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from functools import total_ordering
+
+PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
+
+_PARTS = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d+))?$")
+_SUFFIXES: dict[str | None, Decimal] = {
+    None: Decimal(1),
+    **{s: Decimal(1000) ** e for s, e in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
+    **{f"{s}i": Decimal(1024) ** e for e, s in enumerate("KMGTPE", start=1)},
+}
+
+
+@total_ordering
+class Quantity:
+    """An amount such as ``1Gi``, ``500m`` or ``1e3``: compares by value, prints as it was written.
+
+    Raises:
+        ValueError: the text is not a quantity.
+
+    Source: Kubernetes API reference, "Quantity".
+    """
+
+    __slots__ = ("_text", "value")
+
+    def __init__(self, text: str | int | float) -> None:
+        self._text = str(text)
+        parts = _PARTS.match(self._text)
+        if parts is None:
+            raise ValueError(f"{self._text!r} is not a quantity: write a number with a unit, such as 10Gi or 500m")
+        number, suffix, exponent = parts.groups()
+        scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix]
+        self.value: Decimal = Decimal(number) * scale
+
+    def __int__(self) -> int:
+        """The amount in base units (bytes, for storage and memory), rounded up as Kubernetes does."""
+        return int(self.value.to_integral_value(rounding="ROUND_CEILING"))
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Quantity({self._text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == other.value if isinstance(other, Quantity) else NotImplemented
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.value < other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
