@@ -1,0 +1,301 @@
+"""Verbs on typed objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast
+
+import msgspec
+
+from steersman.client.http import error_from_body
+from steersman.client.patch import Patch
+from steersman.client.transport import HttpRequest, Transport
+from steersman.errors import Status as ApiStatus
+from steersman.errors import error_from_status
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, decode, encode, to_builtins
+from steersman.meta.frozen import FrozenStruct
+
+T = TypeVar("T", bound=Object)
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+DecodeErrorHandler = Callable[[Exception], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList(Generic[T]):
+    """All objects of a list, whatever number of pages it took, and the version to start a watch from."""
+
+    items: tuple[T, ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One change. A ``BOOKMARK`` carries no object, only how far the watch has come."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: T | None
+    resource_version: str
+
+
+class _ListMeta(FrozenStruct):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(FrozenStruct):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _VersionOnly(FrozenStruct):
+    metadata: _ListMeta = _ListMeta()
+
+
+class _RawEvent(FrozenStruct):
+    type: str
+    object: msgspec.Raw
+
+
+class Client:
+    """Reads and writes objects of one cluster, straight at the API server.
+
+    Every method raises ``ApiError`` (by reason: ``NotFound``, ``Conflict``, …) when the server refuses, and
+    ``ConnectionFailed`` when no answer came.
+
+    Args:
+        transport: from ``connect(load_config())``, or an in-memory server in tests.
+        field_manager: the name under which writes own their fields.
+    """
+
+    def __init__(self, transport: Transport, *, field_manager: str = "steersman") -> None:
+        self._transport = transport
+        self.field_manager = field_manager
+
+    async def get(self, kind: type[T], key: ObjectKey) -> T:
+        """The object ``key`` of ``kind``. Raises NotFound."""
+        return decode(await self._call("GET", kind.api_resource.path(key)), kind)
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        page_size: int = 500,
+        on_decode_error: DecodeErrorHandler | None = None,
+    ) -> ObjectList[T]:
+        """All objects of ``kind`` in ``namespace`` (empty: in all) that the selectors match.
+
+        Args:
+            page_size: objects a request.
+            on_decode_error: called for an object that does not fit ``kind``, which is then left out;
+                without it, such an object raises ``msgspec.ValidationError``.
+        """
+        items: list[T] = []
+        query = {"limit": str(page_size), **_selectors(label_selector, field_selector)}
+        while True:
+            body = await self._call("GET", kind.api_resource.path(namespace=namespace), query=query)
+            page = decode(body, _Page)
+            items.extend(o for raw in page.items or () if (o := _decode(raw, kind, on_decode_error)) is not None)
+            if not page.metadata.continue_:
+                return ObjectList(tuple(items), page.metadata.resource_version)
+            query["continue"] = page.metadata.continue_
+
+    async def create(self, obj: T | ApplyConfiguration[T]) -> T:
+        """Creates ``obj`` and returns it as stored. Raises AlreadyExists, Invalid."""
+        kind = _kind_of(obj)
+        path = kind.api_resource.path(namespace=obj.key.namespace)
+        query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
+        return decode(await self._call("POST", path, query=query, body=encode(_with_type(obj))), kind)
+
+    async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
+        """Changes ``key`` by a JSON or merge patch and returns it as stored. Raises NotFound, Conflict, Invalid."""
+        path = kind.api_resource.path(key, subresource=subresource)
+        body, query = encode(patch.body), {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
+        return decode(await self._call("PATCH", path, query=query, body=body, content_type=patch.content_type), kind)
+
+    async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
+        """Creates or changes an object by server-side apply and returns it as stored.
+
+        Args:
+            config: an apply type (``DeploymentApply``, …), with just the fields that we decide.
+            owner: becomes the controller owner: the object is deleted with it.
+            force: take over fields that another manager owns, as controllers do; otherwise they raise Conflict.
+
+        Raises:
+            TypeError: ``config`` is not an apply type. An object that was read from the server carries every
+                field, and applying it would seize them all.
+        """
+        if not isinstance(config, ApplyConfiguration):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"apply() takes an apply type such as {type(config).__name__}Apply, not an object that was read"
+            )
+        document = _with_type(config)
+        if owner is not None:
+            document["metadata"]["ownerReferences"] = [owner_reference(owner, config.key)]
+        kind = _kind_of(config)
+        return await self._apply(kind, config.key, document, force=force)
+
+    async def apply_status(self, obj: T, status: Status) -> T:
+        """Declares the whole ``status`` of ``obj``; what it no longer says is removed. Raises NotFound.
+
+        The request names the object's UID, so that a namesake created in the meantime is not touched (Conflict).
+        """
+        document = _type_of(type(obj))
+        document["metadata"] = {"name": obj.metadata.name, "uid": obj.metadata.uid}
+        if obj.metadata.namespace:
+            document["metadata"]["namespace"] = obj.metadata.namespace
+        document["status"] = _explicit(status)
+        return await self._apply(type(obj), obj.key, document, force=True, subresource="status")
+
+    async def delete(
+        self,
+        kind: type[Object],
+        key: ObjectKey,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation = "Background",
+    ) -> None:
+        """Deletes ``key``, or marks it for deletion while finalizers hold it.
+
+        Args:
+            uid: only if the object still is this one; otherwise Conflict.
+            resource_version: only if the object is unchanged since; otherwise Conflict.
+            propagation: what becomes of the objects that it owns.
+        """
+        preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
+        options: dict[str, Any] = {"propagationPolicy": propagation}
+        if preconditions:
+            options["preconditions"] = preconditions
+        await self._call("DELETE", kind.api_resource.path(key), body=encode(options))
+
+    async def watch(
+        self,
+        kind: type[T],
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout: float = 300.0,
+        on_decode_error: DecodeErrorHandler | None = None,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        """Changes after ``resource_version``, in order, until the server ends the watch after ``timeout`` seconds.
+
+        Bookmarks are asked for. Raises Expired when the version is too old: list again.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(int(timeout)),
+            **_selectors(label_selector, field_selector),
+        }
+        # A healthy server ends the stream itself; one that has said nothing for this long is gone.
+        path = kind.api_resource.path(namespace=namespace)
+        request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0)
+        async with self._transport.stream(request) as lines:
+            async for event in _events(lines, kind, on_decode_error):
+                yield event
+
+    async def _apply(
+        self, kind: type[T], key: ObjectKey, document: dict[str, Any], *, force: bool, subresource: str = ""
+    ) -> T:
+        query = {"fieldManager": self.field_manager, "force": str(force).lower(), "fieldValidation": "Strict"}
+        path = kind.api_resource.path(key, subresource=subresource)
+        content_type = "application/apply-patch+yaml"
+        return decode(
+            await self._call("PATCH", path, query=query, body=encode(document), content_type=content_type), kind
+        )
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        request = HttpRequest(method=method, path=path, query=query or {}, body=body, content_type=content_type)
+        response = await self._transport.request(request)
+        if response.status >= 400:
+            raise error_from_body(response.status, response.body, response.retry_after)
+        return response.body
+
+
+def owner_reference(owner: Object, dependent: ObjectKey) -> dict[str, Any]:
+    """The controller reference to ``owner``, in wire form.
+
+    Raises:
+        ValueError: ``owner`` lives in another namespace than ``dependent``; the garbage collector would delete
+            the dependent at once. Source: "Owners and Dependents".
+    """
+    if owner.metadata.namespace and owner.metadata.namespace != dependent.namespace:
+        raise ValueError(f"{owner.key} cannot own {dependent}: an owner lives in the same namespace or in none")
+    return {
+        **_type_of(type(owner)),
+        "name": owner.metadata.name,
+        "uid": owner.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
+    kind: Any = obj.read_type if isinstance(obj, ApplyConfiguration) else type(obj)
+    return kind
+
+
+def _type_of(kind: type[Object]) -> dict[str, Any]:
+    return {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind}
+
+
+def _with_type(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
+    return _type_of(_kind_of(obj)) | to_builtins(obj)
+
+
+def _explicit(value: Any) -> Any:
+    """``value`` in wire form with every field that is not None, so that a zero is seen in ``kubectl get``."""
+    if isinstance(value, FrozenStruct):
+        fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {wire: _explicit(v) for wire, name in fields if (v := getattr(value, name)) is not None}
+    if isinstance(value, tuple):
+        return [_explicit(v) for v in cast("tuple[Any, ...]", value)]
+    return to_builtins(value)
+
+
+def _selectors(labels: str, fields: str) -> dict[str, str]:
+    return {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}
+
+
+def _decode(raw: msgspec.Raw, kind: type[T], on_error: DecodeErrorHandler | None) -> T | None:
+    try:
+        return decode(raw, kind)
+    except msgspec.ValidationError as error:
+        if on_error is None:
+            raise
+        on_error(error)
+        return None
+
+
+async def _events(
+    lines: AsyncIterator[bytes], kind: type[T], on_error: DecodeErrorHandler | None
+) -> AsyncGenerator[WatchEvent[T], None]:
+    async for line in lines:
+        event = decode(line, _RawEvent)
+        match event.type:
+            case "ERROR":
+                raise error_from_status(msgspec.json.decode(event.object, type=ApiStatus))
+            case "BOOKMARK":
+                yield WatchEvent("BOOKMARK", None, decode(event.object, _VersionOnly).metadata.resource_version)
+            case "ADDED" | "MODIFIED" | "DELETED":
+                obj = _decode(event.object, kind, on_error)
+                if obj is not None:
+                    yield WatchEvent(event.type, obj, obj.metadata.resource_version)
+            case _:
+                continue

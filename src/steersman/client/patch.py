@@ -1,0 +1,26 @@
+"""Patches other than server-side apply. Source: RFC 6902, RFC 7386."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPatch:
+    """Operations in order, such as ``{"op": "test", "path": "/metadata/uid", "value": uid}`` (RFC 6902)."""
+
+    content_type: ClassVar[str] = "application/json-patch+json"
+    body: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class MergePatch:
+    """Fields in their wire names to set, or with None to remove; lists are replaced whole (RFC 7386)."""
+
+    content_type: ClassVar[str] = "application/merge-patch+json"
+    body: Mapping[str, Any]
+
+
+Patch = JsonPatch | MergePatch
