@@ -1,0 +1,155 @@
+"""Keeps a sink in step with the API server: list, then watch, for ever.
+
+The states, and how each is left:
+
+    LISTING   the whole collection is read and handed to the sink as its new content.
+              done → WATCHING; any error → BACKING_OFF, then LISTING
+    WATCHING  changes are handed over one by one, from the version that was reached.
+              the server ends the stream (it does so every few minutes) → WATCHING
+              410 Expired (compacted, or the server forgot) → LISTING
+              connection lost, silent, 429, 5xx → BACKING_OFF, then WATCHING from where it was
+    BACKING_OFF  waits, longer after each failure in a row, with jitter, or as long as the server asked.
+
+It ends only by cancellation. An object that does not fit its type is reported and skipped; the rest goes on.
+
+Source: "Kubernetes API Concepts", section "Efficient detection of changes".
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from steersman.client import Client
+from steersman.errors import ApiError, ConnectionFailed, Expired
+from steersman.meta import Object
+from steersman.observability import metrics
+from steersman.observability.logging import get_logger
+from steersman.observability.runtime import Runtime
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+_FIRST_DELAY = 0.8
+_LONGEST_DELAY = 30.0
+
+log = get_logger("cache")
+
+
+class ReflectorState(Enum):
+    """See the module's text."""
+
+    LISTING = "listing"
+    WATCHING = "watching"
+    BACKING_OFF = "backing off"
+
+
+class Sink(Protocol[T_contra]):
+    """Where a reflector puts what it learns."""
+
+    def replace(self, objects: tuple[T_contra, ...]) -> None:
+        """The collection consists of exactly these."""
+        ...
+
+    def upsert(self, obj: T_contra) -> None:
+        """``obj`` is new or changed."""
+        ...
+
+    def delete(self, obj: T_contra) -> None:
+        """``obj`` is gone; it holds the last state."""
+        ...
+
+
+class Reflector(Generic[T]):
+    """Lists and watches one kind. ``state`` and ``resource_version`` tell where it is."""
+
+    def __init__(
+        self,
+        client: Client,
+        kind: type[T],
+        sink: Sink[T],
+        *,
+        runtime: Runtime,
+        namespace: str = "",
+        label_selector: str = "",
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._sink = sink
+        self._runtime = runtime
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._failures = 0
+        self._name = kind.api_resource.kind
+        self.state = ReflectorState.LISTING
+        self.resource_version = ""
+        self.last_error: Exception | None = None
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            try:
+                if not self.resource_version:
+                    await self._list()
+                await self._watch()
+            except Expired as error:
+                metrics.watch_restarts.labels(self._name, "expired").inc()
+                log.info("watch expired, listing again", kind=self._name, reason=str(error))
+                self.resource_version = ""
+                self.last_error = error
+                # A server that expires every list at once must not be hammered.
+                await self._back_off(error)
+            except (ApiError, ConnectionFailed, msgspec.DecodeError) as error:
+                metrics.watch_restarts.labels(self._name, type(error).__name__).inc()
+                self.last_error = error
+                await self._back_off(error)
+
+    async def _list(self) -> None:
+        self.state = ReflectorState.LISTING
+        found = await self._client.list(
+            self._kind,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            on_decode_error=self._report,
+        )
+        self._sink.replace(found.items)
+        self._succeeded(found.resource_version)
+
+    async def _watch(self) -> None:
+        self.state = ReflectorState.WATCHING
+        stream = self._client.watch(
+            self._kind,
+            resource_version=self.resource_version,
+            namespace=self._namespace,
+            label_selector=self._label_selector,
+            # Spread over five to ten minutes, as client-go does, so that watches do not all end together.
+            timeout=300.0 * (1 + self._runtime.random.random()),
+            on_decode_error=self._report,
+        )
+        async for event in stream:
+            if event.object is not None:
+                if event.type == "DELETED":
+                    self._sink.delete(event.object)
+                else:
+                    self._sink.upsert(event.object)
+            self._succeeded(event.resource_version)
+
+    def _succeeded(self, resource_version: str) -> None:
+        self.resource_version = resource_version
+        self._failures = 0
+        self.last_error = None
+
+    def _report(self, error: Exception) -> None:
+        metrics.decode_errors.labels(self._name).inc()
+        log.error("object skipped: it does not fit its type", kind=self._name, error=str(error))
+
+    async def _back_off(self, error: Exception) -> None:
+        self.state = ReflectorState.BACKING_OFF
+        delay = min(_FIRST_DELAY * 2**self._failures, _LONGEST_DELAY) * (0.5 + self._runtime.random.random() / 2)
+        if isinstance(error, ApiError) and error.retry_after:
+            delay = max(delay, error.retry_after)
+        self._failures = min(self._failures + 1, 16)
+        log.warning("watch interrupted", kind=self._name, error=str(error), retry_in_seconds=round(delay, 2))
+        await self._runtime.clock.sleep(delay)

@@ -1,0 +1,84 @@
+"""The client that reconcilers hold: reads come from the cache, writes go to the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from steersman.cache import Cache
+from steersman.client import Client
+from steersman.client.client import Propagation
+from steersman.client.patch import Patch
+from steersman.errors import NotFound
+from steersman.errors import Status as ApiStatus
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status
+
+T = TypeVar("T", bound=Object)
+
+
+class CachedClient:
+    """Reads kinds that a controller watches from the cache, and others live. ``live`` reads past the cache.
+
+    What the cache holds may be a moment old; writes carry what they rely on (UID, resource version), or are
+    server-side apply, so that acting on an old read does no harm.
+    """
+
+    def __init__(self, live: Client, cache: Cache) -> None:
+        self.live = live
+        self._cache = cache
+
+    async def get(self, kind: type[T], key: ObjectKey) -> T:
+        """The object ``key``. Raises NotFound."""
+        if not self._cache.holds(kind):
+            return await self.live.get(kind, key)
+        found = self._cache.informer(kind).store.get(key)
+        if found is None:
+            raise NotFound(ApiStatus(f'{kind.api_resource.plural} "{key.name}" not found', "NotFound", 404))
+        return found
+
+    async def find(self, kind: type[T], key: ObjectKey) -> T | None:
+        """The object ``key``, or None."""
+        try:
+            return await self.get(kind, key)
+        except NotFound:
+            return None
+
+    async def list(
+        self, kind: type[T], *, namespace: str = "", where: Callable[[T], bool] | None = None
+    ) -> tuple[T, ...]:
+        """The objects of ``kind`` in ``namespace`` (empty: in all) for which ``where`` holds."""
+        if self._cache.holds(kind):
+            items = tuple(self._cache.informer(kind).store)
+        else:
+            items = (await self.live.list(kind, namespace=namespace)).items
+        return tuple(
+            o for o in items if (not namespace or o.metadata.namespace == namespace) and (where is None or where(o))
+        )
+
+    async def create(self, obj: T | ApplyConfiguration[T]) -> T:
+        """As ``Client.create``."""
+        return await self.live.create(obj)
+
+    async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
+        """As ``Client.apply``."""
+        return await self.live.apply(config, owner=owner, force=force)
+
+    async def apply_status(self, obj: T, status: Status) -> T:
+        """As ``Client.apply_status``."""
+        return await self.live.apply_status(obj, status)
+
+    async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
+        """As ``Client.patch``."""
+        return await self.live.patch(kind, key, patch, subresource=subresource)
+
+    async def delete(
+        self,
+        kind: type[Object],
+        key: ObjectKey,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation = "Background",
+    ) -> None:
+        """As ``Client.delete``."""
+        await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)

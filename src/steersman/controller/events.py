@@ -1,0 +1,156 @@
+"""Events: the story that ``kubectl describe`` tells. Source: ``events.k8s.io/v1``, KEP-383."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from steersman.api.apply.core_v1 import ObjectReferenceApply
+from steersman.api.apply.events_v1 import EventApply
+from steersman.api.events_v1 import Event
+from steersman.client import Client, MergePatch
+from steersman.errors import NotFound, SteersmanError
+from steersman.meta import Object, ObjectKey, ObjectMetaApply
+from steersman.observability.logging import get_logger
+from steersman.observability.runtime import Runtime
+
+EventType = Literal["Normal", "Warning"]
+
+# Repeats within this time count up one Event instead of making new ones, as in client-go.
+_SERIES_SECONDS = 360.0
+_REMEMBERED = 4096
+_BACKLOG = 1000
+# The API server refuses longer notes.
+_LONGEST_NOTE = 1024
+
+log = get_logger("events")
+
+
+@dataclass(slots=True)
+class _Series:
+    key: ObjectKey
+    count: int
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Occurrence:
+    obj: Object
+    type: EventType
+    reason: str
+    action: str
+    note: str
+    moment: datetime
+
+
+class EventRecorder:
+    """Tells users what a controller did to an object and why.
+
+    ``emit`` never waits and never fails: Events are written in the background, and when the API server cannot
+    keep up the newest are dropped and counted in the log.
+
+    Args:
+        controller: reported as the source, such as ``database``.
+        instance: which replica, such as the pod's name.
+    """
+
+    def __init__(self, client: Client, controller: str, instance: str, *, runtime: Runtime) -> None:
+        self._client = client
+        self._controller = controller
+        self._instance = instance
+        self._runtime = runtime
+        self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(_BACKLOG)
+        self._known: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+
+    def normal(self, obj: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
+        """Something went as it should: ``reason`` in one CamelCase word, ``note`` for people."""
+        self.emit(obj, "Normal", reason, note, action=action)
+
+    def warning(self, obj: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
+        """Something is wrong; ``note`` says what to do."""
+        self.emit(obj, "Warning", reason, note, action=action)
+
+    def emit(self, obj: Object, kind: EventType, reason: str, note: str, *, action: str) -> None:
+        """Records an Event about ``obj``. Never put a secret into ``note``: anyone who may read Events sees it."""
+        note = note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 1]}…"
+        try:
+            self._queue.put_nowait(_Occurrence(obj, kind, reason, action, note, self._runtime.clock.now()))
+        except asyncio.QueueFull:
+            log.warning("event dropped, too many are waiting", reason=reason, note=note)
+
+    async def run(self) -> None:
+        """Writes Events until cancelled."""
+        while True:
+            occurrence = await self._queue.get()
+            try:
+                await self._write(occurrence)
+            except SteersmanError as error:
+                log.warning("event not written", reason=occurrence.reason, note=occurrence.note, error=str(error))
+            finally:
+                self._queue.task_done()
+
+    async def flush(self) -> None:
+        """Returns once all Events so far are written."""
+        await self._queue.join()
+
+    async def _write(self, occurrence: _Occurrence) -> None:
+        identity = (
+            occurrence.obj.metadata.uid,
+            occurrence.type,
+            occurrence.reason,
+            occurrence.action,
+            occurrence.note,
+        )
+        now = self._runtime.clock.monotonic()
+        series = self._known.get(identity)
+        if series is not None and now - series.last < _SERIES_SECONDS and await self._repeat(series, occurrence):
+            series.count, series.last = series.count + 1, now
+            self._known.move_to_end(identity)
+            return
+        self._known[identity] = _Series(await self._create(occurrence), 1, now)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    async def _repeat(self, series: _Series, occurrence: _Occurrence) -> bool:
+        body: dict[str, Any] = {
+            "series": {"count": series.count + 1, "lastObservedTime": _micro_time(occurrence.moment)}
+        }
+        try:
+            await self._client.patch(Event, series.key, MergePatch(body))
+        except NotFound:
+            # Events expire after an hour.
+            return False
+        return True
+
+    async def _create(self, occurrence: _Occurrence) -> ObjectKey:
+        obj, resource = occurrence.obj, type(occurrence.obj).api_resource
+        suffix = f"{self._runtime.random.getrandbits(64):016x}"
+        name = f"{obj.metadata.name[:236]}.{suffix}"
+        namespace = obj.metadata.namespace or "default"
+        event = EventApply(
+            metadata=ObjectMetaApply(name=name, namespace=namespace),
+            event_time=occurrence.moment,
+            reporting_controller=f"steersman/{self._controller}",
+            reporting_instance=self._instance,
+            action=occurrence.action,
+            reason=occurrence.reason,
+            note=occurrence.note,
+            type=occurrence.type,
+            regarding=ObjectReferenceApply(
+                api_version=resource.api_version,
+                kind=resource.kind,
+                name=obj.metadata.name,
+                namespace=obj.metadata.namespace,
+                uid=obj.metadata.uid,
+                resource_version=obj.metadata.resource_version,
+            ),
+        )
+        await self._client.create(event)
+        return ObjectKey(namespace, name)
+
+
+def _micro_time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
