@@ -5,6 +5,7 @@ from steersman.controller.client import CachedClient
 from steersman.controller.controller import Controller
 from steersman.controller.events import EventRecorder
 from steersman.controller.finalizers import add_finalizer, remove_finalizer
+from steersman.controller.permissions import Permission
 from steersman.controller.predicates import Predicate, generation_changed
 from steersman.controller.queue import WorkQueue
 from steersman.controller.reconciler import Context, Reconciler, Request, Result
@@ -15,6 +16,7 @@ __all__ = [
     "Context",
     "Controller",
     "EventRecorder",
+    "Permission",
     "Predicate",
     "Reconciler",
     "Request",

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from steersman.api.events_v1 import Event
 from steersman.cache import Change, Informer
 from steersman.controller.controller import Controller
+from steersman.controller.permissions import READ, Permission
 from steersman.controller.predicates import Predicate
 from steersman.controller.reconciler import Context, Reconciler, Request
 from steersman.meta import Object, ObjectKey
@@ -39,7 +41,7 @@ class Builder(Generic[T]):
         *,
         context: Callable[[str], Context],
         informer: Callable[[type[Any]], Informer[Any]],
-        register: Callable[[Controller], None],
+        register: Callable[[Controller, tuple[Permission, ...]], None],
     ) -> None:
         self._kind = kind
         self._context = context
@@ -48,6 +50,14 @@ class Builder(Generic[T]):
         self._watches: list[_Watch] = [_Watch(kind, lambda obj: (obj.key,), None)]
         self._name = kind.api_resource.kind.lower()
         self._concurrency = 1
+        resource = kind.api_resource
+        self._permissions: list[Permission] = [
+            Permission(resource, (*READ, "patch")),
+            Permission(resource, ("patch",), "status"),
+            # Owner references that block the owner's deletion need it, where admission enforces that.
+            Permission(resource, ("update",), "finalizers"),
+            Permission(Event.api_resource, ("create", "patch")),
+        ]
 
     def named(self, name: str) -> Builder[T]:
         """Names the controller in logs and metrics; the lower-case kind unless told."""
@@ -76,6 +86,11 @@ class Builder(Generic[T]):
         self._watches.append(_Watch(kind, mapper, predicate))
         return self
 
+    def permits(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
+        """Declares what the reconciler does beyond watching, for RBAC: ``.permits(Deployment, "create", "patch")``."""
+        self._permissions.append(Permission(kind.api_resource, verbs, subresource))
+        return self
+
     def complete(self, factory: ReconcilerFactory[T]) -> Controller:
         """Builds the controller and hands it to the manager.
 
@@ -93,7 +108,8 @@ class Builder(Generic[T]):
         )
         for watch in self._watches:
             self._informer(watch.kind).subscribe(_enqueuer(watch, controller))
-        self._register(controller)
+        watched = (Permission(watch.kind.api_resource, READ) for watch in self._watches)
+        self._register(controller, (*self._permissions, *watched))
         return controller
 
     def _controller_of(self, obj: Object) -> Iterable[Request]:

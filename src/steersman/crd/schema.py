@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from datetime import datetime
 from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -75,8 +76,8 @@ def schema_of(kind: type[FrozenStruct]) -> Schema:
             schema = {**schema, "default": default}
         properties[field.encode_name] = schema
     result: Schema = {"type": "object", "properties": properties}
-    if kind.__doc__:
-        result = {"description": inspect.cleandoc(kind.__doc__), **result}
+    if text := vars(kind).get("__doc__"):
+        result = {"description": inspect.cleandoc(text), **result}
     if required:
         result["required"] = sorted(required)
     return result
@@ -154,7 +155,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     if field.default is msgspec.NODEFAULT or field.default is None:
         return None
     wire = to_builtins(field.default)
-    return None if wire in ("", [], {}) else wire
+    return None if wire in ("", (), [], {}) else wire
 
 
 @cache
@@ -165,7 +166,7 @@ def _attribute_texts(kind: type[FrozenStruct]) -> dict[str, str]:
         if not issubclass(cls, FrozenStruct) or cls is FrozenStruct:
             continue
         body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
-        for attribute, text in zip(body, body[1:], strict=False):
+        for attribute, text in pairwise(body):
             match attribute, text:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(value))):
                     found[name] = inspect.cleandoc(value)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from steersman.cache import Cache
 from steersman.client import Client, Transport
-from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder
+from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
 from steersman.manager.server import Check, ProbeServer
 from steersman.meta import Object
 from steersman.observability import metrics
@@ -69,6 +69,7 @@ class Manager:
         self.client = CachedClient(live, self.cache)
         self._recorders: list[EventRecorder] = []
         self._controllers: list[Controller] = []
+        self._permissions: list[Permission] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._servers: list[ProbeServer] = []
         self._stopping = asyncio.Event()
@@ -79,8 +80,13 @@ class Manager:
             kind,
             context=self._context,
             informer=self.cache.informer,
-            register=self._controllers.append,
+            register=self._register,
         )
+
+    @property
+    def permissions(self) -> tuple[Permission, ...]:
+        """What all controllers together declared to need; ``steersman.rbac`` makes a role of it."""
+        return tuple(self._permissions)
 
     async def run(self) -> None:
         """Runs until ``stop`` is called.
@@ -154,6 +160,10 @@ class Manager:
         self._recorders.append(recorder)
         logger = get_logger(controller)
         return Context(client=self.client, events=recorder, runtime=self.runtime, log=logger)
+
+    def _register(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
+        self._controllers.append(controller)
+        self._permissions.extend(permissions)
 
     def _cache_check(self) -> str | None:
         return None if self.cache.has_synced else "the first lists are not complete"

@@ -1,0 +1,44 @@
+"""The controllers of the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from steersman.controller import generation_changed
+from steersman.manager import Manager
+from steersman.meta import Object
+
+from steersman_databases.api import Database
+from steersman_databases.controllers.database import DatabaseReconciler
+from steersman_databases.resources import MANAGED_BY, instance_of
+
+_OURS = f"app.kubernetes.io/managed-by={MANAGED_BY}"
+
+LABEL_SELECTORS: Mapping[type[Object], str] = dict.fromkeys(
+    (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod), _OURS
+)
+"""What the operator caches of each kind: only what it made. Pass it to ``ManagerOptions``."""
+
+
+def setup(manager: Manager) -> None:
+    """Adds the operator's controllers to ``manager``."""
+    (
+        manager.controller(Database)
+        .with_predicate(generation_changed)
+        .owns(StatefulSet)
+        .owns(Service)
+        .watches(PersistentVolumeClaim, instance_of)
+        .watches(Secret, instance_of)
+        .watches(Pod, instance_of)
+        .permits(StatefulSet, "create", "patch", "delete")
+        .permits(Service, "create", "patch")
+        .permits(PersistentVolumeClaim, "create", "patch", "delete")
+        .permits(Secret, "create", "patch", "delete")
+        .max_concurrent_reconciles(16)
+        .complete(DatabaseReconciler)
+    )
+
+
+__all__ = ["LABEL_SELECTORS", "DatabaseReconciler", "setup"]

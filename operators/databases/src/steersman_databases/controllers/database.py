@@ -1,0 +1,136 @@
+"""Reconciles ``Database``: storage and keys, then the server, then what is inside it, then the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
+from steersman.errors import ApiError, BadRequest, Forbidden, Invalid
+
+from steersman_databases.api import Database
+from steersman_databases.controllers.deletion import FINALIZER, Deletion
+from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
+from steersman_databases.controllers.server import Server
+from steersman_databases.controllers.storage import Storage, administrator_name
+from steersman_databases.engines import (
+    AdministratorRejected,
+    Change,
+    Credentials,
+    Desired,
+    Endpoint,
+    Engine,
+    EngineError,
+    InvalidName,
+    ServerUnreachable,
+    UnsupportedVersion,
+    engine_named,
+    image,
+)
+from steersman_databases.resources import Names, ServerImage
+
+_SQL_TIMEOUT_SECONDS = 15.0
+
+
+class DatabaseReconciler(Reconciler[Database]):
+    """Keeps one server, one database and one user per ``Database``.
+
+    Args:
+        context: from the controller.
+        engines: finds an engine by its name; tests put a model in its place.
+    """
+
+    def __init__(self, context: Context, engines: Callable[[str], Engine] = engine_named) -> None:
+        super().__init__(context)
+        self._engines = engines
+
+    async def reconcile(self, request: Request) -> Result:
+        database = await self.client.get(Database, request)
+        engine = self._engines(database.spec.engine)
+        if database.metadata.deletion_timestamp is not None:
+            outcome = await Deletion(self.client, self.events, database, self.runtime.clock).advance()
+        else:
+            outcome = await self._advance(database, engine)
+        if outcome is None:
+            return Result()
+        await self._report(database, outcome, engine)
+        return Result(requeue_after=self._jittered(outcome.retry_after))
+
+    async def _advance(self, database: Database, engine: Engine) -> Outcome | None:
+        try:
+            database = await add_finalizer(self.client, database, FINALIZER)
+            return await self._provision(database, engine)
+        except Blocked as blocked:
+            return blocked.outcome
+        except (Forbidden, Invalid, BadRequest) as error:
+            if _namespace_ends(error):
+                return None
+            # Quota, admission policies, our own RBAC: the API server's words are the best advice there is.
+            return Outcome(phase="Failed", reason=error.reason or "Refused", message=str(error), retry_after=30.0)
+
+    async def _provision(self, database: Database, engine: Engine) -> Outcome:
+        reference = _check(database, engine)
+        administrator, application = await Storage(self.client, self.events, database, engine).ensure()
+        server = Server(self.client, self.events, database, ServerImage(reference=reference, port=engine.port))
+        await server.ensure()
+        await server.require_ready()
+        await self._ensure_contents(database, engine, administrator, application)
+        return Outcome(
+            phase="Ready",
+            reason="DatabaseReady",
+            message=f"database {database.database_name} and user {database.username} are as declared",
+        )
+
+    async def _ensure_contents(
+        self, database: Database, engine: Engine, administrator: Credentials, application: Credentials
+    ) -> None:
+        endpoint = Endpoint(Names(database.key).host, engine.port)
+        desired = Desired(database.database_name, application.username, application.password)
+        try:
+            self._tell(database, await engine.ensure(endpoint, administrator, desired, _SQL_TIMEOUT_SECONDS))
+        except EngineError as error:
+            self._tell(database, error.changes)
+            raise _blocked(error, database) from error
+
+    def _tell(self, database: Database, changes: tuple[Change, ...]) -> None:
+        for change in changes:
+            self.events.normal(database, change.reason, change.message)
+
+    async def _report(self, database: Database, outcome: Outcome, engine: Engine) -> None:
+        status = status_of(database, outcome, engine, self.runtime.clock.now())
+        if status == database.status:
+            return
+        await self.client.apply_status(database, status)
+        if is_news(database.status, status):
+            emit = self.events.warning if outcome.phase in ("Failed", "Pending") else self.events.normal
+            emit(database, outcome.reason, outcome.message)
+
+    def _jittered(self, seconds: float | None) -> float | None:
+        return None if seconds is None else seconds * (0.9 + 0.2 * self.runtime.random.random())
+
+
+def _check(database: Database, engine: Engine) -> str:
+    """The image for a spec that can be satisfied. Raises Blocked."""
+    try:
+        engine.check_names(database.database_name, database.username, administrator_name(database.spec.engine))
+        return image(database.spec.engine, database.spec.version)
+    except EngineError as error:
+        raise _blocked(error, database) from error
+
+
+def _blocked(error: EngineError, database: Database) -> Blocked:
+    match error:
+        case UnsupportedVersion():
+            return Blocked("Failed", "UnsupportedVersion", f"spec.version: {error}", retry_after=None)
+        case InvalidName():
+            return Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}", retry_after=None)
+        case ServerUnreachable():
+            return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=2.0)
+        case AdministratorRejected():
+            secret = Names(database.key).administrator_secret.name
+            return Blocked("Failed", "AdministratorRejected", f"{error}: restore Secret {secret}")
+        case _:
+            return Blocked("Failed", "SqlFailed", str(error))
+
+
+def _namespace_ends(error: ApiError) -> bool:
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)

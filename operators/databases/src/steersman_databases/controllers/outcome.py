@@ -1,0 +1,74 @@
+"""How far a reconcile came, and the status that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from steersman.meta import Condition, find_condition, set_condition
+
+from steersman_databases.api import Database, DatabaseStatus
+from steersman_databases.api.database import Phase
+from steersman_databases.engines import Endpoint, Engine, masked_uri
+from steersman_databases.resources import Names
+
+READY = "Ready"
+
+# Truth is checked again this often: what was changed behind our back must be healed within 30 s.
+RECHECK_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What to tell the user: ``reason`` in one CamelCase word, ``message`` with what to do where something is wrong.
+
+    ``retry_after`` is in seconds; None waits for a change.
+    """
+
+    phase: Phase
+    reason: str
+    message: str
+    retry_after: float | None = RECHECK_SECONDS
+
+
+class Blocked(Exception):
+    """The database cannot be made ready at the moment; ``outcome`` says why."""
+
+    def __init__(
+        self, phase: Phase, reason: str, message: str, *, retry_after: float | None = RECHECK_SECONDS
+    ) -> None:
+        super().__init__(message)
+        self.outcome = Outcome(phase=phase, reason=reason, message=message, retry_after=retry_after)
+
+
+def status_of(database: Database, outcome: Outcome, engine: Engine | None, now: datetime) -> DatabaseStatus:
+    """The whole status for ``outcome``; equal to the present one when nothing is new."""
+    former = database.status or DatabaseStatus()
+    names = Names(database.key)
+    connection = None
+    if engine is not None:
+        connection = masked_uri(
+            engine.uri_scheme, Endpoint(names.host, engine.port), database.username, database.database_name
+        )
+    condition = Condition(
+        type=READY,
+        status="True" if outcome.phase == "Ready" else "False",
+        reason=outcome.reason,
+        message=outcome.message,
+        observed_generation=database.metadata.generation,
+    )
+    return DatabaseStatus(
+        observed_generation=database.metadata.generation,
+        conditions=set_condition(former.conditions, condition, now),
+        phase=outcome.phase,
+        connection_string=connection,
+        secret_name=names.application_secret.name,
+    )
+
+
+def is_news(former: DatabaseStatus | None, status: DatabaseStatus) -> bool:
+    """Whether a user who reads Events has not been told yet what ``status`` says."""
+    old = find_condition(former.conditions, READY) if former else None
+    new = find_condition(status.conditions, READY)
+    assert new is not None
+    return old is None or (old.status, old.reason, old.message) != (new.status, new.reason, new.message)

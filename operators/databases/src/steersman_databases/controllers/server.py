@@ -1,0 +1,129 @@
+"""The server: StatefulSet and Services as declared, and what its pod says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ContainerStatus, Pod, PodCondition, Service
+from steersman.controller import CachedClient, EventRecorder
+from steersman.errors import NotFound
+from steersman.meta import ApplyConfiguration, Object
+
+from steersman_databases.api import Database
+from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.resources import Names, ServerImage, headless_service, primary_service, statefulset
+
+_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+
+
+class Server:
+    """Ensures StatefulSet and Services of one ``Database``."""
+
+    def __init__(self, client: CachedClient, events: EventRecorder, database: Database, image: ServerImage) -> None:
+        self._client = client
+        self._events = events
+        self._database = database
+        self._image = image
+        self._names = Names(database.key)
+
+    async def ensure(self) -> None:
+        """Declares Services and StatefulSet; what somebody changed or deleted comes back.
+
+        Raises:
+            Blocked: something of that name is not ours.
+        """
+        for config in (
+            headless_service(self._database, self._image.port),
+            primary_service(self._database, self._image.port),
+        ):
+            await self._declare(Service, config)
+        await self._declare(StatefulSet, statefulset(self._database, self._image))
+
+    async def require_ready(self) -> None:
+        """Returns when the pod is ready.
+
+        Raises:
+            Blocked: it is not; says why, and what to do where time alone will not help.
+        """
+        pod = await self._client.find(Pod, self._names.pod)
+        if pod is None or pod.status is None:
+            raise Blocked("Provisioning", "ServerStarting", f"waiting for pod {self._names.pod.name} to be created")
+        if pod.metadata.deletion_timestamp is not None:
+            raise Blocked("Provisioning", "ServerRestarting", f"pod {pod.metadata.name} is being replaced")
+        conditions = {c.type: c for c in pod.status.conditions}
+        scheduled = conditions.get("PodScheduled")
+        if scheduled is not None and scheduled.status == "False":
+            raise _unschedulable(pod, scheduled)
+        for container in pod.status.container_statuses:
+            _require_running(pod, container)
+        ready = conditions.get("Ready")
+        if ready is None or ready.status != "True":
+            raise Blocked("Provisioning", "ServerStarting", f"waiting for the server in pod {pod.metadata.name}")
+
+    async def _declare(self, kind: type[Object], config: ApplyConfiguration[Object]) -> None:
+        present = await self._client.find(kind, config.key)
+        if present is None:
+            present = await self._find_live(kind, config)
+        if present is not None and not _controlled_by(present, self._database):
+            raise Blocked(
+                "Failed",
+                "NameTaken",
+                f"{kind.api_resource.kind} {config.key.name} exists and does not belong to this Database: "
+                "rename one of them",
+            )
+        await self._client.apply(config, owner=self._database)
+        if present is None:
+            self._events.normal(self._database, "Created", f"created {kind.api_resource.kind} {config.key.name}")
+
+    async def _find_live(self, kind: type[Object], config: ApplyConfiguration[Object]) -> Object | None:
+        """The cache holds only what carries our labels: a stranger of the same name is seen only live."""
+        try:
+            return await self._client.live.get(kind, config.key)
+        except NotFound:
+            return None
+
+
+def _controlled_by(obj: Object, database: Database) -> bool:
+    reference = obj.controller_reference
+    return reference is not None and reference.uid == database.metadata.uid
+
+
+def _unschedulable(pod: Pod, condition: PodCondition) -> Blocked:
+    return Blocked(
+        "Pending",
+        "Unschedulable",
+        f"no node takes pod {pod.metadata.name}: {condition.message or condition.reason}. "
+        "Add a node, free resources, or check the storage class",
+    )
+
+
+def _require_running(pod: Pod, container: ContainerStatus) -> None:
+    waiting = container.state.waiting if container.state else None
+    if waiting is None or not waiting.reason:
+        return
+    if waiting.reason in _IMAGE_REASONS:
+        raise Blocked(
+            "Pending",
+            "ImageUnavailable",
+            f"image {container.image} cannot be pulled: {waiting.message or waiting.reason}. Push it where the nodes "
+            "can pull it, or set the operator's STEERSMAN_IMAGE_ variable to one that they can",
+        )
+    if waiting.reason in _CONFIG_REASONS:
+        raise Blocked("Provisioning", waiting.reason, f"pod {pod.metadata.name}: {waiting.message or waiting.reason}")
+    if waiting.reason == "CrashLoopBackOff":
+        raise Blocked(
+            "Failed",
+            "ServerCrashing",
+            f"the server ended {container.restart_count} times{_last_words([container])}: "
+            f"see `kubectl logs -n {pod.metadata.namespace} {pod.metadata.name} --previous`",
+        )
+
+
+def _last_words(containers: Iterable[ContainerStatus]) -> str:
+    for container in containers:
+        ended = container.last_state.terminated if container.last_state else None
+        if ended is not None:
+            return f" (last: {ended.reason or 'exit'}, code {ended.exit_code})"
+    return ""

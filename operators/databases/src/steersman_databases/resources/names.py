@@ -1,0 +1,91 @@
+"""Names and labels. Source: "Recommended Labels" in the Kubernetes documentation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steersman.meta import Object, ObjectKey
+
+from steersman_databases.api import Database
+
+MANAGED_BY = "steersman-databases"
+_PREFIX = "app.kubernetes.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The keys of everything that belongs to one ``Database``; they are derived from its own, so none is stored."""
+
+    database: ObjectKey
+
+    @property
+    def statefulset(self) -> ObjectKey:
+        return self._named(self.database.name)
+
+    @property
+    def pod(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-0")
+
+    @property
+    def volume_claim(self) -> ObjectKey:
+        # The name that a claim template "data" would give, so that a later move to templates keeps the volume.
+        return self._named(f"data-{self.database.name}-0")
+
+    @property
+    def primary_service(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-primary")
+
+    @property
+    def headless_service(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-headless")
+
+    @property
+    def administrator_secret(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-admin")
+
+    @property
+    def application_secret(self) -> ObjectKey:
+        return self._named(f"{self.database.name}-app")
+
+    @property
+    def host(self) -> str:
+        """Where clients connect, from any namespace."""
+        return f"{self.primary_service.name}.{self.database.namespace}"
+
+    def _named(self, name: str) -> ObjectKey:
+        return ObjectKey(self.database.namespace, name)
+
+
+def selector_of(database: Database) -> dict[str, str]:
+    """Labels that never change, for selectors."""
+    return {
+        f"{_PREFIX}/name": database.spec.engine,
+        f"{_PREFIX}/instance": database.metadata.name,
+        f"{_PREFIX}/managed-by": MANAGED_BY,
+    }
+
+
+def labels_of(database: Database) -> dict[str, str]:
+    """The recommended labels."""
+    return {
+        **selector_of(database),
+        f"{_PREFIX}/component": "database",
+        f"{_PREFIX}/part-of": database.metadata.name,
+    }
+
+
+def is_ours(obj: Object, database: Database) -> bool:
+    """Whether ``obj`` was made for a ``Database`` of this name, and not by somebody else under the same name."""
+    labels = obj.metadata.labels
+    return (
+        labels.get(f"{_PREFIX}/managed-by") == MANAGED_BY
+        and labels.get(f"{_PREFIX}/instance") == database.metadata.name
+    )
+
+
+def instance_of(obj: Object) -> tuple[ObjectKey, ...]:
+    """The ``Database`` that ``obj`` belongs to, by its labels; maps changes of what carries no owner reference."""
+    labels = obj.metadata.labels
+    if labels.get(f"{_PREFIX}/managed-by") != MANAGED_BY or not (name := labels.get(f"{_PREFIX}/instance")):
+        return ()
+    return (ObjectKey(obj.metadata.namespace, name),)

@@ -1,0 +1,36 @@
+"""Permissions to policy rules and roles, in wire form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from steersman.controller import Permission
+
+_VERB_ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+
+
+def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
+    """The fewest ``rules`` that grant ``permissions``, in a stable order."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for permission in permissions:
+        resource = permission.resource
+        name = f"{resource.plural}/{permission.subresource}" if permission.subresource else resource.plural
+        verbs.setdefault((resource.group, name), set()).update(permission.verbs)
+    resources: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (group, name), granted in sorted(verbs.items()):
+        resources.setdefault((group, tuple(sorted(granted, key=_VERB_ORDER.index))), []).append(name)
+    return [
+        {"apiGroups": [group], "resources": names, "verbs": list(granted)}
+        for (group, granted), names in resources.items()
+    ]
+
+
+def cluster_role(name: str, permissions: Iterable[Permission]) -> dict[str, Any]:
+    """A ClusterRole manifest that grants ``permissions``."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "rules": policy_rules(permissions),
+    }
