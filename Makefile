@@ -1,0 +1,96 @@
+# The only front door: `make` lists what there is. Every target installs what it needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv || echo .uv/bin/uv)
+READY := $(VENV)/.ready
+# CLUSTER=current makes demo and e2e use the cluster of your own kubeconfig instead of the devcluster.
+CLUSTER ?= devcluster
+export CLUSTER
+PROJECTS := pyproject.toml operators/databases/pyproject.toml devcluster/pyproject.toml
+SERVERS := postgresql-15 mariadb-server-core
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.uv/bin/uv:
+	@echo "==> Installing uv with pip into .uv (a few seconds)"
+	@$(PYTHON) -m venv .uv || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv" >&2; exit 1; }
+	@.uv/bin/pip install --quiet --require-hashes -r requirements/uv.txt
+
+$(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv/bin/uv)
+	@echo "==> Installing the pinned Python packages into $(VENV) (under a minute)"
+	@[ -x $(BIN)/python ] || $(UV) venv --quiet --python $(PYTHON) $(VENV)
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e operators/databases -e devcluster
+	@touch $@
+
+.PHONY: demo
+demo: $(READY) ## Two databases from one YAML each, on a real cluster (15 min from fresh, 3 min again)
+	@$(BIN)/python -m demo
+
+.PHONY: test
+test: $(READY) ## Unit tests, and integration tests on the real API server (15 min from fresh, 3 min again)
+	@$(BIN)/python -m devcluster build
+	@$(BIN)/python -m devcluster packages $(SERVERS)
+	@$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/integration
+
+.PHONY: e2e
+e2e: $(READY) ## Everything end to end on the cluster, faults included (1 hour)
+	@$(BIN)/pytest --timeout 1800 tests/e2e
+
+.PHONY: e2e-smoke
+e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (15 min from fresh, 3 min again)
+	@$(BIN)/pytest --timeout 900 -m smoke tests/e2e
+
+.PHONY: bench
+bench: $(READY) ## Benchmarks, with a table and benchmarks/results/latest.json
+	@$(BIN)/python -m devcluster build
+	@$(BIN)/python -m benchmarks
+
+.PHONY: lint
+lint: $(READY) ## Formatting, lint, types, layers, generated files, house rules
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
+	@$(BIN)/python scripts/check_tree.py
+	@$(BIN)/pyright
+
+.PHONY: format
+format: $(READY) ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: manifests
+manifests: $(READY) ## Generate CRDs and RBAC from the code
+	@$(BIN)/steersman-databases manifests --directory operators/databases/config
+
+.PHONY: requirements
+requirements: ## Pin the newest allowed versions with their hashes
+	@$(UV) lock --upgrade
+	@$(UV) export --quiet --all-packages --all-groups --all-extras --no-emit-workspace --no-header -o requirements/dev.txt
+	@$(UV) export --quiet --package steersman-databases --no-dev --no-emit-workspace --no-header -o requirements/operator.txt
+
+.PHONY: docs
+docs: $(READY) ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict
+
+.PHONY: cluster
+cluster: $(READY) ## Start the two-node devcluster (10 min from fresh, 45 s again)
+	@$(BIN)/python -m devcluster up
+
+.PHONY: cluster-down
+cluster-down: $(READY) ## End and remove the devcluster
+	@$(BIN)/python -m devcluster down
+
+.PHONY: clean
+clean: ## Remove what was built here; caches below ~/.cache/steersman stay
+	@rm -rf $(VENV) .uv site dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
