@@ -48,4 +48,4 @@ def configure_logging(level: str = "info", output: LogFormat = "json") -> None:
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
     """A logger whose lines carry ``name`` and whatever is bound to the running reconcile."""
-    return structlog.get_logger(logger=name)
+    return structlog.get_logger(component=name)

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 import typer
 import yaml
+
 from steersman.client import connect, load_config
 from steersman.errors import SteersmanError
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.logging import configure_logging
-
 from steersman_databases.controllers import LABEL_SELECTORS, setup
 from steersman_databases.manifests import generated_manifests
 

@@ -8,7 +8,6 @@ from steersman.client import HttpRequest
 from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.rbac import cluster_role
-
 from steersman_databases.api import Database
 from steersman_databases.controllers import setup
 

@@ -9,7 +9,6 @@ from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.controller import generation_changed
 from steersman.manager import Manager
 from steersman.meta import Object
-
 from steersman_databases.api import Database
 from steersman_databases.controllers.database import DatabaseReconciler
 from steersman_databases.resources import MANAGED_BY, instance_of

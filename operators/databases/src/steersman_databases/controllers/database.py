@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
 from steersman.errors import ApiError, BadRequest, Forbidden, Invalid
-
 from steersman_databases.api import Database
 from steersman_databases.controllers.deletion import FINALIZER, Deletion
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of

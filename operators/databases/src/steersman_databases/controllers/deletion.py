@@ -10,7 +10,6 @@ from steersman.controller import CachedClient, EventRecorder, remove_finalizer
 from steersman.errors import Conflict, NotFound
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
-
 from steersman_databases.api import Database
 from steersman_databases.controllers.outcome import Outcome
 from steersman_databases.resources import Names, is_ours

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from steersman.meta import Condition, find_condition, set_condition
-
 from steersman_databases.api import Database, DatabaseStatus
 from steersman_databases.api.database import Phase
 from steersman_databases.engines import Endpoint, Engine, masked_uri

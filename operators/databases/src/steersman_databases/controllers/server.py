@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ContainerStatus, Pod, PodCondition, Service
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object
-
 from steersman_databases.api import Database
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.resources import Names, ServerImage, headless_service, primary_service, statefulset
+
+T = TypeVar("T", bound=Object)
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -48,7 +50,7 @@ class Server:
             Blocked: it is not; says why, and what to do where time alone will not help.
         """
         pod = await self._client.find(Pod, self._names.pod)
-        if pod is None or pod.status is None:
+        if pod is None:
             raise Blocked("Provisioning", "ServerStarting", f"waiting for pod {self._names.pod.name} to be created")
         if pod.metadata.deletion_timestamp is not None:
             raise Blocked("Provisioning", "ServerRestarting", f"pod {pod.metadata.name} is being replaced")
@@ -62,7 +64,7 @@ class Server:
         if ready is None or ready.status != "True":
             raise Blocked("Provisioning", "ServerStarting", f"waiting for the server in pod {pod.metadata.name}")
 
-    async def _declare(self, kind: type[Object], config: ApplyConfiguration[Object]) -> None:
+    async def _declare(self, kind: type[T], config: ApplyConfiguration[T]) -> None:
         present = await self._client.find(kind, config.key)
         if present is None:
             present = await self._find_live(kind, config)
@@ -77,7 +79,7 @@ class Server:
         if present is None:
             self._events.normal(self._database, "Created", f"created {kind.api_resource.kind} {config.key.name}")
 
-    async def _find_live(self, kind: type[Object], config: ApplyConfiguration[Object]) -> Object | None:
+    async def _find_live(self, kind: type[T], config: ApplyConfiguration[T]) -> T | None:
         """The cache holds only what carries our labels: a stranger of the same name is seen only live."""
         try:
             return await self._client.live.get(kind, config.key)

@@ -15,7 +15,6 @@ from steersman.client import JsonPatch
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import Forbidden, Invalid
 from steersman.meta import Object, ObjectKey, Quantity, to_builtins
-
 from steersman_databases.api import Database
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines import Credentials, Endpoint, Engine, connection_uri
@@ -178,7 +177,7 @@ class Storage:
         return secret
 
     def _connection(self, password: str) -> dict[str, bytes]:
-        """What an application needs to connect. Source: Service Binding specification, "Well-known Secret Entries"."""
+        """What an application needs to connect. Source: Service Binding, "Well-known Secret Entries"."""
         database, engine = self._database, self._engine
         endpoint = Endpoint(self._names.host, engine.port)
         name, user = database.database_name, database.username

@@ -12,8 +12,8 @@ MASK = "<secret>"
 def connection_uri(scheme: str, endpoint: Endpoint, username: str, password: str, database: str) -> str:
     """The URI that an application connects with, `postgresql://orders:s3cret@orders-primary.ns:5432/orders`.
 
-    `scheme` is an engine's `uri_scheme`. Everything but RFC 3986's unreserved characters is percent-encoded as UTF-8, so any name and any password
-    survives the round trip.
+    `scheme` is an engine's `uri_scheme`. Everything but RFC 3986's unreserved characters is percent-encoded
+    as UTF-8, so any name and any password survives the round trip.
     """
     return _uri(scheme, endpoint, username, quote(password, safe=""), database)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steersman.meta import Object, ObjectKey
-
 from steersman_databases.api import Database
 
 MANAGED_BY = "steersman-databases"

@@ -9,10 +9,10 @@ import secrets
 from collections.abc import Mapping
 
 from msgspec import UNSET
+
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.meta import ObjectKey, ObjectMetaApply, OwnerReferenceApply
-
 from steersman_databases.api import Database
 from steersman_databases.resources.names import Names, labels_of
 
@@ -49,7 +49,8 @@ def _secret(
     )
 
 
-def _owned_by(claim: PersistentVolumeClaim) -> OwnerReferenceApply:
+def owned_by(claim: PersistentVolumeClaim) -> OwnerReferenceApply:
+    """The reference that lets a Secret go when ``claim`` goes."""
     return OwnerReferenceApply(
         api_version="v1",
         kind="PersistentVolumeClaim",

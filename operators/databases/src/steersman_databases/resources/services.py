@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from msgspec import UNSET
+
 from steersman.api.apply.core_v1 import ServiceApply, ServicePortApply, ServiceSpecApply
 from steersman.meta import ObjectKey, ObjectMetaApply
-
 from steersman_databases.api import Database
 from steersman_databases.resources.names import Names, labels_of, selector_of
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
+
 from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
 from steersman.api.apply.core_v1 import (
     CapabilitiesApply,
@@ -28,7 +29,6 @@ from steersman.api.apply.core_v1 import (
 from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.meta import ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
-
 from steersman_databases.api import Database
 from steersman_databases.resources.names import Names, labels_of, selector_of
 
@@ -47,7 +47,7 @@ class ServerImage:
 
 
 def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
-    """One replica on the claim of ``volume_claim``, with the administrator's Secret mounted, never in its environment."""
+    """One replica on the claim of ``volume_claim``; the administrator's Secret is mounted, never in the environment."""
     names = Names(database.key)
     return StatefulSetApply(
         metadata=ObjectMetaApply(
@@ -122,8 +122,8 @@ def _server(image: ServerImage) -> ContainerApply:
             VolumeMountApply(name="data", mount_path="/var/lib/steersman/data"),
             VolumeMountApply(name="admin", mount_path="/etc/steersman/admin", read_only=True),
             VolumeMountApply(name="run", mount_path="/run/steersman"),
-            VolumeMountApply(name="tmp", mount_path="/tmp"),
-            VolumeMountApply(name="shm", mount_path="/dev/shm"),
+            VolumeMountApply(name="tmp", mount_path="/tmp"),  # noqa: S108
+            VolumeMountApply(name="shm", mount_path="/dev/shm"),  # noqa: S108
         ],
     )
 

@@ -8,7 +8,6 @@ from steersman.api.apply.core_v1 import (
     VolumeResourceRequirementsApply,
 )
 from steersman.meta import ObjectMetaApply, Quantity
-
 from steersman_databases.api import Database
 from steersman_databases.resources.names import Names, labels_of
 
@@ -17,7 +16,7 @@ ENGINE_LABEL = "databases.steersman.dev/engine"
 
 
 def volume_claim(database: Database, size: Quantity) -> PersistentVolumeClaimApply:
-    """The claim of ``size``. It has no owner: deletion of the ``Database``, in whatever propagation mode, leaves it."""
+    """The claim of ``size``. It has no owner: deleting the ``Database``, in whatever propagation mode, leaves it."""
     key = Names(database.key).volume_claim
     return PersistentVolumeClaimApply(
         metadata=ObjectMetaApply(
