@@ -1,6 +1,6 @@
 """The vocabulary of Kubernetes objects: metadata, conditions, references, quantities, and schema markers."""
 
-from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply
+from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply, TemplateMetaApply
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
 from steersman.meta.condition import Condition, find_condition, is_true, set_condition
 from steersman.meta.frozen import FrozenDict, FrozenStruct
@@ -37,6 +37,7 @@ __all__ = [
     "Scale",
     "Spec",
     "Status",
+    "TemplateMetaApply",
     "decode",
     "decode_builtins",
     "encode",

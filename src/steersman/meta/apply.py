@@ -38,6 +38,14 @@ class ObjectMetaApply(FrozenStruct):
     owner_references: Sequence[OwnerReferenceApply] | UnsetType = UNSET
 
 
+class TemplateMetaApply(FrozenStruct):
+    """The metadata of objects that a controller makes from a template, such as a Deployment's pods: no name."""
+
+    labels: Mapping[str, str] | UnsetType = UNSET
+    annotations: Mapping[str, str] | UnsetType = UNSET
+    finalizers: Sequence[str] | UnsetType = UNSET
+
+
 class ApplyConfiguration(FrozenStruct, Generic[ObjectT]):
     """Base of the generated apply types (``DeploymentApply``, …). Every field is UNSET until set."""
 

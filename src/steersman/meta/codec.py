@@ -9,6 +9,7 @@ import msgspec
 
 from steersman.meta.frozen import FrozenDict
 from steersman.meta.quantity import Quantity
+from steersman.meta.wire import MicroTime
 
 T = TypeVar("T")
 
@@ -17,6 +18,9 @@ def _decode_hook(kind: Any, value: Any) -> Any:
     if kind is Quantity:
         return Quantity(value)
     if kind is FrozenDict or get_origin(kind) is FrozenDict:
+        if value is None:
+            # Go writes a nil map as null.
+            return FrozenDict[Any, Any]()
         arguments = get_args(kind)
         if not arguments or arguments[1] in (str, Any):
             return FrozenDict(value)
@@ -25,7 +29,7 @@ def _decode_hook(kind: Any, value: Any) -> Any:
 
 
 def _encode_hook(value: Any) -> Any:
-    if isinstance(value, Quantity):
+    if isinstance(value, Quantity | MicroTime):
         return str(value)
     raise NotImplementedError(f"no JSON form is known for {type(value)!r}")
 

@@ -1,0 +1,86 @@
+"""Where the OpenAPI v3 documents come from, one a group-version."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+KUBERNETES_VERSION = "v1.36.3"
+
+# Our module to the URL path of its group-version. These become modules; what they refer to elsewhere does not.
+GROUP_VERSIONS: Mapping[str, str] = {
+    "admissionregistration_v1": "apis/admissionregistration.k8s.io/v1",
+    "apiextensions_v1": "apis/apiextensions.k8s.io/v1",
+    "apps_v1": "apis/apps/v1",
+    "authentication_v1": "apis/authentication.k8s.io/v1",
+    "authorization_v1": "apis/authorization.k8s.io/v1",
+    "autoscaling_v1": "apis/autoscaling/v1",
+    "autoscaling_v2": "apis/autoscaling/v2",
+    "batch_v1": "apis/batch/v1",
+    "certificates_v1": "apis/certificates.k8s.io/v1",
+    "coordination_v1": "apis/coordination.k8s.io/v1",
+    "core_v1": "api/v1",
+    "discovery_v1": "apis/discovery.k8s.io/v1",
+    "events_v1": "apis/events.k8s.io/v1",
+    "networking_v1": "apis/networking.k8s.io/v1",
+    "policy_v1": "apis/policy/v1",
+    "rbac_v1": "apis/rbac.authorization.k8s.io/v1",
+    "scheduling_v1": "apis/scheduling.k8s.io/v1",
+    "storage_v1": "apis/storage.k8s.io/v1",
+}
+
+Documents = dict[str, dict[str, Any]]
+"""Module name to the document of its group-version."""
+
+
+def go_module_directory() -> Path:
+    """The documents in the source of Kubernetes, which the Go module proxy serves."""
+    module = f"k8s.io/kubernetes@{KUBERNETES_VERSION}"
+    # Outside of any module, so that no go.mod pins another version.
+    answer = subprocess.run(
+        ["go", "mod", "download", "-json", module], cwd="/", capture_output=True, text=True, check=True
+    )
+    return Path(json.loads(answer.stdout)["Dir"]) / "api/openapi-spec/v3"
+
+
+def from_directory(directory: Path) -> Documents:
+    """Those documents that are there, under the file names of the Kubernetes repository."""
+    files = {module: directory / _file_name(path) for module, path in GROUP_VERSIONS.items()}
+    return {module: json.loads(file.read_text()) for module, file in files.items() if file.exists()}
+
+
+def from_server(kubectl: str) -> Documents:
+    """From the API server that ``kubectl`` is configured for."""
+
+    def get(path: str) -> Any:
+        answer = subprocess.run([kubectl, "get", "--raw", path], capture_output=True, text=True, check=True)
+        return json.loads(answer.stdout)
+
+    index = get("/openapi/v3")["paths"]
+    return {module: get(index[path]["serverRelativeURL"]) for module, path in GROUP_VERSIONS.items()}
+
+
+def save_excerpt(documents: Documents, directory: Path, only: list[str] | None) -> None:
+    """Writes the part of ``documents`` that the generator reads, small enough to be test data."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for module, document in documents.items():
+        if only and module not in only:
+            continue
+        excerpt = {
+            "paths": {url: _operations(item) for url, item in document["paths"].items() if _operations(item)},
+            "components": {"schemas": document["components"]["schemas"]},
+        }
+        text = json.dumps(excerpt, indent=1, sort_keys=True)
+        (directory / _file_name(GROUP_VERSIONS[module])).write_text(text + "\n")
+
+
+def _operations(item: dict[str, Any]) -> dict[str, Any]:
+    key = "x-kubernetes-group-version-kind"
+    return {verb: {key: o[key]} for verb, o in item.items() if isinstance(o, dict) and key in o}
+
+
+def _file_name(path: str) -> str:
+    return f"{path.replace('/', '__')}_openapi.json"

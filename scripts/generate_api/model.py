@@ -1,0 +1,195 @@
+"""What the documents say, as modules of classes with fields, before any Python is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from documents import GROUP_VERSIONS, Documents
+
+Schema = dict[str, Any]
+
+_META_PREFIX = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_CRD_PREFIX = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+_OBJECT_META = f"{_META_PREFIX}.ObjectMeta"
+_KIND = "x-kubernetes-group-version-kind"
+
+# Read without being part of any kind.
+_ALSO = tuple(f"{_META_PREFIX}.{name}" for name in ("APIResourceList", "DeleteOptions", "Status"))
+
+
+@dataclass(frozen=True)
+class Struct:
+    """One schema with properties."""
+
+    name: str
+    """As in the documents: ``io.k8s.api.core.v1.Pod``."""
+    schema: Schema
+
+    @property
+    def class_name(self) -> str:
+        return self.name.rsplit(".", 1)[1]
+
+    @property
+    def description(self) -> str:
+        return self.schema.get("description", "")
+
+    @property
+    def required(self) -> frozenset[str]:
+        return frozenset(self.schema.get("required", ()))
+
+    @property
+    def is_kind(self) -> bool:
+        """Whether it is an object of its own, with a name in the API."""
+        properties = self.schema.get("properties", {})
+        kinds = self.schema.get(_KIND, ())
+        return len(kinds) == 1 and reference(properties.get("metadata", {})) == _OBJECT_META
+
+    @property
+    def properties(self) -> dict[str, Schema]:
+        """Those that become fields; the class itself says what a kind is."""
+        left_out = {"apiVersion", "kind"} if _KIND in self.schema else set[str]()
+        if self.is_kind:
+            left_out |= {"metadata"}
+        return {k: v for k, v in self.schema.get("properties", {}).items() if k not in left_out}
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a kind lives: the arguments of ``ApiResource``."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    parent: str = ""
+    """The plural of which it is a subresource only."""
+
+
+@dataclass
+class Module:
+    """One group-version: structs in the order in which they can be defined."""
+
+    name: str
+    structs: list[Struct] = field(default_factory=list[Struct])
+
+
+@dataclass
+class Api:
+    """Everything that was read."""
+
+    modules: list[Module]
+    structs: dict[str, Struct]
+    locations: dict[str, Location]
+    list_map_keys: dict[str, set[str]]
+    """By struct: the fields that tell items of a list apart in server-side apply."""
+
+
+def reference(schema: Schema) -> str:
+    """The name of the schema that ``schema`` refers to, or an empty string."""
+    ref = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf", ()) if "$ref" in part), "")
+    return ref.rsplit("/", 1)[-1]
+
+
+def module_of(name: str) -> str | None:
+    """The module that defines the schema ``name``; None when it is none of ours."""
+    package = name.rsplit(".", 1)[0]
+    if package == _META_PREFIX:
+        return "meta_v1"
+    if package == _CRD_PREFIX:
+        return "apiextensions_v1"
+    group, _, version = package.removeprefix("io.k8s.api.").partition(".")
+    module = f"{group}_{version}"
+    return module if module in GROUP_VERSIONS else None
+
+
+def read(documents: Documents) -> Api:
+    """The kinds of ``documents`` and all that they are made of."""
+    schemas: dict[str, Schema] = {}
+    locations: dict[str, Location] = {}
+    for document in documents.values():
+        schemas |= document["components"]["schemas"]
+        locations |= _locations(document)
+    structs = {name: Struct(name, schema) for name, schema in schemas.items()}
+    roots = [n for n, s in structs.items() if s.is_kind and n in _located(structs, locations)]
+    found = reachable([*sorted(roots), *(n for n in _ALSO if n in structs)], structs)
+    by_module: dict[str, list[Struct]] = {}
+    for name in sorted(found):
+        module = module_of(name)
+        if module:
+            by_module.setdefault(module, []).append(structs[name])
+    return Api(
+        modules=[Module(name, by_module[name]) for name in sorted(by_module)],
+        structs=structs,
+        locations={n: locations[_kind_id(structs[n])] for n in roots},
+        list_map_keys=_list_map_keys(structs.values()),
+    )
+
+
+def nested(schema: Schema) -> Iterator[str]:
+    """The names of all schemas that ``schema`` refers to, through lists and maps."""
+    if name := reference(schema):
+        yield name
+    for inner in ("items", "additionalProperties"):
+        if isinstance(schema.get(inner), dict):
+            yield from nested(schema[inner])
+
+
+def reachable(roots: list[str], structs: dict[str, Struct]) -> set[str]:
+    """The names of ``roots`` and of everything that they contain."""
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found.add(name)
+        waiting += [n for p in structs[name].properties.values() for n in nested(p) if n in structs]
+        if name.endswith(("JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")):
+            waiting.append(f"{_CRD_PREFIX}.JSONSchemaProps")
+    return found
+
+
+def _kind_id(struct: Struct) -> str:
+    kind = struct.schema[_KIND][0]
+    return f"{kind['group']}/{kind['version']}/{kind['kind']}"
+
+
+def _located(structs: dict[str, Struct], locations: dict[str, Location]) -> set[str]:
+    return {n for n, s in structs.items() if s.is_kind and _kind_id(s) in locations and module_of(n)}
+
+
+def _locations(document: dict[str, Any]) -> dict[str, Location]:
+    """Kinds to where they live, from the URL paths; a collection wins over a subresource."""
+    found: dict[str, Location] = {}
+    for url, item in sorted(document["paths"].items()):
+        segments = [s for s in url.split("/") if s]
+        if "watch" in segments or segments[-1].startswith("{"):
+            continue
+        for operation in item.values():
+            if not isinstance(operation, dict) or _KIND not in operation:
+                continue
+            kind = operation[_KIND]
+            namespaced = "{namespace}" in segments
+            is_subresource = segments[-2] == "{name}"
+            parent = segments[-3] if is_subresource else ""
+            location = Location(kind["group"], kind["version"], kind["kind"], segments[-1], namespaced, parent)
+            key = f"{kind['group']}/{kind['version']}/{kind['kind']}"
+            known = found.get(key)
+            better = known is None or (known.parent and not parent)
+            wider = known is not None and known.parent == parent and namespaced and not known.namespaced
+            if better or wider:
+                found[key] = location
+    return found
+
+
+def _list_map_keys(structs: Any) -> dict[str, set[str]]:
+    keys: dict[str, set[str]] = {}
+    for struct in structs:
+        for schema in struct.schema.get("properties", {}).values():
+            if schema.get("x-kubernetes-list-type") == "map":
+                item = reference(schema["items"])
+                keys.setdefault(item, set()).update(schema["x-kubernetes-list-map-keys"])
+    return keys
