@@ -1,0 +1,133 @@
+"""`python -m devcluster`: a real two-node Kubernetes on this machine."""
+
+import os
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from devcluster import binaries, cluster
+from devcluster.errors import DevclusterError, NotRunning
+from devcluster.progress import Progress
+
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
+progress = Progress()
+
+Number = Annotated[int, typer.Argument(help="1 or 2")]
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+def _environment(status: cluster.Status) -> list[str]:
+    lines = [f"export KUBECONFIG={status.kubeconfig}"]
+    if status.binaries is not None:
+        lines += [f"export KUBEBUILDER_ASSETS={status.binaries}", f'export PATH="{status.binaries}:$PATH"']
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy")):
+        ours = cluster.api_server_address()
+        known = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+        lines.append(f"export NO_PROXY={','.join(part for part in (known, ours) if part)}")
+    return lines
+
+
+@app.command()
+def up() -> None:
+    """Have a running cluster: make it, keep it, or replace one that is dead or of another version."""
+    if os.environ.get("CLUSTER") == "current":
+        _say("CLUSTER=current: the cluster of your kubeconfig is used, and none is made.")
+        return
+    status = cluster.up(progress)
+    _say(
+        "",
+        "Two nodes are Ready.",
+        f"  kubeconfig  {status.kubeconfig}",
+        f"  binaries    {status.binaries}",
+        f"  logs        {status.logs}",
+        "",
+        "Try next:",
+        *(f"  {line}" for line in _environment(status)),
+        "  kubectl get nodes,pods -A",
+    )
+
+
+@app.command()
+def down() -> None:
+    """End and remove the cluster and everything it made; caches stay."""
+    _say("The cluster is gone." if cluster.down(progress) else "There was no cluster.")
+
+
+@app.command()
+def status() -> None:
+    """Show what runs; exit code 1 if no cluster does."""
+    found = cluster.status()
+    if not found.running:
+        raise NotRunning("No cluster runs. Make one with: devcluster up")
+    for name, pid in found.processes.items():
+        _say(f"  {name:<40} pid {pid}")
+    for name in found.ended:
+        _say(f"  {name:<40} ended; `up` starts it again")
+    for name in found.cut_off:
+        _say(f"  {name:<40} cut off; `start-node` plugs it in again")
+    if not found.same_version:
+        _say("Another version of devcluster made it: `up` replaces it.")
+
+
+@app.command()
+def build() -> None:
+    """Build the binaries only; needs Go, but neither root nor Linux."""
+    _say(str(binaries.ensure(progress)))
+
+
+@app.command()
+def kubeconfig() -> None:
+    """Print the path of the administrator's kubeconfig."""
+    _say(str(cluster.kubeconfig_path()))
+
+
+@app.command()
+def env() -> None:
+    """Print shell lines that choose this cluster and its binaries: eval "$(python -m devcluster env)"."""
+    _say(*_environment(cluster.status()))
+
+
+@app.command()
+def restart(
+    component: Annotated[str, typer.Argument(help="as in `status`: kube-apiserver, etcd, kubelet, …")],
+    node: Annotated[int | None, typer.Option(help="1 or 2, for a node's components")] = None,
+    kill: Annotated[bool, typer.Option("--kill", help="SIGKILL, as in a crash")] = False,
+) -> None:
+    """End a component and start it again."""
+    cluster.restart(component, node, graceful=not kill)
+
+
+@app.command()
+def stop_node(number: Number) -> None:
+    """Pull the network cable of a node."""
+    cluster.stop_node(number)
+
+
+@app.command()
+def start_node(number: Number) -> None:
+    """Plug the network cable of a node in again."""
+    cluster.start_node(number)
+
+
+def main() -> None:
+    """Run the command line; a failure that a person can act on is told without a traceback, with exit code 1."""
+    if find_spec("devcluster.images") is not None:
+        from devcluster import images
+
+        app.add_typer(images.app, name="image", help="Build and load images.")
+    try:
+        app()
+    except DevclusterError as error:
+        Console(stderr=True, highlight=False).print(f"[red]✗[/red] {escape(str(error))}")
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The container runtime of a node, and the way of images into it."""
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from devcluster import layout, oci
+from devcluster.errors import CommandFailed, NotReady, NotRunning
+from devcluster.layout import NodeLayout
+from devcluster.machine import Machine
+from devcluster.process import run
+
+CNI_PLUGINS = Path("/usr/lib/cni")
+
+
+def _configuration(node: NodeLayout) -> str:
+    directory = node.directory
+    # restrict_oom_score_adj: where we may not lower the score ourselves, runc may not either
+    return f"""\
+version = 2
+root = "{directory}/containerd"
+state = "/run/containerd"
+
+[grpc]
+  address = "{node.containerd_socket}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  sandbox_image = "{oci.PAUSE}"
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "{CNI_PLUGINS}"
+  conf_dir = "{directory}/cni-configuration"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+"""
+
+
+def _pod_network(node: NodeLayout) -> dict[str, object]:
+    """The ptp plugin, without masquerading: pods keep their own address, there is no outside to hide it from."""
+    address = {
+        "type": "host-local",
+        "ranges": [[{"subnet": str(node.pods)}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    return {
+        "cniVersion": "1.0.0",
+        "name": "steersman",
+        "plugins": [
+            {"type": "ptp", "ipam": address},
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    }
+
+
+def start(machine: Machine, node: NodeLayout) -> None:
+    """Start containerd on a node, unless it runs."""
+    network = node.directory / "cni-configuration" / "10-steersman.conflist"
+    network.parent.mkdir(parents=True, exist_ok=True)
+    network.write_text(json.dumps(_pod_network(node), indent=2))
+    configuration = node.directory / "containerd.toml"
+    configuration.write_text(_configuration(node))
+    machine.start("containerd", ["containerd", "--config", str(configuration)])
+
+
+def _ctr(node: NodeLayout, *arguments: str, seconds: float = 300.0) -> str:
+    command = ["ctr", "--address", str(node.containerd_socket), "--namespace", "k8s.io", *arguments]
+    return run(command, seconds=seconds)
+
+
+def wait_until_ready(machine: Machine, node: NodeLayout, seconds: float = 30.0) -> None:
+    """Wait until containerd answers. Raises NotReady, naming the log."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            _ctr(node, "version", seconds=5)
+        except CommandFailed as error:
+            if not machine.runs("containerd") or time.monotonic() > deadline:
+                raise NotReady(f"containerd of {node.name}: {error}; see {machine.log('containerd')}") from error
+            time.sleep(0.1)
+        else:
+            return
+
+
+def load_into(node: NodeLayout, archive: Path) -> None:
+    """Import an OCI archive into one node. Raises CommandFailed with containerd's words."""
+    _ctr(node, "images", "import", str(archive))
+
+
+def load(archive: Path) -> None:
+    """Import an OCI archive, with the names that it gives its images, into every node at once.
+
+    Raises NotRunning if there is no cluster, CommandFailed with containerd's words.
+    """
+    if not all(node.containerd_socket.exists() for node in layout.NODES):
+        raise NotRunning("there is no running cluster to load images into; make one with: devcluster up")
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(load_into, node, archive) for node in layout.NODES]:
+            done.result()
+
+
+def images(node: NodeLayout) -> set[str]:
+    """The names of the images that a node has."""
+    return set(_ctr(node, "images", "list", "--quiet").split())

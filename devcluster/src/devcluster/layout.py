@@ -1,0 +1,85 @@
+"""Where everything lies, and the addresses of the cluster.
+
+Everything that a running cluster keeps is below `STATE` and `RUN`, which are machine-wide: there is one cluster a
+machine, whoever started it. What can be made again at the price of time is below `cache()`, which is a user's own.
+"""
+
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+STATE = Path("/var/lib/steersman-devcluster")
+RUN = Path("/run/steersman-devcluster")
+LOCK = Path("/run/steersman-devcluster.lock")  # outlives the directories, else two could hold it at once
+LOGS = STATE / "logs"
+PKI = STATE / "pki"
+KUBECONFIG = STATE / "kubeconfig"
+CGROUP = "steersman-devcluster"
+
+CLUSTER_DOMAIN = "cluster.local"
+SERVICES = ipaddress.IPv4Network("10.96.0.0/16")
+KUBERNETES_SERVICE = SERVICES[1]
+DNS_SERVICE = SERVICES[10]
+PODS = ipaddress.IPv4Network("10.244.0.0/16")
+FABRIC = ipaddress.IPv4Network("10.231.0.0/24")  # seen by the machines only, never by the host
+API_SERVER_PORT = 6443
+
+# What the host does see is a link of two addresses. The first range that the host has no route to is taken; the
+# first two are reserved for tests of network devices (RFC 2544), so that hardly anybody routes them.
+LINK_CANDIDATES = (
+    ipaddress.IPv4Network("198.18.231.0/30"),
+    ipaddress.IPv4Network("198.19.231.0/30"),
+    ipaddress.IPv4Network("10.231.255.0/30"),
+    ipaddress.IPv4Network("172.31.255.0/30"),
+)
+LINK_NAME = "steersman0"
+
+CONTROL_PLANE = "control-plane"
+
+
+@dataclass(frozen=True)
+class NodeLayout:
+    """One node: its names, addresses and directories.
+
+    `number` counts from 1.
+    """
+
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"steersman-{self.number}"
+
+    @property
+    def address(self) -> ipaddress.IPv4Address:
+        return FABRIC[10 + self.number]
+
+    @property
+    def pods(self) -> ipaddress.IPv4Network:
+        return ipaddress.IPv4Network((int(PODS.network_address) + (self.number << 8), 24))
+
+    @property
+    def directory(self) -> Path:
+        return STATE / "nodes" / self.name
+
+    @property
+    def run(self) -> Path:
+        return RUN / self.name
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+
+NODES = (NodeLayout(1), NodeLayout(2))
+CONTROL_PLANE_ADDRESS = FABRIC[1]
+
+
+def cache() -> Path:
+    """The directory for what is expensive to make: binaries and images.
+
+    `$XDG_CACHE_HOME/steersman`, or `~/.cache/steersman` (XDG Base Directory Specification).
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "steersman"

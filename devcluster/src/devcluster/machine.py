@@ -1,0 +1,143 @@
+"""A machine of the cluster: processes with a network, mounts, process ids and a host name of their own.
+
+The first process of a machine owns its namespaces (namespaces(7)). When it ends, the kernel ends every other process
+of the machine, and with the last one the mounts, network devices and firewall rules of the machine are gone: nothing
+of it can be left behind or leak to the host.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from devcluster import layout, process
+from devcluster.errors import NotReady
+from devcluster.process import Process
+
+# /run is the machine's own, except the directory of its sockets, which the host reaches too. The kubelet insists on
+# some kernel settings that all of the host shares; it is shown the values it wants, and the host keeps its own.
+BOOT = """
+set -eu
+mount --make-rshared /
+mount -t proc proc /proc
+echo "$NAME" > /proc/sys/kernel/hostname
+mkdir -p "$DIRECTORY/sockets" "$DIRECTORY/sysctl"
+for setting in $SETTINGS; do
+    echo "${setting#*=}" > "$DIRECTORY/sysctl/${setting%%=*}"
+    mount --bind "$DIRECTORY/sysctl/${setting%%=*}" "/proc/sys/$(echo "${setting%%=*}" | tr . /)"
+done
+mount --bind "$RUN" "$DIRECTORY/sockets"
+mount -t tmpfs -o mode=0755 tmpfs /run
+mkdir -p "$RUN" /run/netns /run/lock
+mount --bind "$DIRECTORY/sockets" "$RUN"
+for own in log:/var/log cni:/var/lib/cni; do
+    mkdir -p "$DIRECTORY/${own%%:*}" "${own#*:}"
+    mount --bind "$DIRECTORY/${own%%:*}" "${own#*:}"
+done
+ip link set lo up
+for family in all default; do echo 1 > /proc/sys/net/ipv6/conf/$family/disable_ipv6 || true; done
+exec "$INIT" pause
+"""
+
+# kubernetes/pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables
+KUBELET_SETTINGS = {
+    "vm.overcommit_memory": 1,
+    "vm.panic_on_oom": 0,
+    "kernel.panic": 10,
+    "kernel.panic_on_oops": 1,
+    "kernel.keys.root_maxkeys": 1_000_000,
+    "kernel.keys.root_maxbytes": 25_000_000,
+}
+
+NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
+
+
+@dataclass
+class Machine:
+    """A running or ended machine, and the components that were started in it.
+
+    `first` is its first process; `components` maps a component's name to its process.
+    """
+
+    name: str
+    first: Process
+    components: dict[str, Process] = field(default_factory=dict[str, Process])
+
+    @classmethod
+    def boot(cls, name: str, directory: Path, init: Path) -> "Machine":
+        """Make a machine. `init` is a static program whose `pause` command waits for SIGTERM and reaps orphans.
+
+        Raises NotReady, naming the log, if it does not come up within 10 s.
+        """
+        run = layout.RUN / name
+        for path in (directory, run):
+            path.mkdir(parents=True, exist_ok=True)
+        first = directory / "init"  # its own copy: the cache it comes from may be cleaned while it runs
+        shutil.copyfile(init, first)
+        first.chmod(0o755)
+        log = layout.LOGS / f"{name}.log"
+        settings = " ".join(f"{key}={value}" for key, value in KUBELET_SETTINGS.items())
+        variables = [
+            f"NAME={name}",
+            f"DIRECTORY={directory}",
+            f"RUN={run}",
+            f"INIT={first}",
+            f"SETTINGS={settings}",
+        ]
+        unshare = process.start(
+            ["unshare", "--fork", "--kill-child", *NAMESPACES, "env", *variables, "sh", "-c", BOOT], log
+        )
+        deadline = time.monotonic() + 10
+        while True:
+            child = unshare.child()
+            if child is not None and Path(f"/proc/{child.pid}/cmdline").read_bytes().startswith(bytes(first)):
+                return cls(name, child)
+            if not unshare.alive() or time.monotonic() > deadline:
+                raise NotReady(f"machine {name} does not start; see {log}")
+            time.sleep(0.01)
+
+    def alive(self) -> bool:
+        """Whether the machine runs."""
+        return self.first.alive()
+
+    def enter(self, command: Sequence[str]) -> list[str]:
+        """The command line that runs `command` inside the machine."""
+        return ["nsenter", "--target", str(self.first.pid), *NAMESPACES, "--", *command]
+
+    def in_network(self, command: Sequence[str]) -> list[str]:
+        """The command line that runs `command` with the machine's network and everything else the host's."""
+        return ["nsenter", "--target", str(self.first.pid), "--net", "--", *command]
+
+    def start(self, component: str, command: Sequence[str]) -> None:
+        """Start a component, unless it runs already; its output goes to `log(component)`.
+
+        Raises NotReady, naming the log, if it ends at once.
+        """
+        if self.runs(component):
+            return
+        log = self.log(component)
+        entering = process.start(self.enter(command), log)
+        deadline = time.monotonic() + 5
+        while (child := entering.child()) is None:
+            if not entering.alive() or time.monotonic() > deadline:
+                raise NotReady(f"{component} ended at once; see {log}")
+            time.sleep(0.005)
+        self.components[component] = child
+
+    def runs(self, component: str) -> bool:
+        """Whether the component is running."""
+        known = self.components.get(component)
+        return known is not None and known.alive()
+
+    def log(self, component: str) -> Path:
+        """The component's log file."""
+        prefix = "" if self.name == layout.CONTROL_PLANE else f"{self.name}-"
+        return layout.LOGS / f"{prefix}{component}.log"
+
+    def end(self) -> None:
+        """End the machine and everything in it."""
+        self.first.kill()
+        self.first.wait(10)
+        for component in self.components.values():
+            component.wait(10)

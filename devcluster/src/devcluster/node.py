@@ -1,0 +1,107 @@
+"""The kubelet and kube-proxy of a node."""
+
+from pathlib import Path
+
+import yaml
+
+from devcluster import certificates, cgroups, containers, kubeconfig, layout
+from devcluster.errors import CommandFailed
+from devcluster.layout import NodeLayout
+from devcluster.machine import Machine
+
+
+def _kubelet_configuration(node: NodeLayout) -> dict[str, object]:
+    server = certificates.kubelet_server(node)
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(certificates.CLUSTER.certificate)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": str(server.certificate),
+        "tlsPrivateKeyFile": str(server.key),
+        "clusterDNS": [str(layout.DNS_SERVICE)],
+        "clusterDomain": layout.CLUSTER_DOMAIN,
+        # pods that do not ask the cluster's DNS ask nobody: the host's servers are out of reach
+        "resolvConf": str(node.directory / "resolv.conf"),
+        "containerRuntimeEndpoint": f"unix://{node.containerd_socket}",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{layout.CGROUP}/{node.name}",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        # images come from no registry: one that were collected could not be had again
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        # in absolute figures: the default, a share of the disk, evicts every pod of a machine whose disk is well used
+        "evictionHard": {
+            "memory.available": "100Mi",
+            "nodefs.available": "500Mi",
+            "imagefs.available": "500Mi",
+        },
+        "podLogsDir": "/var/log/pods",
+        "registerNode": True,
+    }
+
+
+def _proxy_configuration(node: NodeLayout) -> dict[str, object]:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "hostnameOverride": node.name,
+        "clusterCIDR": str(layout.PODS),
+        "clientConnection": {"kubeconfig": str(kubeconfig.component(f"kube-proxy-{node.name}"))},
+        # the size of the connection table is the host's
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+        "iptables": {"minSyncPeriod": "100ms", "syncPeriod": "30s"},
+    }
+
+
+def prepare(node: NodeLayout) -> None:
+    """Make what a node needs before anything starts on it: configuration, directories, control groups."""
+    node.directory.mkdir(parents=True, exist_ok=True)
+    (node.directory / "volumes").mkdir(exist_ok=True)
+    (node.directory / "resolv.conf").write_text("")
+    for name, content in (
+        ("kubelet.yaml", _kubelet_configuration(node)),
+        ("kube-proxy.yaml", _proxy_configuration(node)),
+    ):
+        (node.directory / name).write_text(yaml.safe_dump(content, sort_keys=False))
+    cgroups.make(node.name)
+
+
+def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
+    """Start the kubelet and kube-proxy of a node, unless they run."""
+    machine.start(
+        "kubelet",
+        [
+            str(binaries / "kubelet"),
+            f"--config={node.directory / 'kubelet.yaml'}",
+            f"--kubeconfig={kubeconfig.component(f'kubelet-{node.name}')}",
+            f"--root-dir={node.directory / 'kubelet'}",
+            f"--hostname-override={node.name}",
+            f"--node-ip={node.address}",
+        ],
+    )
+    machine.start("kube-proxy", [str(binaries / "kube-proxy"), f"--config={node.directory / 'kube-proxy.yaml'}"])
+
+
+def load_images(machine: Machine, node: NodeLayout, archives: list[Path]) -> None:
+    """Wait for the node's containerd and import `archives` into it.
+
+    Raises NotReady or CommandFailed; both name the log.
+    """
+    containers.wait_until_ready(machine, node)
+    for archive in archives:
+        try:
+            containers.load_into(node, archive)
+        except CommandFailed as error:
+            raise CommandFailed(f"{error}; see {machine.log('containerd')}") from error

@@ -1,0 +1,108 @@
+"""OCI image archives of single static binaries (github.com/opencontainers/image-spec, image-layout.md)."""
+
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COREDNS = "steersman.dev/coredns:dev"
+PAUSE = "steersman.dev/pause:dev"
+TOOLBOX = "steersman.dev/toolbox:dev"
+
+_MEDIA = "application/vnd.oci.image"
+
+
+@dataclass
+class _Archive:
+    """An archive in the making; files are stored under the digest of their content."""
+
+    file: tarfile.TarFile
+    written: set[str] = field(default_factory=set[str])
+
+    def add(self, name: str, content: bytes) -> None:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        entry.mode = 0o644
+        self.file.addfile(entry, io.BytesIO(content))
+
+    def blob(self, media: str, content: bytes) -> dict[str, object]:
+        digest = hashlib.sha256(content).hexdigest()
+        if digest not in self.written:
+            self.written.add(digest)
+            self.add(f"blobs/sha256/{digest}", content)
+        return {"mediaType": f"{_MEDIA}.{media}", "digest": f"sha256:{digest}", "size": len(content)}
+
+
+def _layer(binary: Path) -> bytes:
+    """A layer with `/bin/NAME` and the empty directories that runtimes and programs look for."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as layer:
+        for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777)):
+            directory = tarfile.TarInfo(name)
+            directory.type = tarfile.DIRTYPE
+            directory.mode = mode
+            layer.addfile(directory)
+        program = tarfile.TarInfo(f"bin/{binary.name}")
+        program.size = binary.stat().st_size
+        program.mode = 0o755
+        with binary.open("rb") as content:
+            layer.addfile(program, content)
+    return buffer.getvalue()
+
+
+def write(archive: Path, images: dict[str, tuple[Path, list[str]]], architecture: str) -> None:
+    """Write an archive of `images`: name to static binary and the arguments it starts with by default.
+
+    `architecture` is Go's name of it, as in `amd64`.
+    """
+    index: list[dict[str, object]] = []
+    with tarfile.open(archive, "w") as file:
+        out = _Archive(file)
+        for name, (binary, arguments) in images.items():
+            layer = _layer(binary)
+            described = out.blob("layer.v1.tar", layer)
+            config = {
+                "architecture": architecture,
+                "os": "linux",
+                "config": {
+                    "Env": ["PATH=/bin"],
+                    "Entrypoint": [f"/bin/{binary.name}"],
+                    "Cmd": arguments,
+                },
+                "rootfs": {"type": "layers", "diff_ids": [described["digest"]]},
+            }
+            manifest = {
+                "schemaVersion": 2,
+                "mediaType": f"{_MEDIA}.manifest.v1+json",
+                "config": out.blob("config.v1+json", json.dumps(config).encode()),
+                "layers": [described],
+            }
+            entry = out.blob("manifest.v1+json", json.dumps(manifest).encode())
+            index.append({**entry, "annotations": {"io.containerd.image.name": name}})
+        out.add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        out.add("index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
+
+
+def ensure(binaries: Path, architecture: str) -> list[Path]:
+    """The archives of the cluster's own images, made from its binaries and kept beside them.
+
+    The first has what every pod needs to start, the second CoreDNS.
+    """
+    toolbox = (binaries / "toolbox", ["pause"])
+    wanted: dict[str, dict[str, tuple[Path, list[str]]]] = {
+        "toolbox.oci.tar": {PAUSE: toolbox, TOOLBOX: toolbox},
+        "coredns.oci.tar": {COREDNS: (binaries / "coredns", [])},
+    }
+    directory = binaries.parent / "images"
+    directory.mkdir(exist_ok=True)
+    archives: list[Path] = []
+    for name, images in wanted.items():
+        archive = directory / name
+        if not archive.exists():
+            unfinished = archive.with_suffix(".unfinished")
+            write(unfinished, images, architecture)
+            unfinished.rename(archive)
+        archives.append(archive)
+    return archives

@@ -1,0 +1,149 @@
+"""Processes that outlive this one, known by their id and the moment they started.
+
+A process id alone may by now belong to somebody else; together with the start time from `/proc/PID/stat` (proc(5),
+field 22) it does not.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster.errors import CommandFailed, NotReady
+
+# Components get this and nothing of ours: a proxy variable or a locale of the caller would reach into the cluster.
+ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/nonexistent",
+    "LANG": "C.UTF-8",
+}
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of `/proc/PID/stat` after the command name: state, parent, …; None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text.rpartition(")")[2].split()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this system.
+
+    `started` is in clock ticks since boot.
+    """
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Process | None":
+        """The process that has this id now, or None."""
+        stat = _stat(pid)
+        return None if stat is None else cls(pid, int(stat[19]))
+
+    def alive(self) -> bool:
+        """Whether it still runs; a zombie does not."""
+        self._reap()
+        stat = _stat(self.pid)
+        return stat is not None and stat[0] not in "ZX" and int(stat[19]) == self.started
+
+    def end(self, grace: float = 10.0) -> None:
+        """Ask it to end (SIGTERM), and kill it (SIGKILL) after `grace` seconds; returns when it is gone.
+
+        Raises NotReady if even SIGKILL does not end it within 10 s.
+        """
+        for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+            self._signal(number)
+            if self.wait(patience):
+                return
+        raise NotReady(f"process {self.pid} does not end")
+
+    def kill(self) -> None:
+        """Send SIGKILL, without waiting."""
+        self._signal(signal.SIGKILL)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end; whether it ended within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def child(self) -> "Process | None":
+        """Its one child: what nsenter or unshare runs on our behalf; None before there is one."""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                stat = _stat(int(entry.name))
+                if stat is not None and int(stat[1]) == self.pid and stat[0] not in "ZX":
+                    return Process(int(entry.name), int(stat[19]))
+        return None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive():
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def _reap(self) -> None:
+        try:
+            os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            return
+
+
+def start(arguments: Sequence[str], log: Path) -> Process:
+    """Start a program that outlives us: in its own session, its output appended to `log`.
+
+    Raises FileNotFoundError if there is no such program in `ENVIRONMENT`'s PATH.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    pid = os.posix_spawnp(
+        arguments[0],
+        list(arguments),
+        ENVIRONMENT,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+        setsigmask=(),
+    )
+    process = Process.of(pid)
+    if process is None:
+        raise CommandFailed(f"{arguments[0]} ended at once; see {log}")
+    return process
+
+
+def run(
+    arguments: Sequence[str], *, stdin: str = "", seconds: float = 60.0, extra: Mapping[str, str] | None = None
+) -> str:
+    """Run a command to its end and return its standard output.
+
+    `extra` is added to the bare environment. Raises CommandFailed with the command's own words.
+    """
+    try:
+        done = subprocess.run(
+            arguments,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env={**ENVIRONMENT, **(extra or {})},
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(f"{' '.join(arguments)}: no end after {seconds:.0f} s") from error
+    if done.returncode != 0:
+        words = (done.stderr or done.stdout).strip()
+        raise CommandFailed(f"{' '.join(arguments)} ended with {done.returncode}: {words}")
+    return done.stdout

@@ -1,0 +1,93 @@
+"""What the person in front of it sees: live bars on a terminal, plain lines in a log."""
+
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+LINE_EVERY = 20.0  # seconds between two lines of one step in a log
+
+
+class Step:
+    """One step under way. Steps may run in several threads at once."""
+
+    def __init__(self, title: str, total: int | None, console: Console, bars: Bars | None) -> None:
+        self._title = title
+        self._total = total
+        self._console = console
+        self._bars = bars
+        self._done = 0
+        self._line_at = time.monotonic() + LINE_EVERY
+        self._task: TaskID | None = None if bars is None else bars.add_task(title, total=total)
+
+    def advance(self, by: int = 1) -> None:
+        """Tell that `by` more of the `total` are done."""
+        self._done += by
+        if self._bars is not None and self._task is not None:
+            self._bars.update(self._task, completed=self._done)
+        elif self._total and time.monotonic() > self._line_at:
+            self._line_at = time.monotonic() + LINE_EVERY
+            self._console.print(f"  … {self._title}: {min(99, 100 * self._done // self._total)} %")
+
+    def finish(self) -> None:
+        """Take the step's bar off the screen."""
+        if self._bars is not None and self._task is not None:
+            self._bars.remove_task(self._task)
+
+
+class Progress:
+    """Shows steps as they begin and end, with the seconds they took."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False)
+        self._bars: Bars | None = None
+        self._users = 0
+        self._lock = threading.Lock()
+
+    def note(self, text: str) -> None:
+        """Show a line that stays."""
+        self.console.print(text)
+
+    @contextmanager
+    def step(self, title: str, total: int | None = None) -> Generator[Step]:
+        """Show a step while the block runs.
+
+        `total` is what `Step.advance` counts up to; without it there is no percentage.
+        """
+        begun = time.monotonic()
+        step = Step(title, total, self.console, self._enter())
+        if not self.console.is_terminal:
+            self.console.print(f"  · {title}")
+        try:
+            yield step
+        except BaseException:
+            self.console.print(f"  ✗ {title} ({time.monotonic() - begun:.1f} s)")
+            raise
+        else:
+            self.console.print(f"  ✓ {title} ({time.monotonic() - begun:.1f} s)")
+        finally:
+            step.finish()
+            self._leave()
+
+    def _enter(self) -> Bars | None:
+        if not self.console.is_terminal:
+            return None
+        with self._lock:
+            if self._bars is None:
+                columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+                self._bars = Bars(*columns, console=self.console, transient=True)
+                self._bars.start()
+            self._users += 1
+            return self._bars
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users <= 0 and self._bars is not None:
+                self._bars.stop()
+                self._bars = None
+                self._users = 0

@@ -1,0 +1,64 @@
+"""The removal of a cluster, running, half made or left behind by a crash or a reboot."""
+
+import shutil
+from pathlib import Path
+
+from devcluster import cgroups, layout, network
+from devcluster.errors import NotReady
+from devcluster.process import Process, run
+from devcluster.state import State
+
+OWN_CNI_STATE = Path("/var/lib/cni")  # mount point in the machines; ours to remove if nobody else put anything there
+
+
+def anything() -> bool:
+    """Whether there is something of a cluster."""
+    return layout.STATE.exists() or layout.RUN.exists()
+
+
+def remove() -> None:
+    """End and remove everything that a cluster consists of. Raises NotReady if something does not end."""
+    state = State.load()
+    if state is not None and state.of_this_boot():
+        for machine in state.machines.values():
+            machine.end()
+    for stray in _strays():
+        stray.end(grace=0)
+    network.remove_link()
+    cgroups.remove()
+    _refuse_mounts()
+    for directory in (layout.STATE, layout.RUN):
+        if directory.exists():
+            shutil.rmtree(directory)
+    if OWN_CNI_STATE.is_dir() and not any(OWN_CNI_STATE.iterdir()):
+        OWN_CNI_STATE.rmdir()
+
+
+def _strays() -> list[Process]:
+    """First processes of machines that no state file tells of: `up` was killed in between.
+
+    Their program is the copy that was made below `layout.STATE` for them, which nobody else runs.
+    """
+    found: list[Process] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            program = (entry / "exe").readlink()
+        except OSError:
+            continue  # a kernel thread, or it has just ended
+        stray = Process.of(int(entry.name)) if program.is_relative_to(layout.STATE) else None
+        if stray is not None:
+            found.append(stray)
+    return found
+
+
+def _refuse_mounts() -> None:
+    """Unmount what somebody mounted below our directories: what is mounted there must not be deleted with them."""
+    for directory in (layout.STATE, layout.RUN):
+        targets = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for target in sorted(filter(lambda each: Path(each).is_relative_to(directory), targets), reverse=True):
+            run(["umount", target])
+        left = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        if any(Path(target).is_relative_to(directory) for target in left):
+            raise NotReady(f"something is still mounted below {directory}")

@@ -1,0 +1,126 @@
+"""What is known of the running cluster, in a file that every process reads."""
+
+import hashlib
+import ipaddress
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from devcluster import binaries, layout
+from devcluster.machine import Machine
+from devcluster.process import Process
+
+FILE = layout.STATE / "state.json"
+
+# A cluster made by other versions of these is not the same cluster; the rest only looks at it.
+SHAPING = (
+    "addons",
+    "certificates",
+    "cgroups",
+    "containers",
+    "controlplane",
+    "create",
+    "kubeconfig",
+    "layout",
+    "machine",
+    "network",
+    "node",
+    "oci",
+    "state",
+)
+
+
+def version() -> str:
+    """A digest of all that decides what a cluster of this checkout is."""
+    digest = hashlib.sha256(binaries.key().encode())
+    for module in SHAPING:
+        digest.update((Path(__file__).parent / f"{module}.py").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass
+class State:
+    """A cluster.
+
+    `complete` is False while it is being made; `boot` is the host's boot in which it was made (process ids of another
+    boot mean nothing); `machines` maps a name to its machine.
+    """
+
+    version: str
+    link: ipaddress.IPv4Network
+    binaries: Path
+    boot: str = field(default_factory=_boot)
+    complete: bool = False
+    machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
+
+    @property
+    def control_plane(self) -> Machine:
+        return self.machines[layout.CONTROL_PLANE]
+
+    def alive(self) -> bool:
+        """Whether it was made to the end and every machine of it runs."""
+        names = {layout.CONTROL_PLANE, *(node.name for node in layout.NODES)}
+        return (
+            self.complete
+            and self.boot == _boot()
+            and self.machines.keys() == names
+            and all(machine.alive() for machine in self.machines.values())
+        )
+
+    def save(self) -> None:
+        """Write it, whole or not at all."""
+        content = {
+            "version": self.version,
+            "link": str(self.link),
+            "binaries": str(self.binaries),
+            "boot": self.boot,
+            "complete": self.complete,
+            "machines": {
+                machine.name: {
+                    "first": _pair(machine.first),
+                    "components": {name: _pair(process) for name, process in machine.components.items()},
+                }
+                for machine in list(self.machines.values())
+            },
+        }
+        FILE.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = FILE.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps(content, indent=2))
+        unfinished.rename(FILE)
+
+    @classmethod
+    def load(cls) -> "State | None":
+        """The cluster of this machine, running or not; None if none was made."""
+        try:
+            content: dict[str, Any] = json.loads(FILE.read_text())
+        except FileNotFoundError:
+            return None
+        machines = {
+            name: Machine(
+                name,
+                Process(*machine["first"]),
+                {component: Process(*pair) for component, pair in machine["components"].items()},
+            )
+            for name, machine in content["machines"].items()
+        }
+        return cls(
+            version=content["version"],
+            link=ipaddress.IPv4Network(content["link"]),
+            binaries=Path(content["binaries"]),
+            boot=content["boot"],
+            complete=content["complete"],
+            machines=machines,
+        )
+
+    def of_this_boot(self) -> bool:
+        """Whether its process ids still mean what they meant."""
+        return self.boot == _boot()
+
+
+def _pair(process: Process) -> list[int]:
+    return [process.pid, process.started]
