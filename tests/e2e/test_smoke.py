@@ -1,0 +1,45 @@
+"""The demo's path and one fault: what every change must pass."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from database_under_test import DatabaseUnderTest
+from devcluster.operator import checkout
+from devcluster.target import Target
+
+DEMO = Path("operators/databases/demo")
+
+
+@pytest.mark.smoke
+def test_the_demo_comes_true() -> None:
+    done = subprocess.run(
+        [sys.executable, str(DEMO)],
+        cwd=checkout(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=840,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All of it came true." in done.stdout
+    assert done.stdout.count("row: a stranger") >= 3
+
+
+@pytest.mark.smoke
+def test_a_killed_server_comes_back_with_its_data(cluster: Target, namespace: str) -> None:
+    database = DatabaseUnderTest(cluster, namespace, "orders", "postgresql")
+    database.apply(deletionPolicy="Delete")
+    database.wait_ready()
+    database.client_sql("CREATE TABLE t (n INT)")
+    database.client_sql("INSERT INTO t VALUES (1)")
+    cluster.kubectl(
+        "delete", "pod", "orders-0", f"--namespace={namespace}", "--force", "--grace-period=0", seconds=60
+    )
+    database.eventually("the row is there", lambda: database.client_sql("SELECT n FROM t") == "1", seconds=120)
+    database.wait_ready()
+    database.delete()
+    database.eventually("nothing is left", lambda: not database.objects(), seconds=60)
