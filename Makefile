@@ -34,7 +34,7 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 
 .PHONY: demo
 demo: $(READY) ## Two databases from one YAML each, on a real cluster (15 min from fresh, 3 min again)
-	@$(BIN)/python -m demo
+	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
 test: $(READY) ## Unit tests, and integration tests on the real API server (15 min from fresh, 3 min again)

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from database_under_test import DatabaseUnderTest
@@ -22,7 +23,7 @@ def _operator_pod(cluster: Target) -> dict[str, str]:
     selector = f"--selector=app.kubernetes.io/name={DEPLOYMENT}"
     pods = json.loads(cluster.kubectl("get", "pods", f"--namespace={OPERATOR_NAMESPACE}", selector, "--output=json"))
     for pod in pods["items"]:
-        statuses = pod["status"].get("containerStatuses") or [{}]
+        statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses") or [{}]
         if "deletionTimestamp" not in pod["metadata"] and "running" in statuses[0].get("state", {}):
             return {"name": pod["metadata"]["name"], "container": statuses[0]["containerID"].rpartition("/")[2]}
     return {}

@@ -47,7 +47,7 @@ class ServerImage:
 
 
 def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
-    """One replica on the claim of ``volume_claim``; the administrator's Secret is mounted, never in the environment."""
+    """One replica on the claim of ``volume_claim``; the administrator's Secret is mounted, not an environment."""
     names = Names(database.key)
     return StatefulSetApply(
         metadata=ObjectMetaApply(

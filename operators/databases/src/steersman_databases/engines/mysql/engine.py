@@ -126,7 +126,9 @@ class _Work(Work):
         tried: set[str] = set()
         while True:
             try:
-                async with self._session(self.desired.credentials, self.desired.database):
+                async with self._session(self.desired.credentials, self.desired.database) as application:
+                    # An expired password may still log in, but then do nothing.
+                    await application.rows("looking in as the application", "SELECT 1")
                     return
             except LoginRejected as rejected:
                 repair = "unlock" if rejected.number in LOCKED else "password"

@@ -97,7 +97,7 @@ class Session:
     def _failure(self, doing: str, error: MySQLError) -> Exception:
         number, message = _told(error)
         message = message.replace(self._secret, "<secret>")
-        if number in WRONG_PASSWORD:  # an expired password lets one in, but do nothing
+        if number in WRONG_PASSWORD:
             return LoginRejected(message, number)
         if number in AWAY or number == 0:
             return ServerUnreachable(self._endpoint, f"while {doing}: {message}")
