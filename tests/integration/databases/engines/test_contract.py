@@ -1,0 +1,1 @@
+../../../unit/databases/engines/test_contract.py

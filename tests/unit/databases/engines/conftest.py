@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL, PostgreSQL
+from steersman_databases.engines.model import ModelEngine, ModelServer, ModelUser
+from steersman_databases.engines.work import LoginRejected, Raced
+
+
+class Model:
+    """The contract's server, played by the model."""
+
+    def __init__(self, like: PostgreSQL | MySQL) -> None:
+        self.endpoint = Endpoint("model", like.port)
+        self.administrator = Credentials("the-administrator", "4dmin-s3cret")
+        self.model = ModelServer(like, self.administrator, self._pause)
+        self.servers = {self.endpoint: self.model}
+        self.engine = ModelEngine(like, self.servers)
+        self._statements_left: int | None = None
+
+    async def can_log_in(self, credentials: Credentials, database: str) -> bool:
+        try:
+            self.model.log_in(credentials, database)
+        except (LoginRejected, Raced):
+            return False
+        return True
+
+    async def create_table(self, credentials: Credentials, database: str) -> None:
+        self.model.create_table(credentials, database, "till")
+
+    async def reads_table(self, credentials: Credentials, database: str) -> bool:
+        return self.model.reads_table(credentials, database, "till")
+
+    async def databases(self) -> set[str]:
+        return set(self.model.databases)
+
+    async def users(self) -> set[str]:
+        return set(self.model.users)
+
+    async def writes(self) -> int:
+        return self.model.writes
+
+    async def drop_user(self, desired: Desired) -> None:
+        self.model.drop_user(desired.username)
+
+    async def drop_database(self, desired: Desired) -> None:
+        del self.model.databases[desired.database]
+
+    async def change_password(self, desired: Desired, password: str) -> None:
+        self.model.users[desired.username].password = password
+
+    async def revoke(self, desired: Desired) -> None:
+        self.model.databases[desired.database].granted.clear()
+
+    async def lock(self, desired: Desired) -> None:
+        self.model.users[desired.username].locked = True
+
+    async def expire(self, desired: Desired) -> None:
+        self.model.users[desired.username].expired = True
+
+    async def create_mighty_user(self, username: str) -> None:
+        self.model.users[username] = ModelUser("hidden", mighty=True)
+
+    def nowhere(self) -> Endpoint:
+        return Endpoint("nowhere", 1)
+
+    @asynccontextmanager
+    async def hanging(self) -> AsyncGenerator[Endpoint]:
+        self.model.hangs = True
+        yield self.endpoint
+        self.model.hangs = False
+
+    @asynccontextmanager
+    async def cut_after(self, messages: int) -> AsyncGenerator[Endpoint]:
+        self._statements_left = messages
+        yield self.endpoint
+        self._statements_left = None
+        self.model.up = True
+
+    async def _pause(self) -> None:
+        if self._statements_left is not None:
+            self._statements_left -= 1
+            self.model.up = self._statements_left >= 0
+
+
+@pytest.fixture(params=[PostgreSQL, MySQL], ids=["postgresql-model", "mysql-model"])
+def server(request: pytest.FixtureRequest) -> Model:
+    return Model(request.param())
