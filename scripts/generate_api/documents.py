@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+KIND = "x-kubernetes-group-version-kind"
+_VERBS = ("delete", "get", "patch", "post", "put")
+
 KUBERNETES_VERSION = "v1.36.3"
 
 # Our module to the URL path of its group-version. These become modules; what they refer to elsewhere does not.
@@ -77,9 +80,15 @@ def save_excerpt(documents: Documents, directory: Path, only: list[str] | None) 
         (directory / _file_name(GROUP_VERSIONS[module])).write_text(text + "\n")
 
 
+def kinds_of(item: dict[str, Any]) -> list[dict[str, str]]:
+    """Group, version and kind of each operation on a path."""
+    # Beside the operations, a path has parameters, which are a list.
+    operations = [item[verb] for verb in _VERBS if verb in item]
+    return [operation[KIND] for operation in operations if KIND in operation]
+
+
 def _operations(item: dict[str, Any]) -> dict[str, Any]:
-    key = "x-kubernetes-group-version-kind"
-    return {verb: {key: o[key]} for verb, o in item.items() if isinstance(o, dict) and key in o}
+    return {verb: {KIND: item[verb][KIND]} for verb in _VERBS if KIND in item.get(verb, {})}
 
 
 def _file_name(path: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from documents import GROUP_VERSIONS, Documents
+from documents import GROUP_VERSIONS, KIND, Documents, kinds_of
 
 Schema = dict[str, Any]
 
 _META_PREFIX = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _CRD_PREFIX = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _OBJECT_META = f"{_META_PREFIX}.ObjectMeta"
-_KIND = "x-kubernetes-group-version-kind"
 
 # Read without being part of any kind.
 _ALSO = tuple(f"{_META_PREFIX}.{name}" for name in ("APIResourceList", "DeleteOptions", "Status"))
@@ -43,13 +42,13 @@ class Struct:
     def is_kind(self) -> bool:
         """Whether it is an object of its own, with a name in the API."""
         properties = self.schema.get("properties", {})
-        kinds = self.schema.get(_KIND, ())
+        kinds = self.schema.get(KIND, ())
         return len(kinds) == 1 and reference(properties.get("metadata", {})) == _OBJECT_META
 
     @property
     def properties(self) -> dict[str, Schema]:
         """Those that become fields; the class itself says what a kind is."""
-        left_out = {"apiVersion", "kind"} if _KIND in self.schema else set[str]()
+        left_out = {"apiVersion", "kind"} if KIND in self.schema else set[str]()
         if self.is_kind:
             left_out |= {"metadata"}
         return {k: v for k, v in self.schema.get("properties", {}).items() if k not in left_out}
@@ -133,7 +132,7 @@ def nested(schema: Schema) -> Iterator[str]:
     if name := reference(schema):
         yield name
     for inner in ("items", "additionalProperties"):
-        if isinstance(schema.get(inner), dict):
+        if inner in schema:
             yield from nested(schema[inner])
 
 
@@ -153,7 +152,7 @@ def reachable(roots: list[str], structs: dict[str, Struct]) -> set[str]:
 
 
 def _kind_id(struct: Struct) -> str:
-    kind = struct.schema[_KIND][0]
+    kind = struct.schema[KIND][0]
     return f"{kind['group']}/{kind['version']}/{kind['kind']}"
 
 
@@ -168,13 +167,9 @@ def _locations(document: dict[str, Any]) -> dict[str, Location]:
         segments = [s for s in url.split("/") if s]
         if "watch" in segments or segments[-1].startswith("{"):
             continue
-        for operation in item.values():
-            if not isinstance(operation, dict) or _KIND not in operation:
-                continue
-            kind = operation[_KIND]
+        for kind in kinds_of(item):
             namespaced = "{namespace}" in segments
-            is_subresource = segments[-2] == "{name}"
-            parent = segments[-3] if is_subresource else ""
+            parent = segments[-3] if segments[-2] == "{name}" else ""
             location = Location(kind["group"], kind["version"], kind["kind"], segments[-1], namespaced, parent)
             key = f"{kind['group']}/{kind['version']}/{kind['kind']}"
             known = found.get(key)
@@ -185,7 +180,7 @@ def _locations(document: dict[str, Any]) -> dict[str, Location]:
     return found
 
 
-def _list_map_keys(structs: Any) -> dict[str, set[str]]:
+def _list_map_keys(structs: Iterable[Struct]) -> dict[str, set[str]]:
     keys: dict[str, set[str]] = {}
     for struct in structs:
         for schema in struct.schema.get("properties", {}).values():

@@ -19,7 +19,7 @@ _ANY = frozenset(
 _QUANTITY = f"{_MACHINERY}.api.resource.Quantity"
 _INT_OR_STRING = f"{_MACHINERY}.util.intstr.IntOrString"
 _TIME = f"{_META}.Time"
-MICRO_TIME = f"{_META}.MicroTime"
+_MICRO_TIME = f"{_META}.MicroTime"
 _OBJECT_META = f"{_META}.ObjectMeta"
 _OWNER_REFERENCE = f"{_META}.OwnerReference"
 _CONDITION = f"{_META}.Condition"
@@ -33,7 +33,7 @@ _NO_CLASS = _ANY | {
     _QUANTITY,
     _INT_OR_STRING,
     _TIME,
-    MICRO_TIME,
+    _MICRO_TIME,
     f"{_META}.ManagedFieldsEntry",
     f"{_CRD}.JSONSchemaPropsOrArray",
     f"{_CRD}.JSONSchemaPropsOrBool",
@@ -49,6 +49,16 @@ def is_known(name: str, purpose: Purpose) -> bool:
 def is_struct(name: str) -> bool:
     """Whether the schema ``name`` becomes a class whose instances can be made without arguments when reading."""
     return bool(name) and name not in _NO_CLASS and name not in (_CONDITION, _OWNER_REFERENCE)
+
+
+def is_micro_time(schema: Schema) -> bool:
+    """Whether Go insists on six digits of microseconds."""
+    return reference(schema) == _MICRO_TIME
+
+
+def is_open(schema: Schema) -> bool:
+    """Whether any JSON may stand there, alone or in a list."""
+    return (reference(schema) or reference(schema.get("items", {}))) in _ANY
 
 
 @dataclass
@@ -85,8 +95,8 @@ class Types:
             case "array":
                 return self._sequence(self.of(schema["items"]))
             case "object":
-                values = schema.get("additionalProperties")
-                return self._mapping(self.of(values) if isinstance(values, dict) else self._any())
+                values: Schema = schema.get("additionalProperties", {})
+                return self._mapping(self.of(values))
             case "string" if schema.get("format") == "byte":
                 return "bytes"
             case str(scalar):
@@ -113,7 +123,7 @@ class Types:
             return "str" if self.purpose == "read" else self.imports.use("steersman.meta.wire", "QuantityLike")
         if name == _INT_OR_STRING:
             return "int | str"
-        if name in (_TIME, MICRO_TIME):
+        if name in (_TIME, _MICRO_TIME):
             return self.imports.use("datetime", "datetime")
         if name.startswith(f"{_CRD}.JSONSchemaPropsOr"):
             other = name.rsplit("Or", 1)[1]

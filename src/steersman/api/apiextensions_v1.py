@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.wire import NullableTuple, freeze_json, null_is_empty
 
 
 class CustomResourceColumnDefinition(FrozenStruct):
@@ -176,6 +176,9 @@ class JSONSchemaProps(FrozenStruct):
     """x-kubernetes-preserve-unknown-fields stops the API server decoding step from pruning fields which are not specified in the validation schema."""
     x_kubernetes_validations: tuple[ValidationRule, ...] = msgspec.field(default=(), name="x-kubernetes-validations")
     """x-kubernetes-validations describes a list of validation rules written in the CEL expression language."""
+
+    def __post_init__(self) -> None:
+        freeze_json(self, "default", "enum", "example")
 
 
 class CustomResourceValidation(FrozenStruct):

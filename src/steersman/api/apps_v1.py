@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from steersman.api.core_v1 import PersistentVolumeClaim, PodTemplateSpec
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, FrozenStruct, Object
+from steersman.meta.wire import freeze_json
 
 
 class ControllerRevision(Object):
@@ -22,6 +23,9 @@ class ControllerRevision(Object):
     """Data is the serialized representation of the state."""
     revision: int = 0
     """Revision indicates the revision of the state represented by Data."""
+
+    def __post_init__(self) -> None:
+        freeze_json(self, "data")
 
 
 class RollingUpdateDaemonSet(FrozenStruct):

@@ -9,7 +9,7 @@ import msgspec
 
 from steersman.meta.frozen import FrozenDict
 from steersman.meta.quantity import Quantity
-from steersman.meta.wire import MicroTime
+from steersman.meta.wire import MicroTime, frozen_json
 
 T = TypeVar("T")
 
@@ -22,7 +22,9 @@ def _decode_hook(kind: Any, value: Any) -> Any:
             # Go writes a nil map as null.
             return FrozenDict[Any, Any]()
         arguments = get_args(kind)
-        if not arguments or arguments[1] in (str, Any):
+        if not arguments or arguments[1] is Any:
+            return frozen_json(value)
+        if arguments[1] is str:
             return FrozenDict(value)
         return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))
     raise NotImplementedError(f"no JSON form is known for {kind!r}")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import force_setattr
 
-from steersman.meta.frozen import FrozenStruct
+from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.quantity import Quantity
 
 T = TypeVar("T")
@@ -37,6 +37,24 @@ def null_is_empty(struct: FrozenStruct, field: str) -> None:
     """Makes an empty tuple of the ``null`` that Go writes for a nil slice."""
     if getattr(struct, field) is None:
         force_setattr(struct, field, ())
+
+
+def frozen_json(value: Any) -> Any:
+    """``value`` (dicts, lists, scalars) with every dict and list in it made immutable."""
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return FrozenDict({k: frozen_json(v) for k, v in members.items()})
+    if isinstance(value, list | tuple):
+        return tuple(frozen_json(v) for v in cast("list[Any]", value))
+    return value
+
+
+def freeze_json(struct: FrozenStruct, *fields: str) -> None:
+    """Makes ``fields``, whose type the API leaves open, deeply immutable."""
+    for field in fields:
+        value = getattr(struct, field)
+        if isinstance(value, dict | list | tuple):
+            force_setattr(struct, field, frozen_json(value))
 
 
 def with_microseconds(struct: FrozenStruct, *fields: str) -> None:
