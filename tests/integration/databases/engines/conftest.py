@@ -152,12 +152,13 @@ class RealServer:
     def __init__(self, endpoint: Endpoint, statements: Path) -> None:
         self.endpoint = endpoint
         self.administrator = ADMINISTRATOR
-        self.statements = statements.open(errors="replace")
+        self.log = statements
+        self._unread = statements.open(errors="replace")
         self._writes = 0
 
     async def writes(self) -> int:
         """How many statements that change something the server has logged so far."""
-        self._writes += len(WRITES.findall(self.statements.read()))
+        self._writes += len(WRITES.findall(self._unread.read()))
         return self._writes
 
     def nowhere(self) -> Endpoint:
@@ -434,7 +435,7 @@ async def answering(server: PostgreSQLServer) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not await server.can_log_in(ADMINISTRATOR, "postgres"):
         if time.monotonic() > deadline:
-            raise RuntimeError(server.statements.read())
+            raise RuntimeError(server.log.read_text(errors="replace"))
 
 
 MAKE_ADMINISTRATOR = (
@@ -519,13 +520,18 @@ def mysql() -> Generator[MySQLServer]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # One worker a server, so that each is started once.
-    if "server" in metafunc.fixturenames:
-        names = ["postgresql", "mariadb", *(["mysql"] if "STEERSMAN_MYSQL_ROOT" in os.environ else [])]
-        metafunc.parametrize(
-            "server", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names], indirect=True
-        )
+    like_mysql = ["mariadb", *(["mysql"] if "STEERSMAN_MYSQL_ROOT" in os.environ else [])]
+    for fixture, names in (("server", ["postgresql", *like_mysql]), ("mysql_server", like_mysql)):
+        if fixture in metafunc.fixturenames:
+            params = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
+            metafunc.parametrize(fixture, params, indirect=True)
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> RealServer:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def mysql_server(request: pytest.FixtureRequest) -> MySQLServer:
     return request.getfixturevalue(request.param)

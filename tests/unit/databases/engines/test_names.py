@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+from steersman_databases.engines import ENGINES, InvalidName
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["orders", "Orders", "or-ders", "o r", "o\"`';--", "заказы", "50%_", "select"])
+def test_ordinary_names_are_taken(engine: str, name: str) -> None:
+    ENGINES[engine].check_names(name, name, "the-administrator")
+
+
+REFUSED = [
+    ("postgresql", "databaseName", "postgres", "keeps this database"),
+    ("postgresql", "databaseName", "template0", "keeps this database"),
+    ("postgresql", "databaseName", "template1", "keeps this database"),
+    ("postgresql", "databaseName", "d" * 64, "64 bytes"),
+    ("postgresql", "databaseName", "é" * 32, "64 bytes"),
+    ("postgresql", "username", "u" * 64, "64 bytes"),
+    ("postgresql", "username", "postgres", "keeps this role"),
+    ("postgresql", "username", "public", "keeps this role"),
+    ("postgresql", "username", "none", "keeps this role"),
+    ("postgresql", "username", "pg_monitor", '"pg_"'),
+    ("postgresql", "username", "pg_anything", '"pg_"'),
+    ("mysql", "databaseName", "mysql", "keeps this database"),
+    ("mysql", "databaseName", "sys", "keeps this database"),
+    ("mysql", "databaseName", "Information_Schema", "keeps this database"),
+    ("mysql", "databaseName", "performance_schema", "keeps this database"),
+    ("mysql", "databaseName", "d" * 65, "65 characters"),
+    ("mysql", "databaseName", "#mysql50#x", "file name"),
+    ("mysql", "databaseName", '"' * 52, "directory"),
+    ("mysql", "databaseName", "shop ", "spaces at the end"),
+    ("mysql", "databaseName", "shop😀", "U+1F600"),
+    ("mysql", "username", "u" * 33, "33 characters"),
+    ("mysql", "username", "root", "keeps this user"),
+    ("mysql", "username", "mysql.sys", "keeps this user"),
+    ("mysql", "username", "mariadb.sys", "keeps this user"),
+    ("mysql", "username", "clerk ", "spaces at the end"),
+    *[
+        (engine, field, name, reason)
+        for engine in ENGINES
+        for field in ("databaseName", "username")
+        for name, reason in (
+            ("", "empty"),
+            ("nul\0", "U+0000"),
+            ("new\nline", "U+000A"),
+            ("half\ud800", "half a character"),
+        )
+    ],
+    *[(engine, "username", "the-administrator", "administrator") for engine in ENGINES],
+]
+
+
+@pytest.mark.parametrize(("engine", "field", "name", "reason"), REFUSED)
+def test_name_is_refused_with_the_reason(engine: str, field: str, name: str, reason: str) -> None:
+    names = {"databaseName": "shop", "username": "clerk", field: name}
+    with pytest.raises(InvalidName) as caught:
+        ENGINES[engine].check_names(names["databaseName"], names["username"], "the-administrator")
+    assert caught.value.field == field
+    assert reason in caught.value.reason
+    assert field in str(caught.value)
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("engine", "database", "username"),
+    [
+        ("postgresql", "d" * 63, "u" * 63),
+        ("postgresql", "é" * 31 + "d", "😀" * 15),
+        ("postgresql", "Template0", "Postgres"),
+        ("mysql", "d" * 64, "u" * 32),
+        ("mysql", '"' * 51, "é" * 32),
+    ],
+)
+def test_longest_names_are_taken(engine: str, database: str, username: str) -> None:
+    ENGINES[engine].check_names(database, username, "the-administrator")
