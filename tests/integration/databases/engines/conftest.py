@@ -445,12 +445,13 @@ MAKE_ADMINISTRATOR = (
 
 
 def start_mariadb() -> Generator[MySQLServer]:
-    tables = Path("/usr/share/mysql")
+    # mysql/mysql_system_tables.sql in Debian 12, mariadb/mariadb_system_tables.sql after it
+    system = "".join(
+        next(Path("/usr/share").glob(f"m*/m*_{name}.sql")).read_text()
+        for name in ("system_tables", "system_tables_data")
+    )
     with data_directory() as directory:
         program_file = program("mariadbd", "/usr/sbin")
-        system = "".join(
-            (tables / name).read_text() for name in ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
-        )
         data = directory / "data"
         data.mkdir(mode=0o777)
         data.chmod(0o777)
