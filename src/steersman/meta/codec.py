@@ -26,7 +26,11 @@ def _decode_hook(kind: Any, value: Any) -> Any:
             return frozen_json(value)
         if arguments[1] is str:
             return FrozenDict(value)
-        return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))
+        try:
+            return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))
+        except msgspec.ValidationError as error:
+            # msgspec appends the path to a ValueError only.
+            raise ValueError(str(error)) from None
     raise NotImplementedError(f"no JSON form is known for {kind!r}")
 
 

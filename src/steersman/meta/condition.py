@@ -50,9 +50,8 @@ def set_condition(conditions: Iterable[Condition], condition: Condition, now: da
     """
     current = tuple(conditions)
     former = find_condition(current, condition.type)
-    kept = former is not None and former.status == condition.status
-    moment = former.last_transition_time if former is not None and kept else now.replace(microsecond=0)
-    stamped = msgspec.structs.replace(condition, last_transition_time=moment)
+    kept = former.last_transition_time if former is not None and former.status == condition.status else None
+    stamped = msgspec.structs.replace(condition, last_transition_time=kept or now.replace(microsecond=0))
     if former is None:
         return (*current, stamped)
     return tuple(stamped if c.type == condition.type else c for c in current)

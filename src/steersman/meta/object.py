@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, ClassVar, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
 
 from steersman.meta.condition import Condition
 from steersman.meta.frozen import FrozenDict, FrozenStruct
@@ -38,11 +39,18 @@ class ApiResource(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, key: ObjectKey | None = None, *, namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object (``key``), or of the collection in ``namespace`` (empty: in all)."""
+        """The URL path of one object (``key``), or of the collection in ``namespace`` (empty: in all).
+
+        Raises:
+            ValueError: no object can have this name: it is empty, or would lead to another path. Names often come
+                from a user's spec, and a DELETE of the path that an empty one gives deletes the whole collection.
+        """
+        if key is not None and (key.name in ("", ".", "..") or "/" in key.name or "%" in key.name):
+            raise ValueError(f"{key.name!r} is not a possible name of a {self.kind}")
         prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         namespace = key.namespace if key is not None else namespace
-        scope = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        tail = f"/{key.name}" if key is not None else ""
+        scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
+        tail = f"/{quote(key.name, safe=':@')}" if key is not None else ""
         return f"{prefix}{scope}/{self.plural}{tail}" + (f"/{subresource}" if subresource else "")
 
 

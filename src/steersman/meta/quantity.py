@@ -8,7 +8,8 @@ from functools import total_ordering
 
 PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 
-_PARTS = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?\d+))?$")
+_PARTS = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
+_LARGEST = Decimal(2**63 - 1)
 _SUFFIXES: dict[str | None, Decimal] = {
     None: Decimal(1),
     **{s: Decimal(1000) ** e for s, e in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
@@ -20,26 +21,34 @@ _SUFFIXES: dict[str | None, Decimal] = {
 class Quantity:
     """An amount such as ``1Gi``, ``500m`` or ``1e3``: compares by value, prints as it was written.
 
+    Amounts beyond 2^63-1 count as 2^63-1, as in Kubernetes.
+
     Raises:
         ValueError: the text is not a quantity.
 
     Source: Kubernetes API reference, "Quantity".
     """
 
-    __slots__ = ("_text", "value")
+    __slots__ = ("_text", "_value")
 
     def __init__(self, text: str | int | float) -> None:
         self._text = str(text)
-        parts = _PARTS.match(self._text)
+        parts = _PARTS.fullmatch(self._text)
         if parts is None:
             raise ValueError(f"{self._text!r} is not a quantity: write a number with a unit, such as 10Gi or 500m")
         number, suffix, exponent = parts.groups()
-        scale = Decimal(10) ** int(exponent) if exponent else _SUFFIXES[suffix]
-        self.value: Decimal = Decimal(number) * scale
+        # A hostile exponent must not overflow; beyond these bounds it makes no difference.
+        scale = Decimal(10) ** max(-1000, min(int(exponent), 1000)) if exponent else _SUFFIXES[suffix]
+        self._value = max(-_LARGEST, min(Decimal(number) * scale, _LARGEST))
+
+    @property
+    def value(self) -> Decimal:
+        """The amount in base units, exactly."""
+        return self._value
 
     def __int__(self) -> int:
         """The amount in base units (bytes, for storage and memory), rounded up as Kubernetes does."""
-        return int(self.value.to_integral_value(rounding="ROUND_CEILING"))
+        return int(self._value.to_integral_value(rounding="ROUND_CEILING"))
 
     def __str__(self) -> str:
         return self._text
@@ -48,10 +57,10 @@ class Quantity:
         return f"Quantity({self._text!r})"
 
     def __eq__(self, other: object) -> bool:
-        return self.value == other.value if isinstance(other, Quantity) else NotImplemented
+        return self._value == other._value if isinstance(other, Quantity) else NotImplemented
 
     def __lt__(self, other: Quantity) -> bool:
-        return self.value < other.value
+        return self._value < other._value
 
     def __hash__(self) -> int:
-        return hash(self.value)
+        return hash(self._value)

@@ -1,0 +1,145 @@
+"""JSON straight into structs: strict where types differ, lenient where Go is, immutable to the bottom."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from steersman.meta import (
+    FrozenDict,
+    FrozenStruct,
+    Object,
+    ObjectMeta,
+    OwnerReference,
+    Quantity,
+    decode,
+    decode_builtins,
+    encode,
+    to_builtins,
+)
+
+
+class Part(FrozenStruct):
+    size_in_bytes: int = 0
+    cluster_ip: str = msgspec.field(default="", name="clusterIP")
+
+
+class Everything(FrozenStruct):
+    text: str = ""
+    parts: tuple[Part, ...] = ()
+    limits: FrozenDict[str, Quantity] = FrozenDict()
+    secrets: FrozenDict[str, bytes] = FrozenDict()
+    nested: FrozenDict[str, Part] = FrozenDict()
+    open: FrozenDict[str, Any] = FrozenDict()
+    moment: datetime | None = None
+
+
+def test_wire_names_are_camel_case_and_acronyms_name_theirs() -> None:
+    part = Part(size_in_bytes=3, cluster_ip="10.0.0.1")
+    assert encode(part) == b'{"sizeInBytes":3,"clusterIP":"10.0.0.1"}'
+    assert decode(encode(part), Part) == part
+
+
+def test_unknown_fields_are_dropped() -> None:
+    assert decode(b'{"sizeInBytes":1,"fromTheFuture":{"a":[1]}}', Part) == Part(size_in_bytes=1)
+
+
+def test_fields_at_their_default_are_left_out() -> None:
+    assert to_builtins(Part()) == {}
+    assert to_builtins(ObjectMeta(name="x", labels=FrozenDict({"a": "b"}))) == {"name": "x", "labels": {"a": "b"}}
+
+
+def test_nil_maps_and_times_are_read_as_empty() -> None:
+    found = decode(b'{"limits":null,"open":null,"moment":null}', Everything)
+    assert found == Everything()
+    assert isinstance(found.limits, FrozenDict)
+
+
+def test_values_of_maps_are_typed() -> None:
+    found = decode(
+        b'{"limits":{"cpu":"500m"},"secrets":{"key":"aGk="},"nested":{"a":{"sizeInBytes":2}}}',
+        Everything,
+    )
+    assert found.limits["cpu"] == Quantity("0.5")
+    assert found.secrets["key"] == b"hi"
+    assert found.nested["a"] == Part(size_in_bytes=2)
+    assert decode(encode(found), Everything) == found
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        (b'{"text":5}', "$.text"),
+        (b'{"parts":[{"sizeInBytes":"x"}]}', "$.parts[0].sizeInBytes"),
+        (b'{"limits":{"cpu":"much"}}', "$.limits"),
+        (b'{"limits":{"cpu":"1e9999999999999999999"},"text":1}', "$.text"),
+        (b'{"limits":7}', "$.limits"),
+        (b'{"moment":"yesterday"}', "$.moment"),
+    ],
+)
+def test_errors_name_the_path(document: bytes, path: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        decode(document, Everything)
+    assert path in str(caught.value)
+
+
+def test_what_is_not_json_is_a_decode_error() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode(b"<html>", Everything)
+
+
+def test_times_travel_in_utc() -> None:
+    moment = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert encode(Everything(moment=moment)) == b'{"moment":"2030-01-02T03:04:05Z"}'
+    assert decode(b'{"moment":"2030-01-02T03:04:05Z"}', Everything).moment == moment
+
+
+def test_builtins_are_as_good_as_bytes() -> None:
+    document = {"text": "x", "limits": {"cpu": "1"}, "open": {"a": [1, {"b": None}]}}
+    assert decode_builtins(document, Everything) == decode(encode(document), Everything)
+
+
+def test_shared_objects_cannot_be_changed() -> None:
+    found = decode(b'{"text":"x","parts":[{}],"limits":{"cpu":"1"},"open":{"a":[1,{"b":2}]}}', Everything)
+    victim: Any = found
+    with pytest.raises(AttributeError):
+        victim.text = "y"
+    with pytest.raises(TypeError):
+        victim.parts[0] = Part()
+    for change in (
+        lambda: victim.limits.__setitem__("cpu", Quantity("2")),
+        lambda: victim.limits.update(memory=Quantity("1")),
+        lambda: victim.limits.pop("cpu"),
+        lambda: victim.limits.clear(),
+        lambda: victim.limits.setdefault("x", Quantity("1")),
+        lambda: victim.limits.__ior__({"x": Quantity("1")}),
+        lambda: victim.open["a"][1].__setitem__("b", 3),
+        lambda: victim.limits.__delitem__("cpu"),
+    ):
+        with pytest.raises(TypeError, match="immutable"):
+            change()
+    with pytest.raises(AttributeError):
+        victim.limits["cpu"].value = 7
+    with pytest.raises(TypeError):
+        victim.open["a"][0] = 2
+
+
+def test_changed_copies_are_made_with_plain_means() -> None:
+    labels = FrozenDict({"a": "1"})
+    merged = {**labels, "b": "2"}
+    assert merged == {"a": "1", "b": "2"}
+    assert labels == {"a": "1"}
+    assert hash(FrozenDict({"a": 1, "b": 2})) == hash(FrozenDict({"b": 2, "a": 1}))
+
+
+def test_the_controller_is_found_among_owners() -> None:
+    def owner(name: str, controller: bool | None) -> OwnerReference:
+        return OwnerReference(api_version="v1", kind="X", name=name, uid=name, controller=controller)
+
+    obj = Object(metadata=ObjectMeta(owner_references=(owner("a", None), owner("b", True), owner("c", False))))
+    assert obj.controller_reference is not None
+    assert obj.controller_reference.name == "b"
+    assert Object().controller_reference is None
