@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from devcluster import binaries, cluster
+from devcluster import binaries, cluster, packages
 from devcluster.errors import DevclusterError, NotRunning
 from devcluster.progress import Progress
 
@@ -80,6 +80,14 @@ def status() -> None:
 def build() -> None:
     """Build the binaries only; needs Go, but neither root nor Linux."""
     _say(str(binaries.ensure(progress)))
+
+
+@app.command("packages")
+def install_packages(
+    names: Annotated[list[str] | None, typer.Argument(help="default: what nodes need")] = None,
+) -> None:
+    """Install Debian packages that are missing, asking nothing."""
+    packages.ensure(progress, tuple(names) if names else packages.NEEDED)
 
 
 @app.command()

@@ -14,16 +14,19 @@ DNS_LABELS = {"k8s-app": "kube-dns"}
 
 # Names outside of the cluster do not exist, at once: a server failure would make resolvers try again for seconds.
 COREFILE = f"""\
-.:53 {{
+{layout.CLUSTER_DOMAIN}:53 in-addr.arpa:53 {{
     errors
     health
     ready
-    kubernetes {layout.CLUSTER_DOMAIN} in-addr.arpa {{
+    loadbalance
+    kubernetes {{
         pods insecure
         ttl 5
     }}
-    loadbalance
-    template ANY ANY . {{
+}}
+.:53 {{
+    errors
+    template ANY ANY {{
         rcode NXDOMAIN
     }}
 }}

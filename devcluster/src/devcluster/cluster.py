@@ -95,6 +95,7 @@ def up(progress: Progress | None = None) -> Status:
     with _alone(progress):
         found = State.load()
         if found is not None and found.alive() and found.version == wanted:
+            found.binaries = built  # those of the checkout that made it may be gone
             started = creation.repair(found)
             if started:
                 progress.note(f"Had ended and was started again: {', '.join(started)}")
@@ -191,6 +192,7 @@ def restart(component: str, number: int | None = None, *, graceful: bool = True)
             node.start(machine, each, found.binaries)
             found.save()
             containers.wait_until_ready(machine, each)
+            node.wait_until_ready(machine, each, found.binaries)
 
 
 def restart_apiserver(*, graceful: bool = True) -> None:

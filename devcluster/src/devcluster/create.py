@@ -88,6 +88,7 @@ def repair(state: State) -> list[str]:
             containers.start(machine, each)
             containers.wait_until_ready(machine, each)
             node.start(machine, each, state.binaries)
+            node.wait_until_ready(machine, each, state.binaries)
         state.save()
         wait_until_ready(state)
     return ended

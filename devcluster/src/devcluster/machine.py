@@ -91,7 +91,7 @@ class Machine:
         deadline = time.monotonic() + 10
         while True:
             child = unshare.child()
-            if child is not None and Path(f"/proc/{child.pid}/cmdline").read_bytes().startswith(bytes(first)):
+            if child is not None and child.program() == first:
                 return cls(name, child)
             if not unshare.alive() or time.monotonic() > deadline:
                 raise NotReady(f"machine {name} does not start; see {log}")

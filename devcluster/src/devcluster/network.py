@@ -81,7 +81,9 @@ def wire_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> Non
             *(f"route add {other.pods} via {other.address}" for other in others),
         ],
     )
-    run(machine.enter(["sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))
+    # a node forwards for its pods, and tells each of them each time that there is no way: they fail rather than wait
+    settings = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"
+    run(machine.enter(["sh", "-c", settings]))
     for chain in ("OUTPUT", "FORWARD"):
         run(machine.in_network(["iptables", "-w", "-A", chain, "-o", "services", "-j", "REJECT"]))
 

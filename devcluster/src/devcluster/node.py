@@ -1,11 +1,13 @@
 """The kubelet and kube-proxy of a node."""
 
+import time
 from pathlib import Path
 
 import yaml
 
 from devcluster import certificates, cgroups, containers, kubeconfig, layout
-from devcluster.errors import CommandFailed
+from devcluster.errors import CommandFailed, NotReady
+from devcluster.kubectl import kubectl
 from devcluster.layout import NodeLayout
 from devcluster.machine import Machine
 
@@ -92,6 +94,20 @@ def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
         ],
     )
     machine.start("kube-proxy", [str(binaries / "kube-proxy"), f"--config={node.directory / 'kube-proxy.yaml'}"])
+
+
+def wait_until_ready(machine: Machine, node: NodeLayout, binaries: Path, seconds: float = 60.0) -> None:
+    """Wait until the kubelet answers the API server, so that logs and exec work. Raises NotReady, naming the log."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            kubectl(binaries, ["get", "--raw", f"/api/v1/nodes/{node.name}/proxy/healthz"], seconds=10)
+        except CommandFailed as error:
+            if not machine.runs("kubelet") or time.monotonic() > deadline:
+                raise NotReady(f"kubelet of {node.name}: {error}; see {machine.log('kubelet')}") from error
+            time.sleep(0.1)
+        else:
+            return
 
 
 def load_images(machine: Machine, node: NodeLayout, archives: list[Path]) -> None:

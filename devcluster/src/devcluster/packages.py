@@ -1,4 +1,4 @@
-"""The Debian packages that the nodes need."""
+"""Debian packages: those that the nodes need, and others by name."""
 
 import os
 import shutil
@@ -36,6 +36,8 @@ def ensure(progress: Progress, packages: tuple[str, ...] = NEEDED) -> None:
     wanted = missing(packages)
     if not wanted:
         return
+    if os.geteuid() != 0:
+        raise Unsupported(f"installing packages needs root: sudo apt-get install {' '.join(wanted)}")
     with progress.step(f"Install with apt, 1 minute at most: {' '.join(wanted)}"):
         if not _lists_are_fresh():
             _apt("update")

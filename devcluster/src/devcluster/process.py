@@ -77,6 +77,13 @@ class Process:
             time.sleep(0.02)
         return True
 
+    def program(self) -> Path | None:
+        """The file that it runs; None for a process that has ended, or a thread of the kernel."""
+        try:
+            return Path(f"/proc/{self.pid}/exe").readlink()
+        except OSError:
+            return None
+
     def child(self) -> "Process | None":
         """Its one child: what nsenter or unshare runs on our behalf; None before there is one."""
         for entry in Path("/proc").iterdir():

@@ -31,7 +31,9 @@ class Step:
             self._bars.update(self._task, completed=self._done)
         elif self._total and time.monotonic() > self._line_at:
             self._line_at = time.monotonic() + LINE_EVERY
-            self._console.print(f"  … {self._title}: {min(99, 100 * self._done // self._total)} %")
+            self._console.print(
+                f"  … {self._title}: {min(99, 100 * self._done // self._total)} %", soft_wrap=True, markup=False
+            )
 
     def finish(self) -> None:
         """Take the step's bar off the screen."""
@@ -50,7 +52,7 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Show a line that stays."""
-        self.console.print(text)
+        self.console.print(text, soft_wrap=True)
 
     @contextmanager
     def step(self, title: str, total: int | None = None) -> Generator[Step]:
@@ -61,14 +63,14 @@ class Progress:
         begun = time.monotonic()
         step = Step(title, total, self.console, self._enter())
         if not self.console.is_terminal:
-            self.console.print(f"  · {title}")
+            self.console.print(f"  · {title}", soft_wrap=True, markup=False)
         try:
             yield step
         except BaseException:
-            self.console.print(f"  ✗ {title} ({time.monotonic() - begun:.1f} s)")
+            self.console.print(f"  ✗ {title} ({time.monotonic() - begun:.1f} s)", soft_wrap=True, markup=False)
             raise
         else:
-            self.console.print(f"  ✓ {title} ({time.monotonic() - begun:.1f} s)")
+            self.console.print(f"  ✓ {title} ({time.monotonic() - begun:.1f} s)", soft_wrap=True, markup=False)
         finally:
             step.finish()
             self._leave()

@@ -41,15 +41,10 @@ def _strays() -> list[Process]:
     """
     found: list[Process] = []
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            program = (entry / "exe").readlink()
-        except OSError:
-            continue  # a kernel thread, or it has just ended
-        stray = Process.of(int(entry.name)) if program.is_relative_to(layout.STATE) else None
-        if stray is not None:
-            found.append(stray)
+        process = Process.of(int(entry.name)) if entry.name.isdigit() else None
+        program = None if process is None else process.program()
+        if process is not None and program is not None and program.is_relative_to(layout.STATE):
+            found.append(process)
     return found
 
 
