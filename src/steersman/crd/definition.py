@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, get_args, get_origin
 
 from steersman.crd.schema import Schema, SchemaError, rules_of, schema_of
@@ -72,7 +73,7 @@ def _object_schema(kind: type[Resource[Any, Any]]) -> Schema:
         "required": ["spec"],
     }
     if kind.__doc__:
-        schema = {"description": kind.__doc__.strip(), **schema}
+        schema = {"description": inspect.cleandoc(kind.__doc__), **schema}
     if kind.resource_options.rules:
         schema["x-kubernetes-validations"] = rules_of(kind.resource_options.rules)
     return schema

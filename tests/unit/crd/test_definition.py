@@ -1,0 +1,116 @@
+"""One declared class gives the whole CustomResourceDefinition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steersman.crd import SchemaError, definition
+from steersman.meta import PrinterColumn, Resource, Rule, Scale, Spec, Status, resource
+
+
+class ShipSpec(Spec):
+    """The ship that is wanted."""
+
+    sails: int = 3
+
+
+class ShipStatus(Status):
+    """The ship as it is."""
+
+    sails: int | None = None
+
+
+@resource(
+    group="sea.example.com",
+    version="v1alpha1",
+    short_names=["sh"],
+    categories=["all"],
+    columns=[PrinterColumn("Sails", ".status.sails", "integer", "How many.", priority=1)],
+    scale=Scale(".spec.sails", ".status.sails", ".status.selector"),
+    rules=[Rule(rule="self.metadata.name != 'titanic'", message="choose another name", field_path=".metadata.name")],
+)
+class Ship(Resource[ShipSpec, ShipStatus]):
+    """A ship.
+
+    It floats.
+    """
+
+
+@resource(group="sea.example.com", version="v1", namespaced=False)
+class Ocean(Resource[ShipSpec, ShipStatus]):
+    """An ocean."""
+
+
+SHIP: dict[str, Any] = definition(Ship)
+VERSION: dict[str, Any] = SHIP["spec"]["versions"][0]
+
+
+def test_names_and_scope() -> None:
+    assert SHIP["metadata"]["name"] == "ships.sea.example.com"
+    assert SHIP["spec"]["names"] == {
+        "kind": "Ship",
+        "listKind": "ShipList",
+        "plural": "ships",
+        "singular": "ship",
+        "shortNames": ["sh"],
+        "categories": ["all"],
+    }
+    assert SHIP["spec"]["scope"] == "Namespaced"
+    assert definition(Ocean)["spec"]["scope"] == "Cluster"
+    assert "shortNames" not in definition(Ocean)["spec"]["names"]
+
+
+def test_subresources() -> None:
+    assert VERSION["subresources"] == {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.sails",
+            "statusReplicasPath": ".status.sails",
+            "labelSelectorPath": ".status.selector",
+        },
+    }
+    assert definition(Ocean)["spec"]["versions"][0]["subresources"] == {"status": {}}
+
+
+def test_columns_end_with_the_age() -> None:
+    sails, age = VERSION["additionalPrinterColumns"]
+    assert sails == {
+        "name": "Sails",
+        "type": "integer",
+        "jsonPath": ".status.sails",
+        "description": "How many.",
+        "priority": 1,
+    }
+    assert age == {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+
+def test_the_whole_object_has_its_docstring_rules_and_both_halves() -> None:
+    schema = VERSION["schema"]["openAPIV3Schema"]
+    assert schema["description"] == "A ship.\n\nIt floats."
+    assert schema["required"] == ["spec"]
+    assert schema["properties"]["spec"]["description"] == "The ship that is wanted."
+    assert set(schema["properties"]["status"]["properties"]) == {"conditions", "observedGeneration", "sails"}
+    assert schema["x-kubernetes-validations"] == [
+        {
+            "rule": "self.metadata.name != 'titanic'",
+            "message": "choose another name",
+            "reason": "FieldValueInvalid",
+            "fieldPath": ".metadata.name",
+        }
+    ]
+
+
+class Undeclared(Resource[ShipSpec, ShipStatus]):
+    """Lacks the decorator."""
+
+
+class Submarine(Ship):
+    """Inherits the decorator's work, which is another kind's."""
+
+
+@pytest.mark.parametrize("kind", [Undeclared, Submarine])
+def test_an_undeclared_kind_says_what_to_do(kind: type[Resource[Any, Any]]) -> None:
+    with pytest.raises(SchemaError, match=rf"{kind.__name__} is not declared: put @resource"):
+        definition(kind)
