@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from typing import Any
@@ -210,7 +211,16 @@ async def test_server_that_stops_answering_midway(postgresql: Any, desired: Desi
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
             await PostgreSQL().ensure(endpoint, postgresql.administrator, desired, timeout=0.5)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 5
+
+
+async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: Any, desired: Desired) -> None:
+    async with postgresql.stalling_after(8) as endpoint:
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await PostgreSQL().ensure(endpoint, postgresql.administrator, desired, timeout=30)
+        assert time.monotonic() - started < 5
 
 
 async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(postgresql: Any, desired: Desired) -> None:
@@ -221,7 +231,7 @@ async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(postgresql: An
         started = time.monotonic()
         with pytest.raises(SqlFailed, match="lock timeout"):
             await PostgreSQL().ensure(postgresql.endpoint, postgresql.administrator, rotated, timeout=1)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 5
     finally:
         postgresql.administer("ROLLBACK")
     assert await ensure(postgresql, rotated) == ["PasswordReset"]

@@ -12,7 +12,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from typing import LiteralString
 
 import psycopg
@@ -37,6 +37,9 @@ RACED = frozenset(
 )
 """SQLSTATEs that mean: somebody else was at it at the same time, look again."""
 
+QUERY_CANCELED = "57014"
+"""The statement took longer than `statement_timeout`."""
+
 AWAY = ("08", "53", "57P")
 """Beginnings of SQLSTATEs that mean: no server at the moment (lost, out of resources, starting, stopping)."""
 
@@ -51,21 +54,19 @@ class Session:
 
     async def rows(self, doing: str, query: LiteralString, *values: object) -> list[TupleRow]:
         """What a query finds, its `%s` bound to the values."""
-        with self._translated(doing):
-            cursor = await self._connection.execute(query, values)
-            return await cursor.fetchall()
+        cursor = await self._execute(doing, query, values)
+        return await cursor.fetchall()
 
     async def run(self, doing: str, statement: sql.Composed) -> None:
         """Run a statement that changes something. `doing` says in words what, for a possible error."""
-        with self._translated(doing):
-            await self._connection.execute(statement)
+        await self._execute(doing, statement, None)
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
-        """All of the statements inside, or none."""
-        with self._translated("ending a transaction"):
-            async with self._connection.transaction():
-                yield
+        """All of the statements inside, or none: a failure must end the session, which undoes them."""
+        await self._execute("beginning a transaction", "BEGIN", None)
+        yield
+        await self._execute("ending a transaction", "COMMIT", None)
 
     def verifier(self, username: str, password: str) -> str:
         """What the server stores for a password, computed here: logs of the server never hold the password."""
@@ -83,15 +84,21 @@ class Session:
         with closed_already, socket.socket(fileno=os.dup(self._connection.pgconn.socket)) as duplicate:
             duplicate.shutdown(socket.SHUT_RDWR)
 
-    @contextlib.contextmanager
-    def _translated(self, doing: str) -> Generator[None]:
+    async def _execute(
+        self, doing: str, query: LiteralString | sql.Composed, values: tuple[object, ...] | None
+    ) -> psycopg.AsyncCursor[TupleRow]:
+        execution = asyncio.ensure_future(self._connection.execute(query, values))
         try:
-            yield
+            return await asyncio.shield(execution)
+        except asyncio.CancelledError:
+            self.sever()
+            await asyncio.gather(execution, return_exceptions=True)
+            raise
         except psycopg.Error as error:
             raise self._failure(doing, error) from None
 
     def _failure(self, doing: str, error: psycopg.Error) -> Exception:
-        if self._severed:
+        if self._severed or error.sqlstate == QUERY_CANCELED:
             return ServerUnreachable(self._endpoint, f"no answer in time while {doing}")
         message = error.diag.message_primary or " ".join(str(error).split())
         if error.sqlstate is None or error.sqlstate.startswith(AWAY):
