@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import documents
+import excerpt
 import model
 import render
 
@@ -33,7 +34,7 @@ def main() -> None:
     else:
         found = documents.from_directory(options.documents or documents.go_module_directory())
     if options.save_excerpt:
-        documents.save_excerpt(found, options.save_excerpt, options.only)
+        excerpt.save(found, options.save_excerpt, options.only)
         return
     api = model.read(found)
     changed: list[Path] = []

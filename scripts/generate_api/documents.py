@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 KIND = "x-kubernetes-group-version-kind"
-_VERBS = ("delete", "get", "patch", "post", "put")
+VERBS = ("delete", "get", "patch", "post", "put")
 
 KUBERNETES_VERSION = "v1.36.3"
 
@@ -51,7 +51,7 @@ def go_module_directory() -> Path:
 
 def from_directory(directory: Path) -> Documents:
     """Those documents that are there, under the file names of the Kubernetes repository."""
-    files = {module: directory / _file_name(path) for module, path in GROUP_VERSIONS.items()}
+    files = {module: directory / file_name(path) for module, path in GROUP_VERSIONS.items()}
     return {module: json.loads(file.read_text()) for module, file in files.items() if file.exists()}
 
 
@@ -66,30 +66,13 @@ def from_server(kubectl: str) -> Documents:
     return {module: get(index[path]["serverRelativeURL"]) for module, path in GROUP_VERSIONS.items()}
 
 
-def save_excerpt(documents: Documents, directory: Path, only: list[str] | None) -> None:
-    """Writes the part of ``documents`` that the generator reads, small enough to be test data."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for module, document in documents.items():
-        if only and module not in only:
-            continue
-        excerpt = {
-            "paths": {url: _operations(item) for url, item in document["paths"].items() if _operations(item)},
-            "components": {"schemas": document["components"]["schemas"]},
-        }
-        text = json.dumps(excerpt, indent=1, sort_keys=True)
-        (directory / _file_name(GROUP_VERSIONS[module])).write_text(text + "\n")
-
-
 def kinds_of(item: dict[str, Any]) -> list[dict[str, str]]:
     """Group, version and kind of each operation on a path."""
     # Beside the operations, a path has parameters, which are a list.
-    operations = [item[verb] for verb in _VERBS if verb in item]
+    operations = [item[verb] for verb in VERBS if verb in item]
     return [operation[KIND] for operation in operations if KIND in operation]
 
 
-def _operations(item: dict[str, Any]) -> dict[str, Any]:
-    return {verb: {KIND: item[verb][KIND]} for verb in _VERBS if KIND in item.get(verb, {})}
-
-
-def _file_name(path: str) -> str:
+def file_name(path: str) -> str:
+    """As in the Kubernetes repository, for the group-version at the URL path ``path``."""
     return f"{path.replace('/', '__')}_openapi.json"

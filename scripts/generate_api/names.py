@@ -8,6 +8,8 @@ from functools import cache
 
 import msgspec
 
+# Two acronyms in a row, which no rule can tell from one.
+_IRREGULAR = {"openAPIV3Schema": "open_api_v3_schema"}
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?=$|[A-Z])")
 _WORD_START = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _ACRONYM_END = re.compile(r"([A-Z]+)([A-Z][a-z])")
@@ -17,6 +19,8 @@ _LONGEST_SENTENCE = 400
 
 def attribute(wire: str) -> str:
     """``clusterIPs`` → ``cluster_ips``, ``from`` → ``from_``, ``$ref`` → ``ref``."""
+    if wire in _IRREGULAR:
+        return _IRREGULAR[wire]
     text = wire.lstrip("$").replace("-", "_")
     text = _PLURAL_ACRONYM.sub(lambda m: f"_{m[1].lower()}s", text)
     text = _ACRONYM_END.sub(r"\1_\2", _WORD_START.sub(r"_\1", text))

@@ -184,7 +184,7 @@ class JSONSchemaProps(FrozenStruct):
 class CustomResourceValidation(FrozenStruct):
     """CustomResourceValidation is a list of validation methods for CustomResources."""
 
-    open_apiv3_schema: JSONSchemaProps | None = msgspec.field(default=None, name="openAPIV3Schema")
+    open_api_v3_schema: JSONSchemaProps | None = msgspec.field(default=None, name="openAPIV3Schema")
     """openAPIV3Schema is the OpenAPI v3 schema to use for validation and pruning."""
 
 

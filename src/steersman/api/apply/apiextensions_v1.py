@@ -167,7 +167,7 @@ class CustomResourceSubresourcesApply(FrozenStruct):
 class CustomResourceValidationApply(FrozenStruct):
     """CustomResourceValidation is a list of validation methods for CustomResources."""
 
-    open_apiv3_schema: JSONSchemaPropsApply | UnsetType = msgspec.field(default=UNSET, name="openAPIV3Schema")
+    open_api_v3_schema: JSONSchemaPropsApply | UnsetType = msgspec.field(default=UNSET, name="openAPIV3Schema")
     """openAPIV3Schema is the OpenAPI v3 schema to use for validation and pruning."""
 
 

@@ -1,0 +1,133 @@
+"""Apply types: only what was set travels."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply, StatefulSetApply, StatefulSetSpecApply
+from steersman.api.apply.coordination_v1 import LeaseApply, LeaseSpecApply
+from steersman.api.apply.core_v1 import (
+    ConfigMapApply,
+    ContainerApply,
+    ContainerPortApply,
+    PersistentVolumeClaimApply,
+    PersistentVolumeClaimSpecApply,
+    PodSpecApply,
+    PodTemplateSpecApply,
+    SecretApply,
+    ServiceApply,
+    ServicePortApply,
+    ServiceSpecApply,
+    VolumeResourceRequirementsApply,
+)
+from steersman.api.apps_v1 import Deployment
+from steersman.meta import ObjectKey, ObjectMetaApply, Quantity, TemplateMetaApply, encode
+
+META = ObjectMetaApply(name="web", namespace="shop")
+SENT_META = {"name": "web", "namespace": "shop"}
+
+
+def sent(config: object) -> object:
+    return json.loads(encode(config))
+
+
+def test_nothing_set_sends_the_name_alone() -> None:
+    assert sent(DeploymentApply(metadata=META)) == {"metadata": SENT_META}
+
+
+def test_explicit_values_travel_even_when_they_are_defaults() -> None:
+    spec = DeploymentSpecApply(replicas=0, paused=False, min_ready_seconds=1)
+    assert sent(DeploymentApply(metadata=META, spec=spec)) == {
+        "metadata": SENT_META,
+        "spec": {"replicas": 0, "paused": False, "minReadySeconds": 1},
+    }
+
+
+def test_an_empty_list_and_an_empty_map_travel() -> None:
+    assert sent(ConfigMapApply(metadata=META, data={})) == {"metadata": SENT_META, "data": {}}
+    assert sent(ServiceSpecApply(external_ips=[])) == {"externalIPs": []}
+
+
+def test_pod_template_needs_no_name() -> None:
+    template = PodTemplateSpecApply(
+        metadata=TemplateMetaApply(labels={"app": "web"}),
+        spec=PodSpecApply(
+            containers=[ContainerApply(name="web", image="web:1", ports=(ContainerPortApply(container_port=80),))]
+        ),
+    )
+    assert sent(template) == {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "web:1", "ports": [{"containerPort": 80}]}]},
+    }
+
+
+def test_quantities_are_given_either_way() -> None:
+    claim = PersistentVolumeClaimApply(
+        metadata=ObjectMetaApply(name="data"),
+        spec=PersistentVolumeClaimSpecApply(
+            access_modes=["ReadWriteOnce"],
+            resources=VolumeResourceRequirementsApply(requests={"storage": Quantity("10Gi"), "other": "5"}),
+        ),
+    )
+    assert sent(StatefulSetApply(metadata=META, spec=StatefulSetSpecApply(volume_claim_templates=[claim]))) == {
+        "metadata": SENT_META,
+        "spec": {
+            "volumeClaimTemplates": [
+                {
+                    "metadata": {"name": "data"},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "10Gi", "other": "5"}},
+                    },
+                }
+            ]
+        },
+    }
+
+
+def test_ports_by_number_and_by_name() -> None:
+    ports = [ServicePortApply(port=80, target_port="http"), ServicePortApply(port=81, target_port=8081)]
+    assert sent(ServiceApply(metadata=META, spec=ServiceSpecApply(ports=ports, type="ClusterIP"))) == {
+        "metadata": SENT_META,
+        "spec": {
+            "ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": 8081}],
+            "type": "ClusterIP",
+        },
+    }
+
+
+def test_secret_data_is_encoded() -> None:
+    config = SecretApply(metadata=META, data={"password": b"\x00\xffs3cret"}, string_data={"username": "postgres"})
+    assert sent(config) == {
+        "metadata": SENT_META,
+        "data": {"password": "AP9zM2NyZXQ="},
+        "stringData": {"username": "postgres"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("moment", "text"),
+    [
+        (datetime(2026, 3, 1, 10, tzinfo=UTC), "2026-03-01T10:00:00.000000Z"),
+        (datetime(2026, 3, 1, 10, tzinfo=timezone(timedelta(hours=2))), "2026-03-01T08:00:00.000000Z"),
+        (datetime(2026, 3, 1, 10, 0, 0, 120_000, UTC), "2026-03-01T10:00:00.120000Z"),
+    ],
+)
+def test_micro_time_has_six_digits(moment: datetime, text: str) -> None:
+    config = LeaseApply(metadata=META, spec=LeaseSpecApply(renew_time=moment))
+    assert sent(config) == {"metadata": SENT_META, "spec": {"renewTime": text}}
+
+
+def test_list_map_keys_are_required() -> None:
+    with pytest.raises(TypeError, match="name"):
+        ContainerApply(image="web:1")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="container_port"):
+        ContainerPortApply(name="http")  # pyright: ignore[reportCallIssue]
+
+
+def test_knows_what_it_becomes() -> None:
+    assert DeploymentApply.read_type is Deployment
+    assert DeploymentApply(metadata=META).key == ObjectKey("shop", "web")
