@@ -1,0 +1,167 @@
+"""The API server's refusals, in its own words.
+
+Source: ``k8s.io/apimachinery/pkg/api/errors`` and ``.../util/validation/field``; wording of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from steersman.errors import ApiError, Status, StatusCause, StatusDetails, error_from_status
+from steersman.meta import ApiResource
+
+
+class FieldError(NamedTuple):
+    """One invalid field: its path, the machine-readable reason, and the text without the path."""
+
+    path: str
+    reason: str
+    text: str
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def invalid_value(path: str, value: Any, detail: str, *, reason: str = "FieldValueInvalid") -> FieldError:
+    return FieldError(path, reason, f"Invalid value: {shown(value)}: {detail}")
+
+
+def forbidden_field(path: str, detail: str) -> FieldError:
+    return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def shown(value: Any) -> str:
+    """A value as Go prints it in a field error: quoted text, plain numbers, JSON for the rest."""
+    return msgspec.json.encode(value).decode()
+
+
+def qualified(resource: ApiResource) -> str:
+    """``deployments.apps``, or ``pods`` for the core group."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def _failure(
+    code: int, reason: str, message: str, resource: ApiResource | None = None, name: str = "", **details: Any
+) -> ApiError:
+    group, kind = (resource.group, resource.plural) if resource else ("", "")
+    return error_from_status(
+        Status(
+            message=message,
+            reason=reason,
+            code=code,
+            details=StatusDetails(name=name, group=group, kind=details.pop("kind", kind), **details),
+        )
+    )
+
+
+def not_found(resource: ApiResource, name: str) -> ApiError:
+    return _failure(404, "NotFound", f'{qualified(resource)} "{name}" not found', resource, name)
+
+
+def unknown_path() -> ApiError:
+    """No such resource or path; the real server answers with plain text, see ``server``."""
+    return error_from_status(Status(message="404 page not found", reason="NotFound", code=404))
+
+
+def already_exists(resource: ApiResource, name: str) -> ApiError:
+    message = f'{qualified(resource)} "{name}" already exists'
+    return _failure(409, "AlreadyExists", message, resource, name)
+
+
+def conflict(resource: ApiResource, name: str, because: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {because}'
+    return _failure(409, "Conflict", message, resource, name)
+
+
+def modified(resource: ApiResource, name: str) -> ApiError:
+    because = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, because)
+
+
+def precondition_failed(resource: ApiResource, name: str, field: str, wanted: str, found: str) -> ApiError:
+    """A delete's precondition does not hold; ``field`` is ``UID`` or ``ResourceVersion``."""
+    guess = "deleted and then recreated" if field == "UID" else "modified"
+    # The kind, not the plural, stands here: so does it in the real server's rest.BeforeDelete.
+    named = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    message = (
+        f'Operation cannot be fulfilled on {named} "{name}": the {field} in the precondition ({wanted}) does not '
+        f"match the {field} in record ({found}). The object might have been {guess}"
+    )
+    return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
+
+
+def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
+    return _failure(409, "Conflict", message, causes=tuple(causes))
+
+
+def invalid(resource: ApiResource, name: str, errors: Iterable[FieldError]) -> ApiError:
+    found = list(errors)
+    listed = [f"{e.path}: {e.text}" for e in found]
+    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    causes = tuple(StatusCause(field=e.path, message=e.text, reason=e.reason) for e in found)
+    message = f'{kind} "{name}" is invalid: {text}'
+    return _failure(422, "Invalid", message, resource, name, kind=resource.kind, causes=causes)
+
+
+def rejected_patch() -> ApiError:
+    """A JSON patch does not fit the object."""
+    return _failure(422, "Invalid", "the server rejected our request due to an error in our request")
+
+
+def bad_request(message: str) -> ApiError:
+    return error_from_status(Status(message=message, reason="BadRequest", code=400))
+
+
+def forbidden(resource: ApiResource, name: str, because: str, causes: Sequence[StatusCause] = ()) -> ApiError:
+    message = f'{qualified(resource)} "{name}" is forbidden: {because}'
+    return _failure(403, "Forbidden", message, resource, name, causes=tuple(causes) or None)
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return _failure(405, "MethodNotAllowed", message)
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
+    message = (
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    )
+    return _failure(415, "UnsupportedMediaType", message)
+
+
+def too_old(wanted: int, oldest: int) -> ApiError:
+    return error_from_status(
+        Status(message=f"too old resource version: {wanted} ({oldest})", reason="Expired", code=410)
+    )
+
+
+def continue_expired() -> ApiError:
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    return error_from_status(Status(message=message, reason="Expired", code=410))
+
+
+def too_large_version(wanted: int, current: int) -> ApiError:
+    message = f"Too large resource version: {wanted}, current: {current}"
+    cause = StatusCause(message="Too large resource version", reason="ResourceVersionTooLarge")
+    return _failure(504, "Timeout", f"Timeout: {message}", causes=(cause,), retry_after_seconds=1)
+
+
+def untyped(message: str) -> ApiError:
+    """An error that the server does not classify: 500 without a reason."""
+    return error_from_status(Status(message=message, code=500))
+
+
+def refused_here(message: str) -> ApiError:
+    """The real server would do it, this one does not imitate it and says so."""
+    text = f"the in-memory API server does not imitate this: {message}"
+    return error_from_status(Status(message=text, reason="NotImplemented", code=501))

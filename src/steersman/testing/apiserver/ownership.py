@@ -1,0 +1,174 @@
+"""Who owns which field: ``metadata.managedFields``, kept as sets of paths.
+
+Source: ``sigs.k8s.io/structured-merge-diff/v6/merge`` and ``k8s.io/apimachinery/pkg/util/managedfields``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from steersman.errors import ApiError, StatusCause
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.fieldsets import FieldSet, Path, compare, path_text, to_fields_v1
+from steersman.testing.apiserver.shapes import Shape
+from steersman.testing.apiserver.values import JsonObject
+
+# What the server sets or the URL says is nobody's.
+NOBODYS: frozenset[Path] = frozenset(
+    {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
+    | {
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "uid",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    }
+)
+
+
+class ManagerKey(NamedTuple):
+    """Tells managers apart. An applier is the same whatever version it applies; an updater is not."""
+
+    manager: str
+    operation: Literal["Apply", "Update"]
+    subresource: str = ""
+    api_version: str = ""
+
+    def __str__(self) -> str:
+        text = msgspec.json.encode(self.manager).decode()
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.operation == "Update" else text
+
+
+class Owned(NamedTuple):
+    """The fields of one manager, since when, and in which version of the API they were set."""
+
+    fields: FieldSet
+    api_version: str
+    time: str
+
+
+Managers = Mapping[ManagerKey, Owned]
+
+
+def ignored(path: Path, subresource: str, *, has_status: bool) -> bool:
+    """Whether a write to this (sub)resource can own ``path``: what it resets, it does not own."""
+    if path in NOBODYS:
+        return True
+    if subresource == "status":
+        return path[0] != "f:status"
+    return has_status and path[0] == "f:status"
+
+
+def own_changes(
+    managers: Managers,
+    key: ManagerKey,
+    old: JsonObject,
+    new: JsonObject,
+    shape: Shape,
+    *,
+    api_version: str,
+    time: str,
+    has_status: bool,
+) -> Managers:
+    """The managers after ``key`` wrote ``new`` by POST, PUT or a patch: it owns what it changed, others lose that."""
+    changes = compare(old, new, shape)
+    touched = changes.added | changes.modified
+    result = _disown(managers, key, touched | changes.removed)
+    former = managers[key].fields if key in managers else frozenset[Path]()
+    gained = {p for p in touched if not ignored(p, key.subresource, has_status=has_status)}
+    fields = (former - changes.removed) | gained
+    return _with(result, managers, key, fields, api_version, time)
+
+
+def own_applied(
+    managers: Managers, key: ManagerKey, fields: FieldSet, *, api_version: str, time: str
+) -> dict[ManagerKey, Owned]:
+    """The managers after ``key`` applied a configuration that sets ``fields``."""
+    return _with(dict(managers), managers, key, fields, api_version, time)
+
+
+def resolve_conflicts(
+    managers: Managers, key: ManagerKey, live: JsonObject, merged: JsonObject, shape: Shape, *, force: bool
+) -> Managers:
+    """Takes from the other managers what the change from ``live`` to ``merged`` alters.
+
+    Raises:
+        ApiError: 409, unless ``force``, with a cause per field and manager.
+    """
+    changes = compare(live, merged, shape)
+    touched = changes.added | changes.modified
+    disputed = {k: owned.fields & touched for k, owned in managers.items() if k != key and owned.fields & touched}
+    if disputed and not force:
+        raise _conflict(disputed)
+    return _disown(managers, key, touched | changes.removed)
+
+
+def _disown(managers: Managers, key: ManagerKey, paths: set[Path]) -> dict[ManagerKey, Owned]:
+    left = {k: o if k == key else o._replace(fields=o.fields - paths) for k, o in managers.items()}
+    return {k: o for k, o in left.items() if o.fields}
+
+
+def _with(
+    result: dict[ManagerKey, Owned],
+    managers: Managers,
+    key: ManagerKey,
+    fields: FieldSet | set[Path],
+    api_version: str,
+    time: str,
+) -> dict[ManagerKey, Owned]:
+    former = managers.get(key)
+    if not fields:
+        result.pop(key, None)
+    elif former is None or former.fields != fields or former.api_version != api_version:
+        result[key] = Owned(frozenset(fields), api_version, time)
+    return result
+
+
+def _conflict(disputed: Mapping[ManagerKey, FieldSet]) -> ApiError:
+    pairs = [(key, path) for key in sorted(disputed, key=str) for path in sorted(disputed[key])]
+    causes = [
+        StatusCause(reason="FieldManagerConflict", message=f"conflict with {key}", field=path_text(path))
+        for key, path in pairs
+    ]
+    if len(pairs) == 1:
+        key, path = pairs[0]
+        message = f"Apply failed with 1 conflict: conflict with {key}: {path_text(path)}"
+    else:
+        lines = [
+            line
+            for key in sorted(disputed, key=str)
+            for line in (f"conflicts with {key}:", *(f"- {path_text(p)}" for p in sorted(disputed[key])))
+        ]
+        message = f"Apply failed with {len(pairs)} conflicts: " + "\n".join(lines)
+    return failures.apply_conflict(causes, message)
+
+
+def render(managers: Managers) -> list[JsonObject]:
+    """The wire form, oldest first."""
+    entries: list[JsonObject] = []
+    for key, owned in sorted(managers.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].manager)):
+        entry: JsonObject = {
+            "manager": key.manager,
+            "operation": key.operation,
+            "apiVersion": owned.api_version,
+            "time": owned.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": to_fields_v1(owned.fields),
+        }
+        if key.subresource:
+            entry["subresource"] = key.subresource
+        entries.append(entry)
+    return entries

@@ -1,0 +1,222 @@
+"""The objects, their history, and who watches: what etcd and the watch cache are to the real server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from steersman.meta import ObjectKey
+from steersman.testing.apiserver import failures, ownership
+from steersman.testing.apiserver.kinds import GroupResource
+from steersman.testing.apiserver.ownership import Managers
+from steersman.testing.apiserver.values import JsonObject
+
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+@dataclass(slots=True, eq=False)
+class Stored:
+    """One version of one object; never changed after it is made.
+
+    Attributes:
+        object: wire form, without ``managedFields``, in the version that it is stored in.
+        managers: who owns its fields.
+        version: the resourceVersion.
+    """
+
+    collection: GroupResource
+    key: ObjectKey
+    object: JsonObject
+    managers: Managers
+    version: int
+    _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+    @property
+    def uid(self) -> str:
+        return self.object["metadata"]["uid"]
+
+    @property
+    def finalizers(self) -> list[str]:
+        return self.object["metadata"].get("finalizers") or []
+
+    @property
+    def is_deleting(self) -> bool:
+        return "deletionTimestamp" in self.object["metadata"]
+
+    def rendered(self, api_version: str) -> JsonObject:
+        """The whole wire form, read in ``api_version``."""
+        metadata = self.object["metadata"]
+        if self.managers:
+            metadata = {**metadata, "managedFields": ownership.render(self.managers)}
+        return {**self.object, "apiVersion": api_version, "metadata": metadata}
+
+    def encoded(self, api_version: str) -> bytes:
+        """``rendered`` as JSON; made once."""
+        found = self._encoded.get(api_version)
+        if found is None:
+            found = self._encoded[api_version] = msgspec.json.encode(self.rendered(api_version))
+        return found
+
+    def at(self, version: int) -> Stored:
+        """The same object under another resourceVersion, as events of deletion carry it."""
+        metadata = {**self.object["metadata"], "resourceVersion": str(version)}
+        return Stored(self.collection, self.key, {**self.object, "metadata": metadata}, self.managers, version)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One change. ``before`` is None for a new object, ``after`` for one that is gone."""
+
+    version: int
+    before: Stored | None
+    after: Stored | None
+
+    @property
+    def collection(self) -> GroupResource:
+        stored = self.after or self.before
+        assert stored is not None
+        return stored.collection
+
+
+class Broken(Exception):
+    """Put into a subscription to end its stream as if the connection had broken."""
+
+
+class Subscription:
+    """The changes of one collection from some moment on."""
+
+    def __init__(self, collection: GroupResource, backlog: Iterator[Event]) -> None:
+        self.collection = collection
+        self._events: deque[Event | Broken] = deque(backlog)
+        self._arrived = asyncio.Event()
+        if self._events:
+            self._arrived.set()
+
+    def push(self, event: Event | Broken) -> None:
+        """Adds a change, or the end."""
+        self._events.append(event)
+        self._arrived.set()
+
+    async def next(self, timeout: float) -> Event | None:
+        """The next change, or None when ``timeout`` seconds pass without one.
+
+        Raises:
+            Broken: the connection is to break here.
+        """
+        if not self._events:
+            self._arrived.clear()
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return None
+        event = self._events.popleft()
+        if isinstance(event, Broken):
+            raise event
+        return event
+
+
+class Storage:
+    """All objects of one server."""
+
+    def __init__(self) -> None:
+        # etcd's own first revision is 1, and the real server has written before a user does.
+        self.version = 1
+        self.oldest = 1
+        self._objects: dict[GroupResource, dict[ObjectKey, Stored]] = {}
+        self._by_uid: dict[str, Stored] = {}
+        self._history: deque[Event] = deque()
+        self._subscriptions: list[Subscription] = []
+
+    def get(self, collection: GroupResource, key: ObjectKey) -> Stored | None:
+        """The object as it is now."""
+        return self._objects.get(collection, {}).get(key)
+
+    def by_uid(self, uid: str) -> Stored | None:
+        """The object with this UID, of whatever kind."""
+        return self._by_uid.get(uid)
+
+    def list(self, collection: GroupResource, namespace: str = "", version: int | None = None) -> list[Stored]:
+        """The objects of a collection by namespace and name, as they were at ``version`` (None: as they are)."""
+        found = self._objects.get(collection, {})
+        if version is not None and version < self.version:
+            found = self._as_of(collection, version)
+        return [found[k] for k in sorted(found) if not namespace or k.namespace == namespace]
+
+    def all(self) -> list[Stored]:
+        """Every object, by collection, namespace and name."""
+        return [stored for collection in sorted(self._objects) for stored in self.list(collection)]
+
+    def _as_of(self, collection: GroupResource, version: int) -> dict[ObjectKey, Stored]:
+        if version < self.oldest:
+            raise failures.too_old(version, self.oldest)
+        found = dict(self._objects.get(collection, {}))
+        for event in reversed(self._history):
+            if event.version <= version:
+                break
+            if event.collection != collection:
+                continue
+            if event.before is not None:
+                found[event.before.key] = event.before
+            elif event.after is not None:
+                del found[event.after.key]
+        return found
+
+    def put(self, collection: GroupResource, key: ObjectKey, obj: JsonObject, managers: Managers) -> Stored:
+        """Stores ``obj``, whose ``metadata.resourceVersion`` it sets, and tells the watchers."""
+        self.version += 1
+        obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
+        stored = Stored(collection, key, obj, managers, self.version)
+        objects = self._objects.setdefault(collection, {})
+        self._publish(Event(self.version, objects.get(key), stored))
+        objects[key] = stored
+        self._by_uid[stored.uid] = stored
+        return stored
+
+    def remove(self, collection: GroupResource, key: ObjectKey) -> Stored:
+        """Removes an object and returns its last state, under the version of its removal."""
+        self.version += 1
+        before = self._objects[collection].pop(key)
+        self._by_uid.pop(before.uid, None)
+        self._publish(Event(self.version, before, None))
+        return before.at(self.version)
+
+    def _publish(self, event: Event) -> None:
+        self._history.append(event)
+        for subscription in self._subscriptions:
+            if subscription.collection == event.collection:
+                subscription.push(event)
+
+    def compact(self) -> None:
+        """Forgets the history: every version before the present one is too old from now on."""
+        self._history.clear()
+        self.oldest = self.version
+
+    def subscribe(self, collection: GroupResource, since: int) -> Subscription:
+        """The changes after version ``since``.
+
+        Raises:
+            ApiError: 410, that version is forgotten.
+        """
+        if since < self.oldest:
+            raise failures.too_old(since, self.oldest)
+        missed = (e for e in self._history if e.version > since and e.collection == collection)
+        subscription = Subscription(collection, missed)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Ends a subscription."""
+        self._subscriptions.remove(subscription)
+
+    def break_subscriptions(self, collection: GroupResource | None = None) -> int:
+        """Breaks the streams of ``collection`` (None: all); returns how many."""
+        broken = [s for s in self._subscriptions if collection is None or s.collection == collection]
+        for subscription in broken:
+            subscription.push(Broken())
+        return len(broken)
