@@ -1,0 +1,94 @@
+"""The reference pages name what there is: no reason, metric, field or option without its line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from steersman_databases.__main__ import app
+from steersman_databases.api import Database
+from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
+from typer.main import get_command
+
+from steersman.crd import definition
+from steersman.observability import metrics
+
+ROOT = Path(__file__).parents[3]
+OPERATOR = ROOT / "operators" / "databases" / "src" / "steersman_databases"
+# The call's name, and the position of the reason among its arguments.
+REPORTING = {"Blocked": 1, "changed": 0, "normal": 1, "warning": 1}
+REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]+)*$")
+
+
+def text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text()
+
+
+def reported() -> Iterator[str]:
+    """Every reason that the operator's source gives as a literal to a condition or an Event."""
+    for file in OPERATOR.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            given = [k.value for k in node.keywords if k.arg == "reason"]
+            if name in REPORTING and len(node.args) > REPORTING[name]:
+                given.append(node.args[REPORTING[name]])
+            for value in (literal for each in given for literal in ast.walk(each)):
+                if isinstance(value, ast.Constant) and isinstance(value.value, str) and REASON.match(value.value):
+                    yield value.value
+
+
+def test_every_reason_has_a_line_in_the_troubleshooting_page() -> None:
+    page, reasons = text("how-to/troubleshoot-a-database.md"), set(reported())
+    assert {"Unschedulable", "PasswordReset", "DatabaseReady", "DataRetained"} <= reasons
+    assert sorted(r for r in reasons if f"`{r}`" not in page) == []
+
+
+def test_every_metric_has_a_line() -> None:
+    page = text("reference/metrics.md")
+    for family in metrics.registry.collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        assert f"`{name}`" in page
+
+
+def test_every_field_of_a_database_has_a_line() -> None:
+    page = text("reference/database.md")
+    version: Any = definition(Database)["spec"]["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]["properties"]
+    for part in ("spec", "status"):
+        for field in schema[part]["properties"]:
+            assert f"| `{field}` |" in page
+    for column in version["additionalPrinterColumns"]:
+        assert f"`{column['name'].upper()}`" in page
+
+
+def test_every_phase_has_a_line() -> None:
+    version: Any = definition(Database)["spec"]["versions"][0]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+    for phase in status["properties"]["phase"]["enum"]:
+        assert f"| `{phase}` |" in text("how-to/troubleshoot-a-database.md")
+
+
+@pytest.mark.parametrize("command", ["run", "manifests"])
+def test_every_option_of_the_operator_has_a_line(command: str) -> None:
+    page = text("reference/cli.md")
+    group: Any = get_command(app)
+    assert f"`steersman-databases {command}`" in page
+    for parameter in group.commands[command].params:
+        assert f"`{parameter.opts[0]}`" in page
+
+
+def test_every_image_variable_has_a_line() -> None:
+    for engine, versions in SUPPORTED_VERSIONS.items():
+        for version in versions:
+            assert f"`{override_variable(engine, version)}`" in text("reference/cli.md")
+
+
+def test_every_target_of_make_has_a_line() -> None:
+    targets = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert sorted(t for t in targets if t != "help" and f"`{t}`" not in text("reference/cli.md")) == []
