@@ -95,10 +95,18 @@ class Manager:
             CacheNotSynced: a kind could not be listed in time.
             ConfigurationError: an endpoint cannot listen.
         """
+        starting = self.runtime.spawn(self._start(), "start")
+        stopping = self.runtime.spawn(self._stopping.wait(), "stop")
         try:
-            await self._start()
-            await self._stopping.wait()
+            # Asked to stop before the first lists are complete, it must not wait for them.
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                await stopping
         finally:
+            for task in (starting, stopping):
+                task.cancel()
+            await asyncio.gather(starting, stopping, return_exceptions=True)
             await self._shut_down()
 
     async def run_until_signalled(self) -> None:
