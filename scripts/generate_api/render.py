@@ -30,6 +30,13 @@ _NULL_THOUGH_OPTIONAL = {
     "CSINodeDriver": {"topologyKeys"},
 }
 
+# What must not be seen in a log, with or without intent.
+_CONFIDENTIAL = {
+    "Secret": ("data", "string_data"),
+    "TokenRequestStatus": ("token",),
+    "TokenReviewSpec": ("token",),
+}
+
 # Made by POST and never kept, or written by the system alone: nothing to apply.
 _NOT_APPLIED_MODULES = frozenset({"authentication_v1", "authorization_v1"})
 _NOT_APPLIED_KINDS = frozenset({"Binding", "ComponentStatus", "Eviction", "TokenRequest"})
@@ -106,7 +113,7 @@ class _Writer:
         lines = [f"class {struct.class_name}({base}):", *self._docstring(struct), *constants]
         for one in fields:
             lines += one.lines()
-        return "\n".join([*lines, *self._after_decoding(struct)])
+        return "\n".join([*lines, *self._after_decoding(struct), *self._repr(struct)])
 
     def _location(self, struct: Struct) -> str:
         self._imports.use("typing", "ClassVar")
@@ -173,7 +180,7 @@ class _Writer:
             lines += one.lines()
         if times := self._converted("with_microseconds", struct, is_micro_time):
             lines += ["\n    def __post_init__(self) -> None:", *times]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._repr(struct)])
 
     def _apply_field(self, wire: str, schema: Schema, *, is_key: bool) -> Field:
         annotation, default = self._types.of(schema), "UNSET"
@@ -183,6 +190,14 @@ class _Writer:
         elif annotation != "Any":
             annotation = f"{annotation} | UnsetType"
         return Field(attribute(wire), wire, annotation, default, sentence(schema.get("description", "")))
+
+    def _repr(self, struct: Struct) -> list[str]:
+        hidden = _CONFIDENTIAL.get(struct.class_name)
+        if hidden is None:
+            return []
+        self._imports.use("steersman.meta.wire", "repr_without")
+        call = f"repr_without(self, {', '.join(repr(name) for name in hidden)})"
+        return ["\n    def __repr__(self) -> str:", f"        return {call}"]
 
     def _docstring(self, struct: Struct) -> Iterator[str]:
         text = sentence(struct.description) or f"{struct.class_name}."

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.wire import NullableTuple, null_is_empty, repr_without
 
 
 class BoundObjectReference(FrozenStruct):
@@ -79,6 +79,9 @@ class TokenRequestStatus(FrozenStruct):
     token: str = ""
     """token is the opaque bearer token."""
 
+    def __repr__(self) -> str:
+        return repr_without(self, "token")
+
 
 class TokenRequest(Object):
     """TokenRequest requests a token for a given service account. Exists only as the subresource ``token``."""
@@ -98,6 +101,9 @@ class TokenReviewSpec(FrozenStruct):
     """audiences is a list of the identifiers that the resource server presented with the token identifies as."""
     token: str = ""
     """token is the opaque bearer token."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "token")
 
 
 class TokenReviewStatus(FrozenStruct):

@@ -14,7 +14,7 @@ import msgspec
 
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, Condition, FrozenDict, FrozenStruct, Object, ObjectMeta
-from steersman.meta.wire import NullableTuple, null_is_empty, with_microseconds
+from steersman.meta.wire import NullableTuple, null_is_empty, repr_without, with_microseconds
 
 
 class AWSElasticBlockStoreVolumeSource(FrozenStruct):
@@ -2825,6 +2825,9 @@ class Secret(Object):
     """stringData allows specifying non-binary secret data in string form."""
     type: str | None = None
     """Used to facilitate programmatic handling of secret data."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "data", "string_data")
 
 
 class ServicePort(FrozenStruct):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from msgspec import UNSET
 from msgspec.structs import force_setattr
 
 from steersman.meta.frozen import FrozenDict, FrozenStruct
@@ -63,3 +64,13 @@ def with_microseconds(struct: FrozenStruct, *fields: str) -> None:
         moment = getattr(struct, field)
         if isinstance(moment, datetime) and not isinstance(moment, MicroTime):
             force_setattr(struct, field, MicroTime.combine(moment.date(), moment.timetz()))
+
+
+def repr_without(struct: FrozenStruct, *fields: str) -> str:
+    """``repr`` that shows whether ``fields`` are set and not what they are: logs and tracebacks outlive secrets."""
+    shown = (
+        f"{name}={'<hidden>' if name in fields and value else repr(value)}"
+        for name in struct.__struct_fields__
+        if (value := getattr(struct, name)) is not UNSET
+    )
+    return f"{type(struct).__name__}({', '.join(shown)})"

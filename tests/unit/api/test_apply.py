@@ -106,6 +106,8 @@ def test_secret_data_is_encoded() -> None:
         "data": {"password": "AP9zM2NyZXQ="},
         "stringData": {"username": "postgres"},
     }
+    assert repr(config).endswith("data=<hidden>, string_data=<hidden>)")
+    assert "postgres" not in repr(config)
 
 
 @pytest.mark.parametrize(

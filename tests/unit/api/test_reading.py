@@ -171,6 +171,14 @@ def test_secret_data_is_bytes() -> None:
     assert json.loads(encode(secret))["data"]["password"] == "AP9zM2NyZXQ="
 
 
+def test_secret_data_is_not_shown() -> None:
+    text = repr(decode(document(Secret), Secret))
+    assert "shop-db-admin" in text
+    assert "data=<hidden>" in text
+    assert "postgres" not in text
+    assert "data={}" in repr(Secret())
+
+
 @pytest.mark.parametrize("kind", [ClusterRole, Role])
 def test_null_lists_are_empty(kind: type[ClusterRole | Role]) -> None:
     assert decode(b'{"rules": null}', kind).rules == ()

@@ -30,7 +30,7 @@ from steersman.api.core_v1 import (
     ServiceAccount,
 )
 from steersman.meta import ApplyConfiguration, FrozenStruct, TemplateMetaApply
-from steersman.meta.wire import QuantityLike, with_microseconds
+from steersman.meta.wire import QuantityLike, repr_without, with_microseconds
 
 
 class AWSElasticBlockStoreVolumeSourceApply(FrozenStruct):
@@ -2360,6 +2360,9 @@ class SecretApply(ApplyConfiguration[Secret]):
     """stringData allows specifying non-binary secret data in string form."""
     type: str | UnsetType = UNSET
     """Used to facilitate programmatic handling of secret data."""
+
+    def __repr__(self) -> str:
+        return repr_without(self, "data", "string_data")
 
 
 class SecretEnvSourceApply(FrozenStruct):
