@@ -1,1 +1,13 @@
-../../../unit/databases/engines/test_contract.py
+"""Real servers keep the contract of the engines."""
+
+from engine_contract import (
+    TestDrift,
+    TestFresh,
+    TestHostileNames,
+    TestRefusals,
+    TestUnreachable,
+    canary,
+    desired,
+)
+
+__all__ = ["TestDrift", "TestFresh", "TestHostileNames", "TestRefusals", "TestUnreachable", "canary", "desired"]

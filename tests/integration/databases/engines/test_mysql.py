@@ -4,69 +4,71 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import Any
 
 import pytest
+from mysql_server import MySQLServer
 from steersman_databases.engines import Desired, InvalidName, MySQL, ServerUnreachable, SqlFailed
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture
-async def desired(mysql_server: Any) -> Desired:
+async def desired(mysql_server: MySQLServer) -> Desired:
     number = next(_numbers)
     desired = Desired(f"own_shop{number}", f"own_clerk{number}", "s3cret")
     await ensure(mysql_server, desired)
     return desired
 
 
-async def ensure(server: Any, desired: Desired) -> list[str]:
+async def ensure(server: MySQLServer, desired: Desired) -> list[str]:
     changes = await MySQL().ensure(server.endpoint, server.administrator, desired)
     return [change.reason for change in changes]
 
 
 @pytest.mark.parametrize("privilege", ["SELECT", "DROP", "CREATE TEMPORARY TABLES", "EVENT", "TRIGGER"])
-async def test_a_single_revoked_privilege_is_healed(mysql_server: Any, desired: Desired, privilege: str) -> None:
+async def test_a_single_revoked_privilege_is_healed(
+    mysql_server: MySQLServer, desired: Desired, privilege: str
+) -> None:
     pattern = desired.database.replace("_", "\\_")
     await mysql_server.execute(f"REVOKE {privilege} ON {{}}.* FROM {{}}@'%'", pattern, desired.username)
     assert await ensure(mysql_server, desired) == ["GrantsRestored"]
     assert await ensure(mysql_server, desired) == []
 
 
-async def test_grants_in_addition_are_left(mysql_server: Any, desired: Desired) -> None:
+async def test_grants_in_addition_are_left(mysql_server: MySQLServer, desired: Desired) -> None:
     await mysql_server.execute("GRANT SELECT ON mysql.help_topic TO {}@'%'", desired.username)
     assert await ensure(mysql_server, desired) == []
 
 
 @pytest.mark.parametrize("right", ["SUPER", "CREATE USER", "FILE", "INSERT", "SHUTDOWN"])
-async def test_mighty_users_are_refused(mysql_server: Any, desired: Desired, right: str) -> None:
+async def test_mighty_users_are_refused(mysql_server: MySQLServer, desired: Desired, right: str) -> None:
     await mysql_server.execute(f"GRANT {right} ON *.* TO {{}}@'%'", desired.username)
     with pytest.raises(InvalidName, match="rights over the whole server"):
         await ensure(mysql_server, desired)
 
 
-async def test_account_that_comes_first_is_told(mysql_server: Any, desired: Desired) -> None:
+async def test_account_that_comes_first_is_told(mysql_server: MySQLServer, desired: Desired) -> None:
     await mysql_server.execute("CREATE USER {}@'127.0.0.1' IDENTIFIED BY 'another'", desired.username)
     await mysql_server.execute("CREATE USER {}@'localhost' IDENTIFIED BY 'another'", desired.username)
     with pytest.raises(SqlFailed, match="narrower host"):
         await ensure(mysql_server, desired)
 
 
-async def test_database_is_utf8mb4(mysql_server: Any, desired: Desired) -> None:
+async def test_database_is_utf8mb4(mysql_server: MySQLServer, desired: Desired) -> None:
     rows = await mysql_server.execute(
         f"SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = '{desired.database}'"
     )
     assert rows == [("utf8mb4",)]
 
 
-async def test_longest_names(mysql_server: Any) -> None:
+async def test_longest_names(mysql_server: MySQLServer) -> None:
     for database, username in (("x" * 64, "y" * 32), ("é" * 51, "é" * 32)):
         desired = Desired(database, username, "s3cret")
         assert (await ensure(mysql_server, desired))[:2] == ["UserCreated", "DatabaseCreated"]
         assert await ensure(mysql_server, desired) == []
 
 
-async def test_password_never_reaches_the_servers_log(mysql_server: Any, desired: Desired) -> None:
+async def test_password_never_reaches_the_servers_log(mysql_server: MySQLServer, desired: Desired) -> None:
     secret = Desired(desired.database, desired.username, "not-for-any-log")
     await ensure(mysql_server, secret)
     log = mysql_server.log.read_text(errors="replace")
@@ -74,7 +76,7 @@ async def test_password_never_reaches_the_servers_log(mysql_server: Any, desired
     assert secret.password not in log
 
 
-async def test_sql_mode_of_the_server_changes_nothing(mysql_server: Any, desired: Desired) -> None:
+async def test_sql_mode_of_the_server_changes_nothing(mysql_server: MySQLServer, desired: Desired) -> None:
     """With ANSI_QUOTES a double quote means something else, with NO_BACKSLASH_ESCAPES a backslash does."""
     [(before,)] = await mysql_server.execute("SELECT @@GLOBAL.sql_mode")
     await mysql_server.execute("SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'")
@@ -88,7 +90,7 @@ async def test_sql_mode_of_the_server_changes_nothing(mysql_server: Any, desired
 
 
 @pytest.mark.parametrize("messages", [2, 4, 8, 16])
-async def test_server_that_stops_answering_midway(mysql_server: Any, desired: Desired, messages: int) -> None:
+async def test_server_that_stops_answering_midway(mysql_server: MySQLServer, desired: Desired, messages: int) -> None:
     async with mysql_server.stalling_after(messages) as endpoint:
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):

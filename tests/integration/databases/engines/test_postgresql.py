@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from typing import Any
 
 import pytest
+from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Desired, InvalidName, PostgreSQL, ServerUnreachable, SqlFailed
 
 pytestmark = pytest.mark.xdist_group("postgresql")
@@ -16,16 +16,20 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-async def desired(postgresql: Any) -> Desired:
+async def desired(postgresql: PostgreSQLServer) -> Desired:
     number = next(_numbers)
     desired = Desired(f"own shop{number}", f"own clerk{number}", "s3cret")
     await ensure(postgresql, desired)
     return desired
 
 
-async def ensure(postgresql: Any, desired: Desired) -> list[str]:
+async def ensure(postgresql: PostgreSQLServer, desired: Desired) -> list[str]:
     changes = await PostgreSQL().ensure(postgresql.endpoint, postgresql.administrator, desired)
     return [change.reason for change in changes]
+
+
+async def as_application(server: PostgreSQLServer, desired: Desired, statement: str, *names: str) -> None:
+    await server.execute(statement, *names, credentials=desired.credentials, database=desired.database)
 
 
 SPOILED = [
@@ -44,7 +48,9 @@ SPOILED = [
 
 
 @pytest.mark.parametrize(("statement", "reason"), SPOILED)
-async def test_drift_on_the_server_is_healed(postgresql: Any, desired: Desired, statement: str, reason: str) -> None:
+async def test_drift_on_the_server_is_healed(
+    postgresql: PostgreSQLServer, desired: Desired, statement: str, reason: str
+) -> None:
     names = (desired.database, desired.username, postgresql.administrator.username)
     postgresql.administer(statement, *names)
     assert await ensure(postgresql, desired) == [reason]
@@ -60,7 +66,7 @@ async def test_drift_on_the_server_is_healed(postgresql: Any, desired: Desired, 
         "ALTER SCHEMA public OWNER TO {}",
     ],
 )
-async def test_drift_in_the_schema_is_healed(postgresql: Any, desired: Desired, statement: str) -> None:
+async def test_drift_in_the_schema_is_healed(postgresql: PostgreSQLServer, desired: Desired, statement: str) -> None:
     await postgresql.execute(
         statement, *[postgresql.administrator.username] * statement.count("{}"), database=desired.database
     )
@@ -69,12 +75,12 @@ async def test_drift_in_the_schema_is_healed(postgresql: Any, desired: Desired, 
     await postgresql.create_table(desired.credentials, desired.database)
 
 
-async def test_application_may_drop_its_schema(postgresql: Any, desired: Desired) -> None:
-    await postgresql.execute("DROP SCHEMA public", credentials=desired.credentials, database=desired.database)
+async def test_application_may_drop_its_schema(postgresql: PostgreSQLServer, desired: Desired) -> None:
+    await as_application(postgresql, desired, "DROP SCHEMA public")
     assert await ensure(postgresql, desired) == []
 
 
-async def test_everything_inside_comes_back_to_its_owner(postgresql: Any, desired: Desired) -> None:
+async def test_everything_inside_comes_back_to_its_owner(postgresql: PostgreSQLServer, desired: Desired) -> None:
     for statement in (
         'CREATE SCHEMA "till; 1"',
         'CREATE TABLE "till; 1"."co""ins" (id serial, big bigint GENERATED ALWAYS AS IDENTITY)',
@@ -87,7 +93,7 @@ async def test_everything_inside_comes_back_to_its_owner(postgresql: Any, desire
         "CREATE FUNCTION \"f'n\"(a colour, int DEFAULT 1) RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "CREATE PROCEDURE proc() LANGUAGE sql AS 'SELECT 1'",
     ):
-        await postgresql.execute(statement, credentials=desired.credentials, database=desired.database)
+        await as_application(postgresql, desired, statement)
     await postgresql.drop_user(desired)
     assert await ensure(postgresql, desired) == ["UserCreated", "OwnerRestored"]
     assert await ensure(postgresql, desired) == []
@@ -102,10 +108,12 @@ async def test_everything_inside_comes_back_to_its_owner(postgresql: Any, desire
         "DROP PROCEDURE proc",
         'CREATE TABLE "till; 1".another ()',
     ):
-        await postgresql.execute(statement, credentials=desired.credentials, database=desired.database)
+        await as_application(postgresql, desired, statement)
 
 
-async def test_what_runs_with_the_administrators_rights_is_not_given_away(postgresql: Any, desired: Desired) -> None:
+async def test_what_runs_with_the_administrators_rights_is_not_given_away(
+    postgresql: PostgreSQLServer, desired: Desired
+) -> None:
     await postgresql.execute(
         "CREATE FUNCTION guarded() RETURNS int SECURITY DEFINER LANGUAGE sql AS 'SELECT 1'",
         database=desired.database,
@@ -118,14 +126,16 @@ async def test_what_runs_with_the_administrators_rights_is_not_given_away(postgr
     assert owners == [(postgresql.administrator.username,)]
 
 
-async def test_planted_functions_never_run_with_the_administrators_rights(postgresql: Any, desired: Desired) -> None:
+async def test_planted_functions_never_run_with_the_administrators_rights(
+    postgresql: PostgreSQLServer, desired: Desired
+) -> None:
     """The hijack: own versions of what an administrator's session might call, and a search_path to find them."""
-    own = {"credentials": desired.credentials, "database": desired.database}
-    await postgresql.execute(
+    await as_application(
+        postgresql,
+        desired,
         "CREATE FUNCTION public.seize() RETURNS boolean LANGUAGE plpgsql AS"
         f" $$ BEGIN EXECUTE 'ALTER ROLE \"{desired.username}\" SUPERUSER'; RETURN true;"
         " EXCEPTION WHEN insufficient_privilege THEN RETURN true; END $$",
-        **own,
     )
     for signature in (
         "has_schema_privilege(name, oid, text) RETURNS boolean",
@@ -135,13 +145,17 @@ async def test_planted_functions_never_run_with_the_administrators_rights(postgr
         "same(name, text) RETURNS boolean",
     ):
         body = "SELECT public.seize()" + ("" if "boolean" in signature else "::text::name")
-        await postgresql.execute(f"CREATE FUNCTION public.{signature} LANGUAGE sql AS '{body}'", **own)
+        await as_application(postgresql, desired, f"CREATE FUNCTION public.{signature} LANGUAGE sql AS '{body}'")
     for right in ("name", "text"):
-        await postgresql.execute(
-            f"CREATE OPERATOR public.= (LEFTARG = name, RIGHTARG = {right}, FUNCTION = public.same)", **own
+        await as_application(
+            postgresql,
+            desired,
+            f"CREATE OPERATOR public.= (LEFTARG = name, RIGHTARG = {right}, FUNCTION = public.same)",
         )
-    await postgresql.execute("ALTER DATABASE {} SET search_path = public, pg_catalog", desired.database, **own)
-    await postgresql.execute("ALTER ROLE {} SET search_path = public, pg_catalog", desired.username, **own)
+    await as_application(
+        postgresql, desired, "ALTER DATABASE {} SET search_path = public, pg_catalog", desired.database
+    )
+    await as_application(postgresql, desired, "ALTER ROLE {} SET search_path = public, pg_catalog", desired.username)
 
     postgresql.administer("ALTER DATABASE {} OWNER TO {}", desired.database, postgresql.administrator.username)
     await postgresql.execute(
@@ -153,28 +167,29 @@ async def test_planted_functions_never_run_with_the_administrators_rights(postgr
     assert (desired.username,) not in mighty
 
 
-async def test_settings_of_the_application_do_not_stop_the_operator(postgresql: Any, desired: Desired) -> None:
-    own = {"credentials": desired.credentials, "database": desired.database}
+async def test_settings_of_the_application_do_not_stop_the_operator(
+    postgresql: PostgreSQLServer, desired: Desired
+) -> None:
     for setting in ("search_path = ''", "statement_timeout = '20ms'", "default_transaction_read_only = on"):
-        await postgresql.execute(f"ALTER DATABASE {{}} SET {setting}", desired.database, **own)
+        await as_application(postgresql, desired, f"ALTER DATABASE {{}} SET {setting}", desired.database)
     postgresql.administer("ALTER ROLE {} PASSWORD 'stolen'", desired.username)
     assert await ensure(postgresql, desired) == ["PasswordReset"]
 
 
 @pytest.mark.parametrize("attribute", ["SUPERUSER", "REPLICATION", "CREATEROLE", "BYPASSRLS"])
-async def test_mighty_roles_are_refused(postgresql: Any, desired: Desired, attribute: str) -> None:
+async def test_mighty_roles_are_refused(postgresql: PostgreSQLServer, desired: Desired, attribute: str) -> None:
     postgresql.administer(f"ALTER ROLE {{}} {attribute}", desired.username)
     with pytest.raises(InvalidName, match="rights over the whole server"):
         await ensure(postgresql, desired)
 
 
-async def test_template_is_refused(postgresql: Any, desired: Desired) -> None:
+async def test_template_is_refused(postgresql: PostgreSQLServer, desired: Desired) -> None:
     postgresql.administer("ALTER DATABASE {} IS_TEMPLATE true", desired.database)
     with pytest.raises(InvalidName, match="template"):
         await ensure(postgresql, desired)
 
 
-async def test_half_dropped_database_says_what_to_do(postgresql: Any, desired: Desired) -> None:
+async def test_half_dropped_database_says_what_to_do(postgresql: PostgreSQLServer, desired: Desired) -> None:
     number = desired.database
     postgresql.administer(f"UPDATE pg_database SET datconnlimit = -2 WHERE datname = '{number}'")
     with pytest.raises(SqlFailed, match="DROP DATABASE"):
@@ -183,21 +198,21 @@ async def test_half_dropped_database_says_what_to_do(postgresql: Any, desired: D
     assert "DatabaseCreated" in await ensure(postgresql, desired)
 
 
-async def test_database_is_utf8(postgresql: Any, desired: Desired) -> None:
+async def test_database_is_utf8(postgresql: PostgreSQLServer, desired: Desired) -> None:
     rows = postgresql.administer(
         f"SELECT pg_encoding_to_char(encoding) FROM pg_database WHERE datname = '{desired.database}'"
     )
     assert rows == [("UTF8",)]
 
 
-async def test_names_of_63_bytes(postgresql: Any) -> None:
+async def test_names_of_63_bytes(postgresql: PostgreSQLServer) -> None:
     for name in ("x" * 63, "é" * 31 + "y", "😀" * 15):
         desired = Desired(name, name, "s3cret")
         assert (await ensure(postgresql, desired))[:2] == ["UserCreated", "DatabaseCreated"]
         assert await ensure(postgresql, desired) == []
 
 
-async def test_password_never_reaches_the_servers_log(postgresql: Any, desired: Desired) -> None:
+async def test_password_never_reaches_the_servers_log(postgresql: PostgreSQLServer, desired: Desired) -> None:
     secret = Desired(desired.database, desired.username, "not-for-any-log")
     await ensure(postgresql, secret)
     log = postgresql.log.read_text(errors="replace")
@@ -206,7 +221,9 @@ async def test_password_never_reaches_the_servers_log(postgresql: Any, desired: 
 
 
 @pytest.mark.parametrize("messages", [4, 8, 12])
-async def test_server_that_stops_answering_midway(postgresql: Any, desired: Desired, messages: int) -> None:
+async def test_server_that_stops_answering_midway(
+    postgresql: PostgreSQLServer, desired: Desired, messages: int
+) -> None:
     async with postgresql.stalling_after(messages) as endpoint:
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
@@ -214,7 +231,7 @@ async def test_server_that_stops_answering_midway(postgresql: Any, desired: Desi
         assert time.monotonic() - started < 5
 
 
-async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: Any, desired: Desired) -> None:
+async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: PostgreSQLServer, desired: Desired) -> None:
     async with postgresql.stalling_after(8) as endpoint:
         started = time.monotonic()
         with pytest.raises(TimeoutError):
@@ -223,7 +240,9 @@ async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: Any, des
         assert time.monotonic() - started < 5
 
 
-async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(postgresql: Any, desired: Desired) -> None:
+async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(
+    postgresql: PostgreSQLServer, desired: Desired
+) -> None:
     rotated = Desired(desired.database, desired.username, "rotated")
     postgresql.administer("BEGIN")
     try:

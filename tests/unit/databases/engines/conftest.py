@@ -8,6 +8,8 @@ from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL, P
 from steersman_databases.engines.model import ModelEngine, ModelServer, ModelUser
 from steersman_databases.engines.work import LoginRejected, Raced
 
+pytest.register_assert_rewrite("engine_contract")
+
 
 class Model:
     """The contract's server, played by the model."""

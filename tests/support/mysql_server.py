@@ -1,0 +1,151 @@
+"""A real MariaDB, from Debian's packages, or MySQL, from a root file system, for the engines' contract."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, cast
+
+import asyncmy
+from real_server import ADMINISTRATOR, RealServer
+from server_process import Process, data_directory, free_port, program, run
+from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL
+
+
+class MySQLServer(RealServer):
+    engine = MySQL()
+
+    async def execute(
+        self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str | None = None
+    ) -> list[Any]:
+        """Run a statement, its `{}` filled with quoted names."""
+        query = statement.format(*("`" + name.replace("`", "``") + "`" for name in names))
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
+        connect = cast(Any, asyncmy.connect)  # pyright: ignore[reportUnknownMemberType]
+        connection = await connect(
+            host=self.endpoint.host,
+            port=self.endpoint.port,
+            user=credentials.username,
+            password=credentials.password.encode(),
+            database=database,
+            ssl=tls,
+            autocommit=True,
+        )
+        try:
+            async with await connection.prepare(query) as prepared:
+                return list((await prepared.execute()).rows or ())
+        finally:
+            await connection.ensure_closed()
+
+    async def can_log_in(self, credentials: Credentials, database: str) -> bool:
+        try:
+            await self.execute("SELECT 1", credentials=credentials, database=database)
+        except asyncmy.errors.MySQLError:
+            return False
+        return True
+
+    async def create_table(self, credentials: Credentials, database: str) -> None:
+        await self.execute("CREATE TABLE till (coin int)", credentials=credentials, database=database)
+
+    async def reads_table(self, credentials: Credentials, database: str) -> bool:
+        await self.execute("SELECT coin FROM till", credentials=credentials, database=database)
+        return True
+
+    async def databases(self) -> set[str]:
+        rows = await self.execute("SELECT SCHEMA_NAME FROM information_schema.SCHEMATA")
+        return {name for (name,) in rows}
+
+    async def users(self) -> set[str]:
+        return {name for (name,) in await self.execute("SELECT User FROM mysql.user")}
+
+    async def drop_user(self, desired: Desired) -> None:
+        await self.execute("DROP USER {}@'%'", desired.username)
+
+    async def drop_database(self, desired: Desired) -> None:
+        await self.execute("DROP DATABASE {}", desired.database)
+
+    async def change_password(self, desired: Desired, password: str) -> None:
+        await self.execute(f"ALTER USER {{}}@'%' IDENTIFIED BY '{password}'", desired.username)
+
+    async def revoke(self, desired: Desired) -> None:
+        await self.execute("REVOKE ALL PRIVILEGES, GRANT OPTION FROM {}@'%'", desired.username)
+
+    async def lock(self, desired: Desired) -> None:
+        await self.execute("ALTER USER {}@'%' ACCOUNT LOCK", desired.username)
+
+    async def expire(self, desired: Desired) -> None:
+        await self.execute("ALTER USER {}@'%' PASSWORD EXPIRE", desired.username)
+
+    async def create_mighty_user(self, username: str) -> None:
+        await self.execute("CREATE USER IF NOT EXISTS {}@'10.%'", username)
+        await self.execute("GRANT SELECT, INSERT ON *.* TO {}@'10.%'", username)
+
+
+MAKE_ADMINISTRATOR = (
+    f"CREATE USER `{ADMINISTRATOR.username}`@`%` IDENTIFIED BY '{ADMINISTRATOR.password}';\n"
+    f"GRANT ALL ON *.* TO `{ADMINISTRATOR.username}`@`%` WITH GRANT OPTION;\n"
+)
+
+
+def start_mariadb() -> Generator[MySQLServer]:
+    # mysql/mysql_system_tables.sql in Debian 12, mariadb/mariadb_system_tables.sql after it
+    system = "".join(
+        next(Path("/usr/share").glob(f"m*/m*_{name}.sql")).read_text()
+        for name in ("system_tables", "system_tables_data")
+    )
+    with data_directory() as directory:
+        program_file = program("mariadbd", "/usr/sbin")
+        data = directory / "data"
+        data.mkdir(mode=0o777)
+        data.chmod(0o777)
+        common = [program_file, "--no-defaults", f"--datadir={data}", "--innodb-log-file-size=8M"]
+        run(
+            [*common, "--bootstrap", "--innodb-flush-method=nosync"],
+            directory,
+            f"CREATE DATABASE mysql;\nUSE mysql;\n{system}FLUSH PRIVILEGES;\n{MAKE_ADMINISTRATOR}",
+        )
+        certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]
+        yield from serve_mysql(directory, [*common, *certificate])
+
+
+def start_mysql(root: Path) -> Generator[MySQLServer]:
+    libraries = f"{root}/usr/lib/x86_64-linux-gnu:{root}/usr/lib/mysql/private"
+    with data_directory() as directory:
+        setup = directory / "setup.sql"
+        setup.write_text(MAKE_ADMINISTRATOR)
+        setup.chmod(0o644)
+        common = [
+            *(f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", libraries, f"{root}/usr/sbin/mysqld"),
+            *("--no-defaults", f"--basedir={root}/usr", f"--lc-messages-dir={root}/usr/share/mysql"),
+            *(f"--plugin-dir={root}/usr/lib/mysql/plugin", f"--datadir={directory}/data", "--secure-file-priv=NULL"),
+        ]
+        run([*common, "--initialize-insecure", f"--init-file={setup}"], directory)
+        yield from serve_mysql(directory, [*common, "--mysqlx=OFF"])
+
+
+def serve_mysql(directory: Path, command: list[str]) -> Generator[MySQLServer]:
+    endpoint = Endpoint("127.0.0.1", free_port())
+    statements = directory / "statements.log"
+    process = Process(
+        directory,
+        [
+            *command,
+            f"--port={endpoint.port}",
+            f"--bind-address={endpoint.host}",
+            f"--socket={directory}/socket",
+            f"--pid-file={directory}/pid",
+            "--skip-name-resolve",
+            "--general-log=1",
+            f"--general-log-file={statements}",
+            "--innodb-flush-method=nosync",
+        ],
+    )
+    try:
+        process.wait_for(endpoint)
+        yield MySQLServer(endpoint, statements)
+    finally:
+        process.stop(signal.SIGKILL)

@@ -1,0 +1,161 @@
+"""A real PostgreSQL, from Debian's packages, for the engines' contract."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+from psycopg import sql
+from real_server import ADMINISTRATOR, RealServer
+from server_process import START_SECONDS, Process, data_directory, free_port, program, run
+from steersman_databases.engines import Credentials, Desired, Endpoint, PostgreSQL
+
+
+def compose(statement: str, *names: str) -> sql.Composed:
+    return sql.SQL(cast(Any, statement)).format(*map(sql.Identifier, names))
+
+
+class PostgreSQLServer(RealServer):
+    engine = PostgreSQL()
+
+    def __init__(self, endpoint: Endpoint, statements: Path) -> None:
+        super().__init__(endpoint, statements)
+        self._administration: psycopg.Connection | None = None
+
+    def administer(self, statement: str, *names: str) -> list[Any]:
+        """Run a statement as the administrator, on a connection that is kept: a new one takes a process."""
+        if self._administration is None:
+            self._administration = psycopg.connect(
+                host=self.endpoint.host,
+                port=self.endpoint.port,
+                user=ADMINISTRATOR.username,
+                password=ADMINISTRATOR.password,
+                dbname="postgres",
+                autocommit=True,
+            )
+        cursor = self._administration.execute(compose(statement, *names))
+        return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        if self._administration is not None:
+            self._administration.close()
+
+    async def execute(
+        self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str = "postgres"
+    ) -> list[Any]:
+        """Run a statement, its `{}` filled with quoted names."""
+        async with await psycopg.AsyncConnection.connect(
+            host=self.endpoint.host,
+            port=self.endpoint.port,
+            user=credentials.username,
+            password=credentials.password,
+            dbname=database,
+            autocommit=True,
+        ) as connection:
+            cursor = await connection.execute(compose(statement, *names))
+            return await cursor.fetchall() if cursor.description else []
+
+    async def can_log_in(self, credentials: Credentials, database: str) -> bool:
+        try:
+            await self.execute("SELECT 1", credentials=credentials, database=database)
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    async def create_table(self, credentials: Credentials, database: str) -> None:
+        await self.execute("CREATE TABLE till (coin int)", credentials=credentials, database=database)
+
+    async def reads_table(self, credentials: Credentials, database: str) -> bool:
+        try:
+            await self.execute("SELECT coin FROM till", credentials=credentials, database=database)
+        except psycopg.errors.InsufficientPrivilege:
+            return False
+        return True
+
+    async def databases(self) -> set[str]:
+        return {name for (name,) in self.administer("SELECT datname FROM pg_database")}
+
+    async def users(self) -> set[str]:
+        return {name for (name,) in self.administer("SELECT rolname FROM pg_roles")}
+
+    async def drop_user(self, desired: Desired) -> None:
+        names = (desired.username, ADMINISTRATOR.username)
+        await self.execute("REASSIGN OWNED BY {} TO {}", *names, database=desired.database)
+        self.administer("DROP ROLE {}", desired.username)
+
+    async def drop_database(self, desired: Desired) -> None:
+        self.administer("DROP DATABASE {} WITH (FORCE)", desired.database)
+
+    async def change_password(self, desired: Desired, password: str) -> None:
+        self.administer(f"ALTER ROLE {{}} PASSWORD '{password}'", desired.username)
+
+    async def revoke(self, desired: Desired) -> None:
+        self.administer("REVOKE ALL ON DATABASE {} FROM {}", desired.database, desired.username)
+
+    async def lock(self, desired: Desired) -> None:
+        self.administer("ALTER ROLE {} NOLOGIN", desired.username)
+
+    async def expire(self, desired: Desired) -> None:
+        self.administer("ALTER ROLE {} VALID UNTIL '2001-01-01'", desired.username)
+
+    async def create_mighty_user(self, username: str) -> None:
+        self.administer("CREATE ROLE {} SUPERUSER", username)
+
+
+def start_postgresql() -> Generator[PostgreSQLServer]:
+    newest = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
+    places = [str(path) for path in reversed(newest)]
+    endpoint = Endpoint("127.0.0.1", free_port())
+    with data_directory() as directory:
+        data = directory / "data"
+        password = directory / "password"
+        password.write_text(ADMINISTRATOR.password)
+        password.chmod(0o644)
+        run(
+            [
+                program("initdb", *places),
+                f"--pgdata={data}",
+                f"--username={ADMINISTRATOR.username}",
+                f"--pwfile={password}",
+                "--encoding=UTF8",
+                "--no-sync",
+            ],
+            directory,
+        )
+        # TLS only, so that every test shows that it is used.
+        (data / "pg_hba.conf").write_text("hostssl all all all scram-sha-256\n")
+        settings = {
+            "port": endpoint.port,
+            "listen_addresses": endpoint.host,
+            "unix_socket_directories": directory,
+            "fsync": "off",
+            "ssl": "on",
+            "ssl_cert_file": directory / "cert.pem",
+            "ssl_key_file": directory / "key.pem",
+            "log_statement": "all",
+            "shared_buffers": "16MB",
+            "max_wal_size": "64MB",
+        }
+        options = [f"-c{name}={value}" for name, value in settings.items()]
+        process = Process(directory, [program("postgres", *places), f"-D{data}", *options])
+        try:
+            process.wait_for(endpoint)
+            server = PostgreSQLServer(endpoint, process.log)
+            asyncio.run(answering(server))
+            yield server
+            server.close()
+        finally:
+            process.stop(signal.SIGQUIT)
+
+
+async def answering(server: PostgreSQLServer) -> None:
+    """PostgreSQL accepts connections before it takes them."""
+    deadline = time.monotonic() + START_SECONDS
+    while not await server.can_log_in(ADMINISTRATOR, "postgres"):
+        if time.monotonic() > deadline:
+            raise RuntimeError(server.log.read_text(errors="replace"))
