@@ -12,12 +12,12 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
-from steersman.client import Client, connect
 from steersman.testing.envtest import envtest
 
 from benchmarks import cold_start
 from benchmarks.measurement import Measurement
 from benchmarks.work import Work
+from steersman.client import Client, connect
 
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 

@@ -1,8 +1,8 @@
 """Cold start: N custom objects are there, the operator starts, makes one owned ConfigMap each and sets each status.
 
-Time runs from the start of the operator's process, imports included, until the last status is seen by a watch. CPU and
-memory are those of the operator's process alone. API server, etcd, operator and this program share the machine's cores,
-so objects/s say as much of the machine as of the operator; CPU per object is the figure to compare.
+Time runs from the start of the operator's process, imports included, until the last status is seen by a watch. CPU
+and memory are those of the operator's process alone. API server, etcd, operator and this program share the machine's
+cores, so objects/s say as much of the machine as of the operator; CPU per object is the figure to compare.
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import asyncio
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-
-from steersman.api.apply.core_v1 import NamespaceApply
-from steersman.client import Client
-from steersman.meta import ObjectMeta, ObjectMetaApply
+from typing import Any
 
 from benchmarks.measurement import Measurement, cpu_seconds, peak_rss_mib
 from benchmarks.work import Work, WorkSpec
+from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.client import Client
+from steersman.meta import ObjectMeta, ObjectMetaApply
 
 SCENARIO = "cold start"
 WORKERS = 32
@@ -52,10 +53,9 @@ async def measure(client: Client, kubeconfig: str, objects: int, loop: str) -> l
     await _create(client, namespace, objects)
     version = (await client.list(Work, namespace=namespace)).resource_version
     begun = time.perf_counter()
-    async with _operator(kubeconfig, namespace, loop) as pid:
-        async with asyncio.timeout(_PATIENCE):
-            progress = await _all_done(client, namespace, version, objects)
-        cpu, rss = cpu_seconds(pid), peak_rss_mib(pid)
+    async with _operator(kubeconfig, namespace, loop) as process:
+        progress = await _unless_ended(process, _all_done(client, namespace, version, objects))
+        cpu, rss = cpu_seconds(process.pid), peak_rss_mib(process.pid)
     peer = "steersman" if loop == "asyncio" else f"steersman ({loop})"
     figures = {
         "objects per second": (objects / (progress.last - begun), "1/s"),
@@ -95,12 +95,25 @@ async def _all_done(client: Client, namespace: str, version: str, objects: int) 
     raise TimeoutError(f"the watch ended with {len(done)} of {objects} objects done")
 
 
+async def _unless_ended(process: Process, work: Coroutine[Any, Any, _Progress]) -> _Progress:
+    working, ending = asyncio.ensure_future(work), asyncio.ensure_future(process.wait())
+    await asyncio.wait((working, ending), timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    if ending.done():
+        working.cancel()
+        raise RuntimeError(f"the operator ended by itself with exit code {ending.result()}")
+    ending.cancel()
+    if not working.done():
+        working.cancel()
+        raise TimeoutError(f"the operator has not finished after {_PATIENCE:.0f} s")
+    return working.result()
+
+
 @asynccontextmanager
-async def _operator(kubeconfig: str, namespace: str, loop: str) -> AsyncIterator[int]:
+async def _operator(kubeconfig: str, namespace: str, loop: str) -> AsyncGenerator[Process]:
     arguments = ("-m", "benchmarks.work", kubeconfig, namespace, str(WORKERS), loop)
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
     try:
-        yield process.pid
+        yield process
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
