@@ -10,10 +10,13 @@ from typing import Generic, TypeVar
 from steersman.cache.reflector import Reflector
 from steersman.cache.store import Store
 from steersman.client import Client
-from steersman.meta import Object
+from steersman.meta import Object, ObjectKey
+from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
+
+log = get_logger("cache")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,11 @@ class Informer(Generic[T]):
         """Takes over one new or changed object."""
         self._put(obj, initial=False)
 
-    def delete(self, obj: T) -> None:
+    def delete(self, key: ObjectKey) -> None:
         """Removes one object."""
-        self.store.remove(obj.key)
-        self._tell(Change(obj, None))
+        gone = self.store.remove(key)
+        if gone is not None:
+            self._tell(Change(gone, None))
 
     def _put(self, obj: T, *, initial: bool) -> None:
         old = self.store.put(obj)
@@ -103,4 +107,8 @@ class Informer(Generic[T]):
 
     def _tell(self, change: Change[T]) -> None:
         for subscriber in self._subscribers:
-            subscriber(change)
+            try:
+                subscriber(change)
+            except Exception:
+                # One that fails on one object must cost neither the others nor the next objects anything.
+                log.exception("a subscriber failed", kind=self.kind.api_resource.kind, object=str(change.object.key))

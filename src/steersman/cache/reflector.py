@@ -6,8 +6,8 @@ The states, and how each is left:
               done → WATCHING; any error → BACKING_OFF, then LISTING
     WATCHING  changes are handed over one by one, from the version that was reached.
               the server ends the stream (it does so every few minutes) → WATCHING
-              410 Expired (compacted, or the server forgot) → LISTING
-              connection lost, silent, 429, 5xx → BACKING_OFF, then WATCHING from where it was
+              410 Expired (compacted, or the server forgot) → BACKING_OFF, then LISTING
+              connection lost, silent, ended at once, 429, 5xx → BACKING_OFF, then WATCHING from where it was
     BACKING_OFF  waits, longer after each failure in a row, with jitter, or as long as the server asked.
 
 It ends only by cancellation. An object that does not fit its type is reported and skipped; the rest goes on.
@@ -17,14 +17,13 @@ Source: "Kubernetes API Concepts", section "Efficient detection of changes".
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
-import msgspec
-
-from steersman.client import Client
-from steersman.errors import ApiError, ConnectionFailed, Expired
-from steersman.meta import Object
+from steersman.client import Client, WatchEvent
+from steersman.errors import ApiError, ConnectionFailed, Expired, SteersmanError
+from steersman.meta import Object, ObjectKey
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -34,6 +33,8 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 _FIRST_DELAY = 0.8
 _LONGEST_DELAY = 30.0
+# A server, or a proxy, that ends watches sooner than this without an event is failing; as client-go sees it.
+_SHORTEST_WATCH = 1.0
 
 log = get_logger("cache")
 
@@ -57,8 +58,8 @@ class Sink(Protocol[T_contra]):
         """``obj`` is new or changed."""
         ...
 
-    def delete(self, obj: T_contra) -> None:
-        """``obj`` is gone; it holds the last state."""
+    def delete(self, key: ObjectKey) -> None:
+        """The object ``key`` is gone."""
         ...
 
 
@@ -94,16 +95,10 @@ class Reflector(Generic[T]):
                 if not self.resource_version:
                     await self._list()
                 await self._watch()
-            except Expired as error:
-                metrics.watch_restarts.labels(self._name, "expired").inc()
-                log.info("watch expired, listing again", kind=self._name, reason=str(error))
-                self.resource_version = ""
-                self.last_error = error
-                # A server that expires every list at once must not be hammered.
-                await self._back_off(error)
-            except (ApiError, ConnectionFailed, msgspec.DecodeError) as error:
-                metrics.watch_restarts.labels(self._name, type(error).__name__).inc()
-                self.last_error = error
+            except Exception as error:
+                # Whatever it is: a reflector that ended would leave its controllers with a past that looks present.
+                if isinstance(error, Expired):
+                    self.resource_version = ""
                 await self._back_off(error)
 
     async def _list(self) -> None:
@@ -115,7 +110,8 @@ class Reflector(Generic[T]):
             on_decode_error=self._report,
         )
         self._sink.replace(found.items)
-        self._succeeded(found.resource_version)
+        self.resource_version = found.resource_version
+        self.last_error = None
 
     async def _watch(self) -> None:
         self.state = ReflectorState.WATCHING
@@ -128,28 +124,44 @@ class Reflector(Generic[T]):
             timeout=300.0 * (1 + self._runtime.random.random()),
             on_decode_error=self._report,
         )
-        async for event in stream:
-            if event.object is not None:
-                if event.type == "DELETED":
-                    self._sink.delete(event.object)
-                else:
-                    self._sink.upsert(event.object)
-            self._succeeded(event.resource_version)
+        began, version = self._runtime.clock.monotonic(), self.resource_version
+        async with aclosing(stream):
+            async for event in stream:
+                self._hand_over(event)
+        if self.resource_version == version and self._runtime.clock.monotonic() - began < _SHORTEST_WATCH:
+            raise ConnectionFailed(f"the watch ended at once ({self._runtime.clock.monotonic() - began:.3f} s)")
+        self._recovered()
 
-    def _succeeded(self, resource_version: str) -> None:
-        self.resource_version = resource_version
+    def _hand_over(self, event: WatchEvent[T]) -> None:
+        if event.type == "DELETED":
+            self._sink.delete(event.key)
+        elif event.object is not None:
+            self._sink.upsert(event.object)
+        self.resource_version = event.resource_version
+        self._recovered()
+
+    def _recovered(self) -> None:
+        # Not after a list: where lists succeed and watches fail, the pauses must grow all the same.
         self._failures = 0
         self.last_error = None
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, key: ObjectKey, error: Exception) -> None:
         metrics.decode_errors.labels(self._name).inc()
-        log.error("object skipped: it does not fit its type", kind=self._name, error=str(error))
+        log.error("object skipped: it does not fit its type", kind=self._name, object=str(key), error=str(error))
 
     async def _back_off(self, error: Exception) -> None:
-        self.state = ReflectorState.BACKING_OFF
+        self.state, self.last_error = ReflectorState.BACKING_OFF, error
+        metrics.watch_restarts.labels(self._name, type(error).__name__).inc()
         delay = min(_FIRST_DELAY * 2**self._failures, _LONGEST_DELAY) * (0.5 + self._runtime.random.random() / 2)
         if isinstance(error, ApiError) and error.retry_after:
             delay = max(delay, error.retry_after)
         self._failures = min(self._failures + 1, 16)
-        log.warning("watch interrupted", kind=self._name, error=str(error), retry_in_seconds=round(delay, 2))
+        expected = isinstance(error, SteersmanError)
+        log.warning(
+            "watch interrupted",
+            kind=self._name,
+            error=str(error),
+            retry_in_seconds=round(delay, 2),
+            exc_info=None if expected else error,
+        )
         await self._runtime.clock.sleep(delay)

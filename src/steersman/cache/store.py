@@ -17,7 +17,8 @@ class Store(Generic[T]):
     def __init__(self) -> None:
         self._objects: dict[ObjectKey, T] = {}
         self._functions: dict[str, IndexFunction[T]] = {}
-        self._indexes: dict[str, dict[str, set[ObjectKey]]] = {}
+        # Dicts as ordered sets: what is found comes in the same order on every run.
+        self._indexes: dict[str, dict[str, dict[ObjectKey, None]]] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -65,10 +66,10 @@ class Store(Generic[T]):
 
     def _enter(self, name: str, obj: T) -> None:
         for value in self._functions[name](obj):
-            self._indexes[name].setdefault(value, set()).add(obj.key)
+            self._indexes[name].setdefault(value, {})[obj.key] = None
 
     def _leave(self, name: str, value: str, key: ObjectKey) -> None:
-        keys = self._indexes[name][value]
-        keys.discard(key)
+        keys = self._indexes[name].get(value, {})
+        keys.pop(key, None)
         if not keys:
-            del self._indexes[name][value]
+            self._indexes[name].pop(value, None)

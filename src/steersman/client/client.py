@@ -19,7 +19,7 @@ from steersman.meta.frozen import FrozenStruct
 T = TypeVar("T", bound=Object)
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
-DecodeErrorHandler = Callable[[Exception], None]
+DecodeErrorHandler = Callable[[ObjectKey, msgspec.ValidationError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +32,38 @@ class ObjectList(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One change. A ``BOOKMARK`` carries no object, only how far the watch has come."""
+    """One change. A ``BOOKMARK`` carries no object, only how far the watch has come.
+
+    Nor is there an ``object`` where it did not fit its type and an ``on_decode_error`` was given; ``key`` says which
+    one it is.
+    """
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: T | None
+    key: ObjectKey
     resource_version: str
 
 
-class _ListMeta(FrozenStruct):
+class _Metadata(FrozenStruct):
+    """What lists, and objects that do not fit their type, can always be asked."""
+
+    name: str = ""
+    namespace: str = ""
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
 
 class _Page(FrozenStruct):
-    metadata: _ListMeta = _ListMeta()
+    metadata: _Metadata = _Metadata()
     items: list[msgspec.Raw] | None = None
 
 
-class _VersionOnly(FrozenStruct):
-    metadata: _ListMeta = _ListMeta()
+class _Identity(FrozenStruct):
+    metadata: _Metadata = _Metadata()
 
 
 class _RawEvent(FrozenStruct):
@@ -91,7 +104,7 @@ class Client:
 
         Args:
             page_size: objects a request.
-            on_decode_error: called for an object that does not fit ``kind``, which is then left out;
+            on_decode_error: called with the key of an object that does not fit ``kind``, which is then left out;
                 without it, such an object raises ``msgspec.ValidationError``.
         """
         items: list[T] = []
@@ -135,17 +148,18 @@ class Client:
             )
         document = _with_type(config)
         if owner is not None:
-            document["metadata"]["ownerReferences"] = [owner_reference(owner, config.key)]
+            document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, config.key))
         kind = _kind_of(config)
         return await self._apply(kind, config.key, document, force=force)
 
     async def apply_status(self, obj: T, status: Status) -> T:
         """Declares the whole ``status`` of ``obj``; what it no longer says is removed. Raises NotFound.
 
-        The request names the object's UID, so that a namesake created in the meantime is not touched (Conflict).
+        It conflicts with no other change. The API server ignores a UID here, so a namesake created in the meantime
+        is told the same, until its own reconcile, which its creation triggers, says better.
         """
         document = _type_of(type(obj))
-        document["metadata"] = {"name": obj.metadata.name, "uid": obj.metadata.uid}
+        document["metadata"] = {"name": obj.metadata.name}
         if obj.metadata.namespace:
             document["metadata"]["namespace"] = obj.metadata.namespace
         document["status"] = _explicit(status)
@@ -187,6 +201,10 @@ class Client:
         """Changes after ``resource_version``, in order, until the server ends the watch after ``timeout`` seconds.
 
         Bookmarks are asked for. Raises Expired when the version is too old: list again.
+
+        Args:
+            on_decode_error: called with the key of an object that does not fit ``kind``; its event comes without it;
+                without it, such an object raises ``msgspec.ValidationError``.
         """
         query = {
             "watch": "true",
@@ -223,7 +241,7 @@ class Client:
     ) -> bytes:
         request = HttpRequest(method=method, path=path, query=query or {}, body=body, content_type=content_type)
         response = await self._transport.request(request)
-        if response.status >= 400:
+        if response.status >= 300:
             raise error_from_body(response.status, response.body, response.retry_after)
         return response.body
 
@@ -279,7 +297,7 @@ def _decode(raw: msgspec.Raw, kind: type[T], on_error: DecodeErrorHandler | None
     except msgspec.ValidationError as error:
         if on_error is None:
             raise
-        on_error(error)
+        on_error(decode(raw, _Identity).metadata.key, error)
         return None
 
 
@@ -292,10 +310,14 @@ async def _events(
             case "ERROR":
                 raise error_from_status(msgspec.json.decode(event.object, type=ApiStatus))
             case "BOOKMARK":
-                yield WatchEvent("BOOKMARK", None, decode(event.object, _VersionOnly).metadata.resource_version)
+                version = decode(event.object, _Identity).metadata.resource_version
+                yield WatchEvent("BOOKMARK", None, ObjectKey("", ""), version)
             case "ADDED" | "MODIFIED" | "DELETED":
                 obj = _decode(event.object, kind, on_error)
                 if obj is not None:
-                    yield WatchEvent(event.type, obj, obj.metadata.resource_version)
+                    yield WatchEvent(event.type, obj, obj.key, obj.metadata.resource_version)
+                else:
+                    skipped = decode(event.object, _Identity).metadata
+                    yield WatchEvent(event.type, None, skipped.key, skipped.resource_version)
             case _:
                 continue

@@ -6,15 +6,20 @@ Source: "Organizing Cluster Access Using kubeconfig Files" and "Accessing the Ku
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
 
 from steersman.errors import ConfigurationError
+
+# To pass over one of these in silence would be to act as somebody else, or by another way, than the user asked for.
+_UNSUPPORTED_CLUSTER = ("proxy-url",)
+_UNSUPPORTED_USER = ("exec", "auth-provider", "username", "as", "as-uid", "as-groups", "as-user-extra")
+
+T = TypeVar("T")
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -97,45 +102,66 @@ def _read(path: Path, what: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One named entry of a kubeconfig, which knows its file so that errors can name it."""
+    """One named entry of a kubeconfig, which knows where it stands so that errors can name it."""
 
     file: Path
-    title: str
-    values: dict[str, Any]
+    where: str
+    values: dict[str, Any] = field(repr=False)
 
-    def text(self, name: str) -> str | None:
+    def get(self, name: str, kind: type[T]) -> T | None:
         value = self.values.get(name)
-        if value is not None and not isinstance(value, str):
-            raise ConfigurationError(f"{self.file}: {self.title}: {name} must be a string")
-        return value
+        return None if value is None else _expect(kind, value, f"{self.where}: {name}")
 
-    def data(self, name: str) -> bytes | None:
+    def pem(self, name: str) -> bytes | None:
         """PEM from ``<name>-data`` (base64), or else from the file that ``<name>`` points to."""
-        inline = self.text(f"{name}-data")
+        inline, location = self.get(f"{name}-data", str), self.get(name, str)
         if inline:
+            where = f"{self.where}: {name}-data"
             try:
-                return base64.b64decode(inline, validate=True)
-            except binascii.Error as error:
-                raise ConfigurationError(f"{self.file}: {self.title}: {name}-data is not base64") from error
-        location = self.text(name)
-        return _read(self.file.parent / location, f"{self.file}: {self.title}: {name}") if location else None
+                data = base64.b64decode("".join(inline.split()), validate=True)
+            except ValueError as error:
+                raise ConfigurationError(f"{where} is not base64") from error
+        elif location:
+            where = f"{self.where}: {name}"
+            data = _read(self.file.parent / location, where)
+        else:
+            return None
+        if b"-----BEGIN " not in data:
+            raise ConfigurationError(f"{where} holds no PEM")
+        return data
+
+    def refuse(self, *names: str) -> None:
+        for name in names:
+            if self.values.get(name):
+                raise ConfigurationError(f"{self.where}: {name} is not supported")
+
+
+def _expect(kind: type[T], value: Any, where: str) -> T:
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{where}: expected {kind.__name__}, not {type(value).__name__}")
+    return value
 
 
 def _entries(files: list[Path], section: str, singular: str) -> dict[str, _Entry]:
     found: dict[str, _Entry] = {}
     for file in files:
-        items = cast("list[dict[str, Any]]", _parse(file).get(section) or [])
-        for item in items:
-            name = str(item.get("name", ""))
-            found.setdefault(name, _Entry(file, f"{singular} {name!r}", item.get(singular) or {}))
+        for item in cast("list[Any]", _expect(list, _parse(file).get(section) or [], f"{file}: {section}")):
+            entry = cast("dict[str, Any]", _expect(dict, item, f"{file}: {section}"))
+            where = f"{file}: {singular} {str(entry.get('name', ''))!r}"
+            values = cast("dict[str, Any]", _expect(dict, entry.get(singular) or {}, where))
+            found.setdefault(str(entry.get("name", "")), _Entry(file, where, values))
     return found
 
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
         document: Any = yaml.safe_load(_read(file, "kubeconfig"))
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"{file}: not YAML: {error}") from error
+    except yaml.MarkedYAMLError as error:
+        # Not the whole message: it quotes the line, which may hold a token.
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigurationError(f"{file}{line}: not YAML: {error.problem}") from None
+    except yaml.YAMLError:
+        raise ConfigurationError(f"{file}: not YAML") from None
     if not isinstance(document, dict):
         raise ConfigurationError(f"{file}: not a kubeconfig (kind: Config)")
     return cast("dict[str, Any]", document)
@@ -151,38 +177,42 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> ClusterConfig:
         raise ConfigurationError(
             f"{existing[0]}: current-context is not set: choose one with `kubectl config use-context`"
         )
-    selected = _pick(_entries(existing, "contexts", "context"), chosen, existing[0], "context")
-    cluster = _pick(
-        _entries(existing, "clusters", "cluster"), selected.text("cluster") or "", selected.file, "cluster"
-    )
-    user = _pick(_entries(existing, "users", "user"), selected.text("user") or "", selected.file, "user")
+    selected = _pick(_entries(existing, "contexts", "context"), chosen, f"{existing[0]}: context")
+    cluster_name, user_name = selected.get("cluster", str), selected.get("user", str)
+    if not cluster_name:
+        raise ConfigurationError(f"{selected.where}: cluster is not set")
+    cluster = _pick(_entries(existing, "clusters", "cluster"), cluster_name, f"{selected.where}: cluster")
+    anonymous = _Entry(selected.file, selected.where, {})
+    users = _entries(existing, "users", "user")
+    user = _pick(users, user_name, f"{selected.where}: user") if user_name else anonymous
     return _combine(selected, cluster, user)
 
 
-def _pick(entries: dict[str, _Entry], name: str, file: Path, what: str) -> _Entry:
+def _pick(entries: dict[str, _Entry], name: str, where: str) -> _Entry:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
-        raise ConfigurationError(f"{file}: {what} {name!r} is not defined (defined: {known})")
+        raise ConfigurationError(f"{where}: {name!r} is not defined (defined: {known})")
     return entries[name]
 
 
 def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
-    server = cluster.text("server")
-    if not server:
-        raise ConfigurationError(f"{cluster.file}: {cluster.title}: server is not set")
-    if "exec" in user.values or "auth-provider" in user.values:
-        raise ConfigurationError(
-            f"{user.file}: {user.title}: exec and auth-provider are not supported: use a certificate or a token"
-        )
-    token_file = user.text("tokenFile")
+    cluster.refuse(*_UNSUPPORTED_CLUSTER)
+    user.refuse(*_UNSUPPORTED_USER)
+    server = cluster.get("server", str) or ""
+    if not server.startswith(("https://", "http://")):
+        raise ConfigurationError(f"{cluster.where}: server must be a URL such as https://10.0.0.1:6443")
+    token_file = user.get("tokenFile", str)
+    certificate, key = user.pem("client-certificate"), user.pem("client-key")
+    if (certificate is None) != (key is None):
+        raise ConfigurationError(f"{user.where}: client-certificate and client-key go together; one is missing")
     return ClusterConfig(
         server=server.rstrip("/"),
-        namespace=context.text("namespace") or "default",
-        ca=cluster.data("certificate-authority"),
-        client_certificate=user.data("client-certificate"),
-        client_key=user.data("client-key"),
-        token=user.text("token"),
+        namespace=context.get("namespace", str) or "default",
+        ca=cluster.pem("certificate-authority"),
+        client_certificate=certificate,
+        client_key=key,
+        token=user.get("token", str),
         token_file=user.file.parent / token_file if token_file else None,
-        tls_server_name=cluster.text("tls-server-name"),
-        insecure_skip_tls_verify=bool(cluster.values.get("insecure-skip-tls-verify", False)),
+        tls_server_name=cluster.get("tls-server-name", str),
+        insecure_skip_tls_verify=cluster.get("insecure-skip-tls-verify", bool) or False,
     )

@@ -8,7 +8,6 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -18,6 +17,9 @@ from steersman.client.config import ClusterConfig
 from steersman.client.transport import HttpRequest, HttpResponse
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed, Status, error_from_status
 from steersman.observability import metrics
+from steersman.observability.logging import get_logger
+
+log = get_logger("client")
 
 # The kubelet rotates projected tokens at 80 % of an hour; client-go rereads them every minute.
 _TOKEN_MAX_AGE = 60.0
@@ -31,6 +33,8 @@ def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
     """
     try:
         context = ssl.create_default_context(cadata=config.ca.decode() if config.ca else None)
+        # Python 3.13 sets it; the certificates of many clusters lack the extensions that it demands.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if config.insecure_skip_tls_verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -39,7 +43,8 @@ def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
             with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
                 pair.write(config.client_certificate + b"\n" + config.client_key)
                 pair.flush()
-                context.load_cert_chain(pair.name)
+                # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+                context.load_cert_chain(pair.name, password="")
     except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
         raise ConfigurationError(f"TLS for {config.server}: not a valid PEM certificate or key: {error}") from error
     return context
@@ -105,13 +110,19 @@ class HttpTransport:
             data=request.body,
             headers=headers,
             timeout=timeout,
+            allow_redirects=False,
             server_hostname=self._config.tls_server_name,
         )
 
     def _current_token(self) -> str | None:
         file = self._config.token_file
         if file is not None and time.monotonic() - self._token_read_at > _TOKEN_MAX_AGE:
-            self._token = _read_token(file)
+            try:
+                self._token = file.read_text().strip()
+            except OSError as error:
+                if self._token is None:
+                    raise ConfigurationError(f"cannot read the token file {file}: {error.strerror}") from error
+                log.warning("token file unreadable, using the last token", file=str(file), error=error.strerror)
             self._token_read_at = time.monotonic()
         return self._token
 
@@ -130,12 +141,11 @@ def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiErr
     """The exception for a failed answer. Proxies answer without a Status: then the text is its message."""
     try:
         status = msgspec.json.decode(body, type=Status)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        text = body[:512].decode(errors="replace").strip()
-        status = Status(message=text or f"HTTP {code}", code=code)
-    if status.code == 0:
-        status = msgspec.structs.replace(status, code=code)
-    return error_from_status(status, retry_after)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = Status()
+    if not status.message and not status.reason:
+        status = msgspec.structs.replace(status, message=body[:512].decode(errors="replace").strip())
+    return error_from_status(msgspec.structs.replace(status, code=status.code or code), retry_after)
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -148,16 +158,9 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None
                 yield line
 
 
-def _read_token(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the token file {file}: {error.strerror}") from error
-
-
 def _retry_after(response: aiohttp.ClientResponse) -> float | None:
     value = response.headers.get("Retry-After", "")
-    return float(value) if value.isdigit() else None
+    return float(value) if value.isdecimal() else None
 
 
 def _connection_failed(base: URL, request: HttpRequest, error: Exception) -> ConnectionFailed:

@@ -16,7 +16,7 @@ class HttpRequest:
         method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
         path: absolute URL path, percent-encoded, without the query.
         query: query parameters, not yet encoded.
-        body: JSON, or None.
+        body: JSON, or None; stays out of ``repr``, since it may hold a Secret.
         content_type: of the body; a patch's kind is told by it.
         timeout: seconds for the whole exchange; for a stream, seconds without a single byte.
     """
@@ -24,7 +24,7 @@ class HttpRequest:
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: bytes | None = None
+    body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
     timeout: float = 60.0
 
@@ -34,7 +34,7 @@ class HttpResponse:
     """The answer: status code, body, and the seconds of a ``Retry-After`` header (None without one)."""
 
     status: int
-    body: bytes
+    body: bytes = field(repr=False)
     retry_after: float | None = None
 
 

@@ -1,0 +1,53 @@
+"""Certificates for tests, made in a moment and kept in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+class Authority:
+    """A certificate authority. Certificates and keys are PEM."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _named("test authority")
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
+        self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def issue(self, name: str, *, names: Sequence[str] = (), password: bytes | None = None) -> tuple[bytes, bytes]:
+        """A certificate and its key for ``name``, which may serve as the hosts ``names``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(_named(name), self._name, key)
+        if names:
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), critical=False
+            )
+        encryption = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+        return (
+            builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM),
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption),
+        )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+    )

@@ -1,0 +1,209 @@
+"""Where the cluster is and who we are: every failure names its file and field, and none tells a secret."""
+
+from __future__ import annotations
+
+import base64
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from steersman.client import ClusterConfig, load_config
+from steersman.client.config import in_cluster_config
+from steersman.errors import ConfigurationError
+
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nnot really\n-----END CERTIFICATE-----\n"
+KEY = b"-----BEGIN PRIVATE KEY-----\nnot really\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def kubeconfig(**changes: Any) -> dict[str, Any]:
+    """A complete kubeconfig; ``cluster``, ``user`` and ``context`` add or replace fields (None removes one)."""
+
+    def merged(section: str, fields: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in {**fields, **changes.get(section, {})}.items() if v is not None}
+
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": merged("context", {"cluster": "c", "user": "u"})}],
+        "clusters": [{"name": "c", "cluster": merged("cluster", {"server": "https://10.0.0.1:6443/"})}],
+        "users": [{"name": "u", "user": merged("user", {"token": "s3cret"})}],
+    }
+
+
+def write(path: Path, document: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return path
+
+
+def test_the_server_and_its_token(tmp_path: Path) -> None:
+    found = load_config(write(tmp_path / "config", kubeconfig(context={"namespace": "shop"})))
+    assert found == ClusterConfig(server="https://10.0.0.1:6443", namespace="shop", token="s3cret")
+
+
+def test_secrets_stay_out_of_repr(tmp_path: Path) -> None:
+    inline = {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)}
+    found = load_config(write(tmp_path / "config", kubeconfig(user=inline)))
+    assert found.client_key == KEY
+    assert "s3cret" not in repr(found)
+    assert "PRIVATE" not in repr(found)
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def test_certificates_inline(tmp_path: Path) -> None:
+    wrapped = "\n".join(textwrap.wrap(encoded(CERTIFICATE), 20))
+    config = kubeconfig(
+        cluster={"certificate-authority-data": wrapped},
+        user={"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)},
+    )
+    found = load_config(write(tmp_path / "config", config))
+    assert (found.ca, found.client_certificate, found.client_key) == (CERTIFICATE, CERTIFICATE, KEY)
+
+
+def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
+    for name, data in (("ca.crt", CERTIFICATE), ("me.crt", CERTIFICATE), ("me.key", KEY)):
+        (tmp_path / name).write_bytes(data)
+    config = kubeconfig(
+        cluster={"certificate-authority": "ca.crt", "tls-server-name": "kubernetes"},
+        user={"client-certificate": "me.crt", "client-key": str(tmp_path / "me.key"), "tokenFile": "token"},
+    )
+    found = load_config(write(tmp_path / "config", config))
+    assert (found.ca, found.client_key) == (CERTIFICATE, KEY)
+    assert found.tls_server_name == "kubernetes"
+    assert found.token_file == tmp_path / "token"
+
+
+def test_a_context_may_be_chosen_and_may_have_no_user(tmp_path: Path) -> None:
+    config = kubeconfig()
+    config["contexts"].append({"name": "there", "context": {"cluster": "c"}})
+    found = load_config(write(tmp_path / "config", config), context="there")
+    assert found.token is None
+
+
+def test_the_files_of_the_variable_are_merged_and_the_first_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = write(tmp_path / "one", {"clusters": kubeconfig(cluster={"server": "https://one:1"})["clusters"]})
+    two = write(tmp_path / "two", kubeconfig(cluster={"server": "https://two:2"}))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{one}:{two}")
+    found = load_config()
+    assert (found.server, found.token) == ("https://one:1", "s3cret")
+
+
+def test_the_pod_comes_before_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "home/.kube/config", kubeconfig())
+    assert load_config().server == "https://10.0.0.1:6443"
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    with pytest.raises(ConfigurationError, match="automountServiceAccountToken"):
+        load_config()
+
+
+def test_nothing_at_all_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError, match="set KUBECONFIG"):
+        load_config()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cluster": {"server": None}}, "cluster 'c': server must be a URL"),
+        ({"cluster": {"server": "10.0.0.1:6443"}}, "cluster 'c': server must be a URL"),
+        ({"cluster": {"server": 6443}}, "cluster 'c': server: expected str, not int"),
+        ({"cluster": {"certificate-authority": "nowhere.crt"}}, "cluster 'c': certificate-authority: cannot read "),
+        ({"cluster": {"certificate-authority-data": "%%%"}}, "certificate-authority-data is not base64"),
+        ({"cluster": {"certificate-authority-data": "é"}}, "certificate-authority-data is not base64"),
+        ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data holds no PEM"),
+        ({"cluster": {"insecure-skip-tls-verify": "false"}}, "insecure-skip-tls-verify: expected bool, not str"),
+        ({"cluster": {"proxy-url": "http://proxy"}}, "cluster 'c': proxy-url is not supported"),
+        ({"user": {"token": 7}}, "user 'u': token: expected str, not int"),
+        ({"user": {"exec": {"command": "x"}}}, "user 'u': exec is not supported"),
+        ({"user": {"as": "somebody"}}, "user 'u': as is not supported"),
+        ({"user": {"client-key-data": encoded(KEY)}}, "user 'u': client-certificate and client-key go together"),
+        ({"user": {"client-certificate": "."}}, "user 'u': client-certificate: cannot read "),
+        ({"context": {"cluster": None}}, "context 'here': cluster is not set"),
+        ({"context": {"cluster": "d"}}, r"context 'here': cluster: 'd' is not defined \(defined: c\)"),
+        ({"context": {"user": "v"}}, r"context 'here': user: 'v' is not defined \(defined: u\)"),
+    ],
+)
+def test_failures_name_file_and_field(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    path = write(tmp_path / "config", kubeconfig(**changes))
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("[1, 2]", "not a kubeconfig"),
+        ("", "not a kubeconfig"),
+        ("contexts: {a: b}\ncurrent-context: x", "contexts: expected list, not dict"),
+        ("contexts: [here]\ncurrent-context: here", "contexts: expected dict, not str"),
+        ("contexts: [{name: here, context: c}]\ncurrent-context: here", "context 'here': expected dict, not str"),
+        ("contexts: []", "current-context is not set"),
+        ("contexts: []\ncurrent-context: gone", r"context: 'gone' is not defined \(defined: none\)"),
+    ],
+)
+def test_malformed_files(tmp_path: Path, document: str, message: str) -> None:
+    path = write(tmp_path / "config", document)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_what_is_not_yaml_is_not_quoted(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", "users:\n- name: u\n  user: {token: s3cret]\n")
+    with pytest.raises(ConfigurationError, match=r"config, line 3: not YAML") as caught:
+        load_config(path)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+    (tmp_path / "binary").write_bytes(b"\x00\xff")
+    with pytest.raises(ConfigurationError, match="not YAML"):
+        load_config(tmp_path / "binary")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"kubeconfig not found: {tmp_path / 'gone'}"):
+        load_config(tmp_path / "gone")
+
+
+def service_account(directory: Path) -> Path:
+    for name, data in (("token", b"t\n"), ("ca.crt", CERTIFICATE), ("namespace", b"shop\n")):
+        (directory / name).write_bytes(data)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("host", "server"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
+)
+def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    found = in_cluster_config(service_account(tmp_path))
+    assert (found.server, found.namespace, found.ca) == (server, "shop", CERTIFICATE)
+    assert found.token_file == tmp_path / "token"
+
+
+def test_in_a_pod_each_missing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="KUBERNETES_SERVICE_HOST is not set"):
+        in_cluster_config(tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    service_account(tmp_path)
+    (tmp_path / "namespace").unlink()
+    assert in_cluster_config(tmp_path).namespace == "default"
+    (tmp_path / "ca.crt").unlink()
+    with pytest.raises(ConfigurationError, match=r"certificate authority: cannot read .*ca\.crt"):
+        in_cluster_config(tmp_path)
