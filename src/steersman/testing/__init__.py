@@ -1,0 +1,24 @@
+"""Testing operators: an API server in memory, virtual time, and the real thing without a cluster (``envtest``)."""
+
+from steersman.testing.apiserver import InMemoryApiServer, matching
+from steersman.testing.virtual_time import (
+    VirtualClock,
+    VirtualDeadlock,
+    VirtualTimeLimit,
+    VirtualTimeLoop,
+    run_virtual,
+    virtual_runtime,
+    virtual_time,
+)
+
+__all__ = [
+    "InMemoryApiServer",
+    "VirtualClock",
+    "VirtualDeadlock",
+    "VirtualTimeLimit",
+    "VirtualTimeLoop",
+    "matching",
+    "run_virtual",
+    "virtual_runtime",
+    "virtual_time",
+]

@@ -44,6 +44,17 @@ def complete_new(kind: str, obj: JsonObject, random: Random) -> None:
             return
 
 
+def carry_over(kind: str, old: JsonObject, obj: JsonObject) -> None:
+    """Keeps what was decided at creation where an update leaves it out."""
+    if kind != "Service":
+        return
+    before, after = section(old, "spec"), section(obj, "spec")
+    if "ExternalName" not in (before.get("type"), after.get("type")):
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if name in before:
+                after.setdefault(name, before[name])
+
+
 def _secret(obj: JsonObject) -> None:
     obj.setdefault("type", "Opaque")
     texts = obj.pop("stringData", None)

@@ -122,6 +122,35 @@ def forbidden(resource: ApiResource, name: str, because: str, causes: Sequence[S
     return _failure(403, "Forbidden", message, resource, name, causes=tuple(causes) or None)
 
 
+def terminating(namespace: str) -> StatusCause:
+    """Why nothing can be created in a namespace that is being deleted."""
+    return StatusCause(
+        reason="NamespaceTerminating",
+        message=f"namespace {namespace} is being terminated",
+        field="metadata.namespace",
+    )
+
+
+def invalid_options(kind: str, field: str, text: str, reason: str = "FieldValueNotSupported") -> ApiError:
+    """The options of a request are wrong; ``kind`` is such as ``PatchOptions``."""
+    message = f'{kind}.meta.k8s.io "" is invalid: {field}: {text}'
+    cause = StatusCause(field=field, message=text, reason=reason)
+    return error_from_status(
+        Status(
+            message=message,
+            reason="Invalid",
+            code=422,
+            details=StatusDetails(group="meta.k8s.io", kind=kind, causes=(cause,)),
+        )
+    )
+
+
+def missing_manager() -> ApiError:
+    """An apply request without ``fieldManager``."""
+    text = "Required value: is required for apply patch"
+    return invalid_options("PatchOptions", "fieldManager", text, "FieldValueRequired")
+
+
 def method_not_allowed() -> ApiError:
     message = "the server does not allow this method on the requested resource"
     return _failure(405, "MethodNotAllowed", message)

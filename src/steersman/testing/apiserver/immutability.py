@@ -87,7 +87,10 @@ def _claim(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
         return {k: v for k, v in claim.get("spec", {}).items() if k not in changeable}
 
     if fixed(old) != fixed(new):
-        text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        text = (
+            "spec is immutable after creation except resources.requests and "
+            "volumeAttributesClassName for bound claims"
+        )
         yield forbidden_field("spec", text)
 
 

@@ -45,6 +45,10 @@ class Stored:
         return self.object["metadata"].get("finalizers") or []
 
     @property
+    def owner_uids(self) -> list[str]:
+        return [o.get("uid", "") for o in self.object["metadata"].get("ownerReferences") or ()]
+
+    @property
     def is_deleting(self) -> bool:
         return "deletionTimestamp" in self.object["metadata"]
 
@@ -55,11 +59,15 @@ class Stored:
             metadata = {**metadata, "managedFields": ownership.render(self.managers)}
         return {**self.object, "apiVersion": api_version, "metadata": metadata}
 
-    def encoded(self, api_version: str) -> bytes:
-        """``rendered`` as JSON; made once."""
-        found = self._encoded.get(api_version)
+    def encoded(self, api_version: str, *, typed: bool = True) -> bytes:
+        """``rendered`` as JSON, made once; without apiVersion and kind where not ``typed``."""
+        form = api_version if typed else ""
+        found = self._encoded.get(form)
         if found is None:
-            found = self._encoded[api_version] = msgspec.json.encode(self.rendered(api_version))
+            obj = self.rendered(api_version)
+            if not typed:
+                del obj["apiVersion"], obj["kind"]
+            found = self._encoded[form] = msgspec.json.encode(obj)
         return found
 
     def at(self, version: int) -> Stored:
@@ -132,6 +140,9 @@ class Storage:
         self._by_uid: dict[str, Stored] = {}
         self._history: deque[Event] = deque()
         self._subscriptions: list[Subscription] = []
+        self._removed: list[Stored] = []
+        self._deleting: dict[str, None] = {}
+        self._dependents: dict[str, dict[str, None]] = {}
 
     def get(self, collection: GroupResource, key: ObjectKey) -> Stored | None:
         """The object as it is now."""
@@ -173,18 +184,47 @@ class Storage:
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
         stored = Stored(collection, key, obj, managers, self.version)
         objects = self._objects.setdefault(collection, {})
-        self._publish(Event(self.version, objects.get(key), stored))
+        before = objects.get(key)
+        self._publish(Event(self.version, before, stored))
         objects[key] = stored
-        self._by_uid[stored.uid] = stored
+        self._index(before, stored)
         return stored
 
     def remove(self, collection: GroupResource, key: ObjectKey) -> Stored:
         """Removes an object and returns its last state, under the version of its removal."""
         self.version += 1
         before = self._objects[collection].pop(key)
-        self._by_uid.pop(before.uid, None)
         self._publish(Event(self.version, before, None))
+        self._index(before, None)
+        self._removed.append(before)
         return before.at(self.version)
+
+    def _index(self, before: Stored | None, after: Stored | None) -> None:
+        if before is not None:
+            for uid in before.owner_uids:
+                self._dependents[uid].pop(before.uid, None)
+            if after is None:
+                self._by_uid.pop(before.uid, None)
+                self._deleting.pop(before.uid, None)
+        if after is not None:
+            for uid in after.owner_uids:
+                self._dependents.setdefault(uid, {})[after.uid] = None
+            self._by_uid[after.uid] = after
+            if after.is_deleting:
+                self._deleting[after.uid] = None
+
+    def dependents(self, uid: str) -> list[Stored]:
+        """The objects that name ``uid`` as an owner."""
+        return [self._by_uid[u] for u in self._dependents.get(uid, ())]
+
+    def deleting(self) -> list[str]:
+        """The UIDs of the objects that are marked for deletion and still held, oldest mark first."""
+        return list(self._deleting)
+
+    def take_removed(self) -> list[Stored]:
+        """The objects that were removed since the last call."""
+        removed, self._removed = self._removed, []
+        return removed
 
     def _publish(self, event: Event) -> None:
         self._history.append(event)

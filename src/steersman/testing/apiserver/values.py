@@ -41,6 +41,18 @@ def child(value: Any, name: str) -> Any:
     return value.get(name, MISSING) if is_map(value) else MISSING
 
 
+def map_at(value: Any, name: str) -> JsonObject:
+    """``value[name]`` where that is an object, and otherwise an empty one, which is put nowhere."""
+    found = child(value, name)
+    return found if is_map(found) else {}
+
+
+def list_at(value: Any, name: str) -> list[Any]:
+    """``value[name]`` where that is an array, and otherwise an empty one, which is put nowhere."""
+    found = child(value, name)
+    return found if is_list(found) else []
+
+
 def section(obj: JsonObject, name: str) -> JsonObject:
     """``obj[name]`` where that is an object, and otherwise a new object that is put there."""
     found = obj.get(name)

@@ -1,0 +1,121 @@
+"""What the controller manager does about deletion: owners' dependents, namespaces' content, kinds' objects.
+
+Everything happens within the request that causes it, in a fixed order, so that runs repeat; in a real cluster it
+happens some time later. Source: "Garbage Collection", "Use Cascading Deletion", "Namespaces".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steersman.testing.apiserver.kinds import GroupResource, KindRegistry
+from steersman.testing.apiserver.storage import Storage, Stored
+from steersman.testing.apiserver.values import JsonObject
+from steersman.testing.apiserver.writes import CRD_CLEANUP, FOREGROUND, ORPHAN, Writer
+
+_CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """Carries deletions through."""
+
+    storage: Storage
+    writer: Writer
+    kinds: KindRegistry
+
+    def settle(self) -> None:
+        """Goes on until nothing more follows from the deletions so far."""
+        progress = True
+        while progress:
+            progress = False
+            for gone in self.storage.take_removed():
+                progress = True
+                self._unserve(gone)
+                for dependent in self.storage.dependents(gone.uid):
+                    self._drop_absent_owners(dependent)
+            before = self.storage.version
+            for uid in self.storage.deleting():
+                stored = self.storage.by_uid(uid)
+                if stored is not None:
+                    self._advance(stored)
+            progress = progress or self.storage.version != before
+
+    def sweep(self) -> None:
+        """Deletes every object whose owners are all gone, also those that never had any; then ``settle``."""
+        for stored in self.storage.all():
+            if _owners(stored) and self.storage.get(stored.collection, stored.key) is stored:
+                self._drop_absent_owners(stored)
+        self.settle()
+
+    def _drop_absent_owners(self, stored: Stored) -> None:
+        owners = _owners(stored)
+        present = [o for o in owners if self.storage.by_uid(o.get("uid", "")) is not None]
+        if len(present) == len(owners):
+            return
+        if present:
+            self.writer.edit_metadata(stored, {"ownerReferences": present})
+        elif not stored.is_deleting:
+            self.writer.delete(stored, None if ORPHAN in stored.finalizers else "Background")
+
+    def _advance(self, stored: Stored) -> None:
+        if ORPHAN in stored.finalizers:
+            for dependent in self.storage.dependents(stored.uid):
+                kept = [o for o in _owners(dependent) if o.get("uid") != stored.uid]
+                self.writer.edit_metadata(dependent, {"ownerReferences": kept})
+            self._release(stored, ORPHAN)
+        elif FOREGROUND in stored.finalizers:
+            self._delete_dependents(stored)
+        elif stored.collection == ("", "namespaces"):
+            self._empty_namespace(stored)
+        elif stored.collection == _CRDS and CRD_CLEANUP in stored.finalizers:
+            self._delete_instances(stored)
+
+    def _delete_dependents(self, owner: Stored) -> None:
+        for dependent in self.storage.dependents(owner.uid):
+            others = [o for o in _owners(dependent) if o.get("uid") != owner.uid]
+            solid = [o for o in others if (s := self.storage.by_uid(o.get("uid", ""))) and not s.is_deleting]
+            if solid:
+                self.writer.edit_metadata(dependent, {"ownerReferences": others})
+            elif not dependent.is_deleting:
+                self.writer.delete(dependent, "Background")
+        if not any(_blocks(d, owner.uid) for d in self.storage.dependents(owner.uid)):
+            self._release(owner, FOREGROUND)
+
+    def _empty_namespace(self, namespace: Stored) -> None:
+        name = namespace.key.name
+        content = [s for s in self.storage.all() if s.key.namespace == name]
+        for stored in content:
+            if not stored.is_deleting:
+                self.writer.delete(stored, "Background", grace=0)
+        if not any(s.key.namespace == name for s in self.storage.all()):
+            spec = {k: v for k, v in namespace.object.get("spec", {}).items() if k != "finalizers"}
+            self.writer.replace(namespace, {**namespace.object, "spec": spec}, namespace.managers)
+
+    def _delete_instances(self, definition: Stored) -> None:
+        spec = definition.object["spec"]
+        collection = GroupResource(spec["group"], spec["names"]["plural"])
+        for stored in self.storage.list(collection):
+            if not stored.is_deleting:
+                self.writer.delete(stored, "Background")
+        if not self.storage.list(collection):
+            self._release(definition, CRD_CLEANUP)
+
+    def _unserve(self, gone: Stored) -> None:
+        if gone.collection == _CRDS:
+            spec = gone.object["spec"]
+            self.kinds.remove(GroupResource(spec["group"], spec["names"]["plural"]))
+
+    def _release(self, stored: Stored, finalizer: str) -> None:
+        current = self.storage.get(stored.collection, stored.key)
+        if current is not None and current.uid == stored.uid:
+            left = [f for f in current.finalizers if f != finalizer]
+            self.writer.edit_metadata(current, {"finalizers": left})
+
+
+def _owners(stored: Stored) -> list[JsonObject]:
+    return stored.object["metadata"].get("ownerReferences") or []
+
+
+def _blocks(dependent: Stored, uid: str) -> bool:
+    return any(o.get("uid") == uid and o.get("blockOwnerDeletion") for o in _owners(dependent))

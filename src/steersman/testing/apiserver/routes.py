@@ -1,0 +1,51 @@
+"""URLs: which kind, which object, which subresource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from steersman.meta import ObjectKey
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.kinds import Kind, KindRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a path names. ``name`` is empty for a collection, ``namespace`` for all of them."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    subresource: str
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+def find_route(path: str, kinds: KindRegistry) -> Route:
+    """The route of a resource path.
+
+    Raises:
+        ApiError: 404, nothing is served there.
+    """
+    parts = [unquote(p) for p in path.strip("/").split("/")]
+    match parts:
+        case ["api", version, *rest]:
+            group = ""
+        case ["apis", group, version, *rest]:
+            pass
+        case _:
+            raise failures.unknown_path()
+    namespace = ""
+    # /namespaces/x/status is the namespace's own status, /namespaces/x/pods the pods in it.
+    if len(rest) > 2 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
+        namespace, rest = rest[1], rest[2:]
+    if not rest or len(rest) > 3:
+        raise failures.unknown_path()
+    plural, name, subresource = (*rest, "", "")[:3]
+    kind = kinds.find(group, version, plural)
+    if kind is None or (namespace and not kind.resource.namespaced):
+        raise failures.unknown_path()
+    return Route(kind, namespace, name, subresource)

@@ -1,0 +1,141 @@
+"""Watches: the changes of a collection as they come. Source: "Efficient detection of changes", KEP-956, KEP-3157."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+
+from steersman.errors import ApiError
+from steersman.observability.runtime import Runtime
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.listing import parse_number, selection
+from steersman.testing.apiserver.routes import Route
+from steersman.testing.apiserver.storage import Event, Storage, Stored, Subscription
+from steersman.testing.apiserver.values import JsonObject, map_at
+
+_BOOKMARK_INTERVAL = 60.0
+_SHORTEST_DEFAULT = 1800.0
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+class Watch:
+    """One watch: what the query asks for. Raises ApiError where the real server refuses before it answers 200."""
+
+    def __init__(self, storage: Storage, route: Route, query: Mapping[str, str], runtime: Runtime) -> None:
+        self._storage = storage
+        self._route = route
+        self._runtime = runtime
+        self._matches = selection(route, query)
+        self._since = parse_number(query, "resourceVersion")
+        self._bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
+        self._initial = _initial_events(query)
+        timeout = parse_number(query, "timeoutSeconds")
+        self._timeout = float(timeout) if timeout else _SHORTEST_DEFAULT * (1 + runtime.random.random())
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """The events, encoded, until the watch times out. Raises Broken where the stream is to break."""
+        try:
+            subscription = self._subscribe()
+        except ApiError as error:
+            # The real server has answered 200 by then: the refusal is an event.
+            yield _line("ERROR", encode_status(error))
+            return
+        try:
+            if self._replays:
+                for stored in self._storage.list(self._route.kind.collection, self._route.namespace):
+                    if self._selects(stored):
+                        yield self._encode("ADDED", stored)
+            if self._initial:
+                yield self._bookmark(_INITIAL_EVENTS_END)
+            async for line in self._follow(subscription):
+                yield line
+        finally:
+            self._storage.unsubscribe(subscription)
+
+    @property
+    def _replays(self) -> bool:
+        """Whether the present state comes first: asked for, or implied by no version at all."""
+        return self._initial is True or (self._initial is None and self._since == 0)
+
+    def _subscribe(self) -> Subscription:
+        since = self._storage.version if self._replays else self._since
+        return self._storage.subscribe(self._route.kind.collection, since or self._storage.version)
+
+    async def _follow(self, subscription: Subscription) -> AsyncGenerator[bytes, None]:
+        clock = self._runtime.clock
+        deadline = clock.monotonic() + self._timeout
+        while (left := deadline - clock.monotonic()) > 0:
+            event = await subscription.next(min(left, _BOOKMARK_INTERVAL))
+            if event is None:
+                if self._bookmarks:
+                    yield self._bookmark()
+                continue
+            line = self._translate(event)
+            if line is not None:
+                yield line
+
+    def _translate(self, event: Event) -> bytes | None:
+        """What this watch sees of a change: objects enter and leave its selection."""
+        if event.version <= self._since:
+            return None
+        before, after = event.before, event.after
+        was = before is not None and self._selects(before)
+        now = after is not None and self._selects(after)
+        if now and after is not None:
+            return self._encode("MODIFIED" if was else "ADDED", after)
+        if was and before is not None:
+            return self._encode("DELETED", before.at(event.version))
+        return None
+
+    def _selects(self, stored: Stored) -> bool:
+        namespace = self._route.namespace
+        if namespace and stored.key.namespace != namespace:
+            return False
+        return self._matches is None or self._matches(stored.object)
+
+    def _encode(self, kind: str, stored: Stored) -> bytes:
+        return _line(kind, stored.encoded(self._route.kind.resource.api_version))
+
+    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+        return _line("BOOKMARK", _bookmark_object(self._route.kind, self._storage.version, annotations))
+
+
+def _bookmark_object(kind: Kind, version: int, annotations: dict[str, str] | None) -> bytes:
+    meta: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
+    if annotations:
+        meta["annotations"] = annotations
+    bookmark = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version, "metadata": meta}
+    return msgspec.json.encode(bookmark)
+
+
+def _initial_events(query: Mapping[str, str]) -> bool | None:
+    text = query.get("sendInitialEvents", "")
+    match = query.get("resourceVersionMatch", "")
+    if not text:
+        if match:
+            detail = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            raise failures.invalid_options("ListOptions", "resourceVersionMatch", detail, "FieldValueForbidden")
+        return None
+    if match != "NotOlderThan":
+        detail = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise failures.invalid_options("ListOptions", "resourceVersionMatch", detail, "FieldValueForbidden")
+    return text in ("true", "1")
+
+
+def _line(kind: str, obj: bytes) -> bytes:
+    return b'{"type":"' + kind.encode() + b'","object":' + obj + b"}"
+
+
+def encode_status(error: ApiError) -> bytes:
+    """A refusal as ``metav1.Status``."""
+    status: JsonObject = msgspec.to_builtins(error.status)
+    details = {k: v for k, v in map_at(status, "details").items() if v}
+    del status["details"]
+    wire: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status}
+    if details:
+        wire["details"] = details
+    if not wire["reason"]:
+        del wire["reason"]
+    return msgspec.json.encode(wire)
