@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from database_under_test import DatabaseUnderTest
-from devcluster.operator import checkout
+from devcluster.images import CHECKOUT
 from devcluster.target import Target
 
 DEMO = Path("operators/databases/demo")
@@ -18,7 +18,7 @@ DEMO = Path("operators/databases/demo")
 def test_the_demo_comes_true() -> None:
     done = subprocess.run(
         [sys.executable, str(DEMO)],
-        cwd=checkout(),
+        cwd=CHECKOUT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

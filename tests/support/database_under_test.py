@@ -66,7 +66,7 @@ class DatabaseUnderTest:
     def ready_condition(self) -> dict[str, Any]:
         """The condition Ready; empty before there is one."""
         conditions: list[dict[str, Any]] = self.status.get("conditions", [])
-        return next((c for c in conditions if c["type"] == "Ready"), {})
+        return next((c for c in conditions if c["type"] == "Ready"), dict[str, Any]())
 
     def wait_ready(self, seconds: float = 120) -> None:
         """Waits for phase Ready of the present generation."""

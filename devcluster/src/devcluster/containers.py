@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -89,16 +90,22 @@ def load_into(node: NodeLayout, archive: Path) -> None:
     _ctr(node, "images", "import", str(archive))
 
 
-def load(archive: Path) -> None:
-    """Import an OCI archive, with the names that it gives its images, into every node at once.
+def load(archive: Path, nodes: Sequence[NodeLayout] = layout.NODES) -> None:
+    """Import an OCI archive, with the names that it gives its images, into `nodes` at once.
 
     Raises NotRunning if there is no cluster, CommandFailed with containerd's words.
     """
     if not all(node.containerd_socket.exists() for node in layout.NODES):
         raise NotRunning("there is no running cluster to load images into; make one with: devcluster up")
     with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(load_into, node, archive) for node in layout.NODES]:
+        for done in [pool.submit(load_into, node, archive) for node in nodes]:
             done.result()
+
+
+def digest(node: NodeLayout, reference: str) -> str | None:
+    """The digest of the image that a node has under this name, or None."""
+    lines = (line.split() for line in _ctr(node, "images", "list", f"name=={reference}").splitlines()[1:])
+    return next((fields[2] for fields in lines if fields[0] == reference), None)
 
 
 def images(node: NodeLayout) -> set[str]:

@@ -1,19 +1,14 @@
 """Brings the database operator of this checkout into a cluster, images included."""
 
 import os
-from pathlib import Path
 
-from devcluster.images import ensure_images, load
+from devcluster.images import CHECKOUT, OPERATOR, Image, ensure_images, load
 from devcluster.progress import Progress
 from devcluster.target import Target
 
 NAMESPACE = "steersman-system"
 DEPLOYMENT = "steersman-databases"
-
-
-def checkout() -> Path:
-    """The root of the checkout that this package was installed from (editable)."""
-    return Path(__file__).resolve().parents[3]
+MYSQL_IMAGE = "STEERSMAN_IMAGE_MYSQL_9_7"
 
 
 def install(target: Target, progress: Progress) -> None:
@@ -24,31 +19,41 @@ def install(target: Target, progress: Progress) -> None:
 
     Raises CommandFailed with the API server's or kubectl's words.
     """
-    version = _load_images(progress) if target.is_devcluster else "as configured"
+    images = _load_images(progress) if target.is_devcluster else []
     with progress.step("Install the operator"):
-        kustomization = checkout() / "operators/databases/config/default"
+        kustomization = CHECKOUT / "operators/databases/config/default"
         target.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", str(kustomization))
         target.kubectl("wait", "--for=condition=Established", "crd/databases.databases.steersman.dev")
-        _configure(target, version)
+        _configure(target, images)
         target.kubectl(
-            "rollout", "status", f"deployment/{DEPLOYMENT}", f"--namespace={NAMESPACE}", "--timeout=180s", seconds=200
+            "rollout",
+            "status",
+            f"deployment/{DEPLOYMENT}",
+            f"--namespace={NAMESPACE}",
+            "--timeout=180s",
+            seconds=200,
         )
 
 
-def _load_images(progress: Progress) -> str:
-    """Builds and loads all images; returns what identifies the operator's, to restart it when that changes."""
+def _load_images(progress: Progress) -> list[Image]:
     images = ensure_images(progress)
     with progress.step("Load images into the nodes"):
         for image in images:
             load(image)
-    return next(image.digest for image in images if "operator" in image.reference)
+    return images
 
 
-def _configure(target: Target, version: str) -> None:
-    """Restarts the operator when its image has changed under the same name, and passes the user's references on."""
-    container: dict[str, object] = {"name": "operator"}
+def _configure(target: Target, images: list[Image]) -> None:
+    """Restarts the operator when its image has changed under the same name, and tells it where images are."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith("STEERSMAN_IMAGE_")}
+    for image in images:
+        if image.stands_in_for:
+            variables[MYSQL_IMAGE] = image.reference
+    container: dict[str, object] = {
+        "name": "operator",
+        "env": [{"name": name, "value": value} for name, value in sorted(variables.items())],
+    }
     if reference := os.environ.get("STEERSMAN_OPERATOR_IMAGE"):
         container["image"] = reference
-    names = (name for name in os.environ if name.startswith("STEERSMAN_IMAGE_"))
-    container["env"] = [{"name": name, "value": os.environ[name]} for name in sorted(names)]
-    target.patch_deployment(NAMESPACE, DEPLOYMENT, annotations={"steersman.dev/image": version}, container=container)
+    digest = next((i.digest for i in images if i.reference == OPERATOR.reference), "as configured")
+    target.patch_deployment(NAMESPACE, DEPLOYMENT, annotations={"steersman.dev/image": digest}, container=container)
