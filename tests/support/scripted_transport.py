@@ -67,7 +67,7 @@ async def _play(steps: Sequence[Step]) -> AsyncGenerator[bytes, None]:
             raise step
         if isinstance(step, bytes):
             yield step
-        elif isinstance(step, float):
+        elif isinstance(step, float | int):
             await asyncio.sleep(step)
         else:
             step()

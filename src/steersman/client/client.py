@@ -115,7 +115,7 @@ class Client:
             items.extend(o for raw in page.items or () if (o := _decode(raw, kind, on_decode_error)) is not None)
             if not page.metadata.continue_:
                 return ObjectList(tuple(items), page.metadata.resource_version)
-            query["continue"] = page.metadata.continue_
+            query = {**query, "continue": page.metadata.continue_}
 
     async def create(self, obj: T | ApplyConfiguration[T]) -> T:
         """Creates ``obj`` and returns it as stored. Raises AlreadyExists, Invalid."""

@@ -1,0 +1,271 @@
+"""Verbs: what is sent, and what is made of the answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
+from scripted_transport import ScriptedTransport, answer, bookmark, event, failure, listed, refusal
+
+from steersman.client import Client, HttpRequest, JsonPatch, MergePatch, WatchEvent
+from steersman.client.client import DecodeErrorHandler
+from steersman.errors import AlreadyExists, Conflict, Expired, NotFound
+from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, OwnerReferenceApply
+from steersman.testing.virtual_time import virtual_time
+
+KEY = ObjectKey("sea", "a")
+
+
+def client(transport: ScriptedTransport) -> Client:
+    return Client(transport, field_manager="tester")
+
+
+def sent(transport: ScriptedTransport) -> tuple[HttpRequest, Any]:
+    request = transport.requests[-1][1]
+    return request, json.loads(request.body) if request.body is not None else None
+
+
+@virtual_time
+async def test_get() -> None:
+    transport = ScriptedTransport([answer(wire(depth=3)), refusal(404, "NotFound")])
+    assert (await client(transport).get(Buoy, KEY)).spec.depth == 3
+    request, body = sent(transport)
+    assert (request.method, request.path, body) == ("GET", "/apis/sea.example.com/v1/namespaces/sea/buoys/a", None)
+    with pytest.raises(NotFound, match="scripted"):
+        await client(transport).get(Buoy, KEY)
+
+
+@virtual_time
+async def test_lists_are_read_page_by_page() -> None:
+    transport = ScriptedTransport(
+        [listed(wire("a"), wire("b"), version="7", more="next"), listed(wire("c"), version="7")]
+    )
+    found = await client(transport).list(Buoy, namespace="sea", label_selector="x=y", page_size=2)
+    assert [b.metadata.name for b in found.items] == ["a", "b", "c"]
+    assert found.resource_version == "7"
+    first, second = (r.query for _, r in transport.requests)
+    assert first == {"limit": "2", "labelSelector": "x=y"}
+    assert second == {"limit": "2", "labelSelector": "x=y", "continue": "next"}
+
+
+@virtual_time
+async def test_an_expired_page_ends_the_list() -> None:
+    transport = ScriptedTransport([listed(wire("a"), more="next"), refusal(410, "Expired")])
+    with pytest.raises(Expired):
+        await client(transport).list(Buoy)
+
+
+@virtual_time
+async def test_an_empty_list_may_be_null() -> None:
+    transport = ScriptedTransport([answer({"metadata": {"resourceVersion": "3"}, "items": None})])
+    assert (await client(transport).list(Buoy)).items == ()
+
+
+@virtual_time
+async def test_one_unreadable_object_is_reported_by_its_key_and_left_out() -> None:
+    page = listed(wire("a"), wire("b", depth="deep"), wire("c"))
+    skipped: list[ObjectKey] = []
+    transport = ScriptedTransport([page, page])
+    found = await client(transport).list(Buoy, on_decode_error=lambda key, _: skipped.append(key))
+    assert [b.metadata.name for b in found.items] == ["a", "c"]
+    assert skipped == [ObjectKey("sea", "b")]
+    with pytest.raises(msgspec.ValidationError, match="depth"):
+        await client(transport).list(Buoy)
+
+
+@virtual_time
+async def test_create() -> None:
+    transport = ScriptedTransport([answer(wire(), 201), refusal(409, "AlreadyExists")])
+    config = BuoyApply(metadata=ObjectMetaApply(name="a", namespace="sea"), spec=BuoySpecApply(depth=0))
+    assert (await client(transport).create(config)).metadata.uid == "uid-a"
+    request, body = sent(transport)
+    assert (request.method, request.path) == ("POST", "/apis/sea.example.com/v1/namespaces/sea/buoys")
+    assert request.query == {"fieldManager": "tester", "fieldValidation": "Strict"}
+    assert body == {
+        "apiVersion": "sea.example.com/v1",
+        "kind": "Buoy",
+        "metadata": {"name": "a", "namespace": "sea"},
+        "spec": {"depth": 0},
+    }
+    with pytest.raises(AlreadyExists):
+        await client(transport).create(config)
+
+
+@virtual_time
+async def test_apply_sends_what_was_set_and_forces() -> None:
+    transport = ScriptedTransport([answer(wire())] * 2)
+    config = BuoyApply(metadata=ObjectMetaApply(name="a", namespace="sea"), spec=BuoySpecApply(depth=1))
+    await client(transport).apply(config)
+    request, body = sent(transport)
+    assert (request.method, request.content_type) == ("PATCH", "application/apply-patch+yaml")
+    assert request.query == {"fieldManager": "tester", "force": "true", "fieldValidation": "Strict"}
+    assert body["spec"] == {"depth": 1}  # the default of the read type, and sent all the same
+    await client(transport).apply(config, force=False)
+    assert sent(transport)[0].query["force"] == "false"
+
+
+@virtual_time
+async def test_apply_adds_the_owner_to_those_that_were_declared() -> None:
+    transport = ScriptedTransport([answer(wire())])
+    other = OwnerReferenceApply(api_version="v1", kind="Node", name="n", uid="u")
+    config = BuoyApply(
+        metadata=ObjectMetaApply(name="a", namespace="sea", owner_references=[other]), spec=BuoySpecApply(depth=1)
+    )
+    await client(transport).apply(config, owner=buoy("mother"))
+    assert sent(transport)[1]["metadata"]["ownerReferences"] == [
+        {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"},
+        {
+            "apiVersion": "sea.example.com/v1",
+            "kind": "Buoy",
+            "name": "mother",
+            "uid": "uid-mother",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        },
+    ]
+
+
+@virtual_time
+async def test_an_owner_in_another_namespace_is_refused() -> None:
+    config = BuoyApply(metadata=ObjectMetaApply(name="a", namespace="lake"), spec=BuoySpecApply(depth=1))
+    with pytest.raises(ValueError, match="sea/mother cannot own lake/a"):
+        await client(ScriptedTransport()).apply(config, owner=buoy("mother"))
+
+
+@virtual_time
+async def test_an_object_that_was_read_is_not_applied() -> None:
+    read: Any = buoy()
+    with pytest.raises(TypeError, match="BuoyApply"):
+        await client(ScriptedTransport()).apply(read)
+
+
+@virtual_time
+async def test_a_status_is_declared_whole() -> None:
+    transport = ScriptedTransport([answer(wire())])
+    condition = Condition(type="Ready", status="True", reason="Afloat")
+    await client(transport).apply_status(buoy(), BuoyStatus(depth=0, conditions=(condition,)))
+    request, body = sent(transport)
+    assert request.path.endswith("/buoys/a/status")
+    assert body == {
+        "apiVersion": "sea.example.com/v1",
+        "kind": "Buoy",
+        "metadata": {"name": "a", "namespace": "sea"},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Afloat", "message": ""}],
+            "depth": 0,
+            "note": "",
+        },
+    }
+
+
+@virtual_time
+async def test_patches_tell_their_kind() -> None:
+    transport = ScriptedTransport([answer(wire()), answer(wire()), refusal(409, "Conflict")])
+    await client(transport).patch(Buoy, KEY, MergePatch({"spec": {"depth": None}}), subresource="scale")
+    request, body = sent(transport)
+    assert (request.content_type, request.path) == (
+        "application/merge-patch+json",
+        Buoy.api_resource.path(KEY) + "/scale",
+    )
+    assert body == {"spec": {"depth": None}}
+    await client(transport).patch(Buoy, KEY, JsonPatch([{"op": "remove", "path": "/spec/depth"}]))
+    request, body = sent(transport)
+    assert request.content_type == "application/json-patch+json"
+    assert body == [{"op": "remove", "path": "/spec/depth"}]
+    with pytest.raises(Conflict):
+        await client(transport).patch(Buoy, KEY, MergePatch({}))
+
+
+@virtual_time
+async def test_delete_carries_preconditions() -> None:
+    transport = ScriptedTransport([answer({"kind": "Status"})] * 2)
+    await client(transport).delete(Buoy, KEY, uid="u", resource_version="5", propagation="Foreground")
+    request, body = sent(transport)
+    assert request.method == "DELETE"
+    assert body == {"propagationPolicy": "Foreground", "preconditions": {"uid": "u", "resourceVersion": "5"}}
+    await client(transport).delete(Buoy, KEY)
+    assert sent(transport)[1] == {"propagationPolicy": "Background"}
+
+
+@virtual_time
+async def test_deleting_nothing_by_name_never_deletes_everything() -> None:
+    transport = ScriptedTransport()
+    with pytest.raises(ValueError, match="not a possible name"):
+        await client(transport).delete(Buoy, ObjectKey("sea", ""))
+    assert transport.requests == []
+
+
+async def watched(
+    transport: ScriptedTransport, on_decode_error: DecodeErrorHandler | None = None, **arguments: Any
+) -> list[WatchEvent[Buoy]]:
+    stream = client(transport).watch(Buoy, resource_version="5", on_decode_error=on_decode_error, **arguments)
+    return [e async for e in stream]
+
+
+@virtual_time
+async def test_watch() -> None:
+    lines = [
+        event("ADDED", wire("a", 6)),
+        event("MODIFIED", wire("a", 7, depth=2)),
+        bookmark("8"),
+        event("TELEGRAM", {}),
+        event("DELETED", wire("a", 9)),
+    ]
+    transport = ScriptedTransport(streams=[lines])
+    events = await watched(transport, namespace="sea", label_selector="x", timeout=60)
+    assert [(e.type, e.resource_version) for e in events] == [
+        ("ADDED", "6"),
+        ("MODIFIED", "7"),
+        ("BOOKMARK", "8"),
+        ("DELETED", "9"),
+    ]
+    assert events[1].object is not None
+    assert (events[1].key, events[1].object.spec.depth) == (KEY, 2)
+    request = transport.requests[0][1]
+    assert request.query == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "5",
+        "timeoutSeconds": "60",
+        "labelSelector": "x",
+    }
+    assert request.timeout > 60
+
+
+@virtual_time
+async def test_errors_within_a_watch_are_raised_by_reason() -> None:
+    line = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    with pytest.raises(Expired, match="too old"):
+        await watched(ScriptedTransport(streams=[[line]]))
+    with pytest.raises(Expired, match="scripted"):
+        await watched(ScriptedTransport(streams=[[failure(410, "Gone")]]))
+
+
+@virtual_time
+async def test_an_unreadable_object_in_a_watch_is_known_by_its_key() -> None:
+    lines = [event("MODIFIED", wire("b", 6, depth="deep")), event("DELETED", wire("b", 7, depth="deep"))]
+    skipped: list[ObjectKey] = []
+    events = await watched(ScriptedTransport(streams=[lines]), on_decode_error=lambda key, _: skipped.append(key))
+    key = ObjectKey("sea", "b")
+    assert events == [WatchEvent("MODIFIED", None, key, "6"), WatchEvent("DELETED", None, key, "7")]
+    assert skipped == [key, key]
+    with pytest.raises(msgspec.ValidationError):
+        await watched(ScriptedTransport(streams=[lines]))
+
+
+@virtual_time
+async def test_a_watch_that_is_left_is_closed() -> None:
+    transport = ScriptedTransport(streams=[[event("ADDED", wire("a", 6)), 1e6]])
+    stream = client(transport).watch(Buoy, resource_version="5")
+    await anext(stream)
+    assert transport.open_streams == 1
+    await stream.aclose()
+    assert transport.open_streams == 0
+
+
+def test_read_objects_are_written_without_their_defaults() -> None:
+    obj = Buoy(metadata=ObjectMeta(name="a", labels=FrozenDict({"x": "y"})), spec=buoy().spec)
+    assert msgspec.to_builtins(obj) == {"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {}}
