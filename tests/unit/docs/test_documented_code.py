@@ -1,7 +1,8 @@
-"""The Python in README and tutorials works with the framework as it is."""
+"""The Python in README and tutorials does what the text says."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import re
 import sys
@@ -11,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from steersman.client import ClusterConfig, connect
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import Service
+from steersman.client import Client
 from steersman.crd import definition
 from steersman.manager import Manager
-from steersman.meta import ObjectMeta, to_builtins
+from steersman.meta import ObjectKey, ObjectMeta
 from steersman.rbac import cluster_role
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 ROOT = Path(__file__).parents[3]
+TUTORIAL = "docs/tutorials/first-operator.md"
 FENCE = re.compile(r"^```python *(?P<options>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-MODULES = ("webapp", "greetings", "greetings_role")
 
 Write = Callable[[str, str, str], Any]
 
@@ -28,60 +32,83 @@ Write = Callable[[str, str, str], Any]
 def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     """Writes the blocks of a page down in their order, as a reader would, and imports the file."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    written: list[str] = []
 
     def write(name: str, page: str, options: str) -> Any:
         found = [m["code"] for m in FENCE.finditer((ROOT / page).read_text()) if m["options"] == options]
         assert found, f"{page} has no Python block with {options!r}"
         (tmp_path / f"{name}.py").write_text("\n\n".join(found))
+        written.append(name)
         return importlib.import_module(name)
 
     yield write
-    for name in MODULES:
-        sys.modules.pop(name, None)
+    for name in written:
+        del sys.modules[name]
 
 
-def spec_schema(kind: Any) -> dict[str, Any]:
-    return definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-
-
-async def granted(setup: Callable[[Manager], None]) -> dict[str, list[str]]:
-    """What the role allows, by resource."""
-    async with connect(ClusterConfig(server="http://127.0.0.1")) as transport:
-        manager = Manager(transport)
-        setup(manager)
-        rules = cluster_role("documented", manager.permissions)["rules"]
+def granted(manager: Manager) -> dict[str, list[str]]:
+    """What the generated role allows, by resource."""
+    rules = cluster_role("documented", manager.permissions)["rules"]
     return {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
 
 
+def test_one_class_is_the_schema(module_of: Write) -> None:
+    kind = module_of("webapp", "README.md", "").WebApp
+    version = definition(kind)["spec"]["versions"][0]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert spec["required"] == ["image"]
+    assert spec["properties"]["replicas"] == {
+        "description": "How many pods to run.",
+        "type": "integer",
+        "format": "int64",
+        "minimum": 0,
+        "maximum": 100,
+        "default": 1,
+    }
+    assert version["subresources"]["scale"]["statusReplicasPath"] == ".status.readyReplicas"
+
+
+@virtual_time
 async def test_the_web_app_of_the_readme(module_of: Write) -> None:
     page = module_of("webapp", "README.md", "")
-    schema = spec_schema(page.WebApp)
-    assert schema["required"] == ["image"]
-    assert schema["properties"]["replicas"]["maximum"] == 100
-    assert schema["properties"]["image"]["description"] == "The container image to run."
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    server.register(page.WebApp)
+    manager = Manager(server, runtime=runtime)
+    page.setup(manager)
+    running = asyncio.create_task(manager.run())
+    user, shop = Client(server, field_manager="user"), ObjectKey("default", "shop")
 
-    app = page.WebApp(metadata=ObjectMeta(name="shop", namespace="web"), spec=page.WebAppSpec(image="shop:1"))
-    deployment = to_builtins(page.deployment_for(app))
-    assert deployment["spec"]["replicas"] == 1
-    assert deployment["spec"]["template"]["spec"]["containers"] == [{"name": "web", "image": "shop:1"}]
-    assert to_builtins(page.service_for(app))["spec"]["ports"] == [{"port": 80, "targetPort": 8080}]
+    metadata = ObjectMeta(name=shop.name, namespace=shop.namespace)
+    await user.create(page.WebApp(metadata=metadata, spec=page.WebAppSpec(image="shop:1", replicas=2)))
+    await runtime.clock.sleep(1)
+    deployment = await user.get(Deployment, shop)
+    assert deployment.spec is not None
+    assert deployment.spec.replicas == 2
+    assert (await user.get(page.WebApp, shop)).status.observed_generation == 1
 
-    allowed = await granted(page.setup)
-    assert {"create", "patch", "watch"} <= set(allowed["deployments"])
-    assert allowed["webapps/status"] == ["patch"]
+    await user.delete(Service, shop)
+    await runtime.clock.sleep(1)
+    assert (await user.get(Service, shop)).controller_reference is not None
+
+    await user.delete(page.WebApp, shop)
+    await runtime.clock.sleep(1)
+    assert server.read(Deployment, shop) is None
+
+    manager.stop()
+    await running
+    assert {"create", "patch", "watch"} <= set(granted(manager)["deployments"])
 
 
-async def test_the_operator_of_the_tutorial(module_of: Write) -> None:
-    page = module_of("greetings", "docs/tutorials/first-operator.md", 'title="greetings.py"')
-    schema = spec_schema(page.Greeting)
-    assert schema["required"] == ["recipient"]
-    assert schema["properties"]["words"]["default"] == "Hello"
+def test_the_operator_of_the_tutorial_passes_its_test(module_of: Write) -> None:
+    module_of("greetings", TUTORIAL, 'title="greetings.py"')
+    module_of("test_greetings", TUTORIAL, 'title="test_greetings.py"').test_what_is_deleted_by_hand_comes_back()
 
-    greeting = page.Greeting(
-        metadata=ObjectMeta(name="world", namespace="default"), spec=page.GreetingSpec(recipient="world")
-    )
-    assert to_builtins(page.config_map_for(greeting))["data"] == {"greeting": "Hello, world!"}
 
-    role = await module_of("greetings_role", "docs/tutorials/first-operator.md", "").role()
-    assert role["metadata"]["name"] == "greetings"
-    assert (await granted(page.setup))["configmaps"] == ["get", "list", "watch", "create", "patch"]
+async def test_the_role_of_the_tutorial_is_the_least(module_of: Write) -> None:
+    module_of("greetings", TUTORIAL, 'title="greetings.py"')
+    role = await module_of("greetings_role", TUTORIAL, "").role()
+    allowed = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+    assert allowed["configmaps"] == ["get", "list", "watch", "create", "patch"]
+    assert allowed["greetings/status"] == ["patch"]
+    assert "secrets" not in allowed
