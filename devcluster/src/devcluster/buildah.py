@@ -1,0 +1,73 @@
+"""Buildah with a storage of our own: base images made here must not pass for the official ones elsewhere."""
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from devcluster import layout
+from devcluster.commands import logged
+from devcluster.rootfs import Base
+
+PACKAGES = ("buildah", "mmdebstrap", "debian-archive-keyring")
+
+
+def storage() -> Path:
+    """Where buildah keeps layers and what it has built; can be deleted whenever nothing builds."""
+    return layout.cache() / "buildah"
+
+
+@cache
+def _buildah(root: Path) -> tuple[str, ...]:
+    # Mounts do not survive a reboot, and neither must what buildah knows of them.
+    state = Path("/run") / f"steersman-buildah-{hashlib.sha256(bytes(root)).hexdigest()[:8]}"
+
+    def with_driver(driver: str) -> tuple[str, ...]:
+        return ("buildah", "--root", str(root / driver), "--runroot", str(state), "--storage-driver", driver)
+
+    # overlay does not work on top of itself, as in a container; vfs works everywhere and copies everything.
+    overlay = with_driver("overlay")
+    works = subprocess.run([*overlay, "info"], capture_output=True, check=False).returncode == 0
+    return overlay if works else with_driver("vfs")
+
+
+def _has(reference: str) -> bool:
+    command = [*_buildah(storage()), "inspect", "--type", "image", reference]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def add_base(base: Base, log: Path) -> None:
+    """Have a base image in the storage, under its name. Raises CommandFailed with the log's place."""
+    ours = f"localhost/steersman-base:{base.identity[:32]}"
+    buildah = _buildah(storage())
+    if not _has(ours):
+        container = f"steersman-base-{base.identity[:32]}"
+        subprocess.run([*buildah, "rm", container], capture_output=True, check=False)
+        logged([*buildah, "from", "--name", container, "scratch"], log, seconds=60)
+        logged([*buildah, "add", container, str(base.archive), "/"], log, seconds=300)
+        logged([*buildah, "config", "--cmd", "bash", container], log, seconds=60)
+        logged([*buildah, "commit", "--rm", container, ours], log, seconds=300)
+    logged([*buildah, "tag", ours, base.reference], log, seconds=60)
+
+
+def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name: str, log: Path) -> None:
+    """Build an image; layers that are unchanged are reused.
+
+    `name` is what the storage calls it. Raises CommandFailed with the log's place.
+    """
+    given = [f"--build-arg={key}={value}" for key, value in sorted(arguments.items())]
+    options = ["--isolation=chroot", "--network=host", "--format=oci", "--layers", "--pull=never"]
+    command = [*_buildah(storage()), "build", *options, *given, "--tag", name, "--file", str(containerfile)]
+    logged([*command, str(context)], log, seconds=1800)
+
+
+def export(name: str, directory: Path, log: Path) -> None:
+    """Write an image's blobs, named by their digests, and `manifest.json` into a directory.
+
+    Uncompressed: an image is read more often than it is kept, and compressing it takes longer than building it.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    target = f"dir:{directory}"
+    logged([*_buildah(storage()), "push", "--format=oci", "--disable-compression", name, target], log, seconds=600)

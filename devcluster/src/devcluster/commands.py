@@ -1,0 +1,48 @@
+"""Commands that say so much that it goes to a file."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from devcluster.errors import CommandFailed
+
+_SHOWN = 15  # last lines of the log that an error repeats
+
+
+def logged(
+    arguments: Sequence[str],
+    log: Path,
+    *,
+    seconds: float,
+    extra: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> None:
+    """Run a command to its end, with its output appended to `log`.
+
+    It has this process's environment, for its proxies and certificates, with `extra` on top. Raises CommandFailed
+    with the last lines and the log's place, also when it takes longer than `seconds`.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a+b") as output:
+        output.write(f"$ {' '.join(arguments)}\n".encode())
+        output.flush()
+        begun = output.tell()
+        try:
+            status = subprocess.run(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(extra or {})},
+                cwd=directory,
+                timeout=seconds,
+                check=False,
+            ).returncode
+            ended = f"ended with {status}"
+        except subprocess.TimeoutExpired:
+            status, ended = -1, f"had no end after {seconds:.0f} s"
+        if status != 0:
+            output.seek(begun)
+            last = output.read().decode(errors="replace").strip().splitlines()[-_SHOWN:]
+            raise CommandFailed("\n".join([f"{arguments[0]} {ended}; all of it is in {log}", *last]))

@@ -1,0 +1,307 @@
+"""The images of the database operator, built without a registry and kept by what they are built from.
+
+An image that is in the cache needs neither buildah nor root: `ensure_images` then takes a fraction of a second.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from devcluster import buildah, containers, layout, lock, packages, rootfs, wheels
+from devcluster.errors import CommandFailed, Unsupported
+from devcluster.progress import Progress
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+DIRECTORY = CHECKOUT / "operators/databases/images"
+TRIXIE = "docker.io/library/debian:trixie-slim"
+SID = "docker.io/library/debian:sid-slim"
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+_KEPT = 2  # archives of one name: this checkout's and another's
+_AGAIN = 24 * 3600.0  # seconds after which sid, once it could not be had, is tried again
+
+
+@dataclass(frozen=True)
+class Image:
+    """A built image.
+
+    `digest` is its manifest's, as in `sha256:…`. `stands_in_for` is the reference of the image that could not be
+    had, or empty.
+    """
+
+    reference: str
+    archive: Path
+    digest: str
+    stands_in_for: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is built.
+
+    `context` is the directory that the Containerfile copies from. Where that has to be gathered first, `gather`
+    fills an empty directory with it and logs to a file, and `sources` are the files that decide what it gathers.
+    """
+
+    reference: str
+    base: str
+    containerfile: Path
+    context: Path
+    arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    sources: Callable[[], Iterable[Path]] | None = None
+    gather: Callable[[Path, Path], None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The reference as a file name: `postgresql-17`."""
+        return self.reference.rpartition("/")[2].replace(":", "-")
+
+    def key(self, base: rootfs.Base) -> str:
+        """A digest of everything that decides what is in the image."""
+        told = [self.reference, base.identity, self.containerfile.read_text(), json.dumps(dict(self.arguments))]
+        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        files = self.sources() if self.sources else (path for path in self.context.rglob("*") if path.is_file())
+        for path in sorted(files):
+            content, mode = path.read_bytes(), path.stat().st_mode & 0o111
+            digest.update(f"{path.relative_to(self.context)} {mode:o} {len(content)}\n".encode() + content)
+        return digest.hexdigest()[:16]
+
+
+POSTGRESQL = Recipe(
+    "steersman.dev/postgresql:17", TRIXIE, DIRECTORY / "postgresql/Containerfile", DIRECTORY / "postgresql"
+)
+MYSQL = Recipe("steersman.dev/mysql:9.7", SID, DIRECTORY / "mysql/Containerfile", DIRECTORY / "mysql")
+MARIADB = Recipe("steersman.dev/mariadb:11.8", TRIXIE, DIRECTORY / "mysql/Containerfile.mariadb", DIRECTORY / "mysql")
+OPERATOR = Recipe(
+    "steersman.dev/databases-operator:dev",
+    TRIXIE,
+    DIRECTORY / "operator/Containerfile",
+    CHECKOUT,
+    sources=lambda: wheels.sources(CHECKOUT),
+    gather=lambda directory, log: wheels.context(CHECKOUT, directory, layout.cache() / "wheels", log),
+)
+
+
+def cached(recipe: Recipe) -> Image | None:
+    """The image if it has been built from what is there now, else None."""
+    base = rootfs.known(recipe.base)
+    if base is None:
+        return None
+    archive = _archive(recipe, base)
+    return _read(recipe.reference, archive) if archive.exists() else None
+
+
+def ensure(recipe: Recipe, progress: Progress) -> Image:
+    """The image, built first if need be.
+
+    Raises Unsupported where nothing can be built, CommandFailed with the log's place.
+    """
+    if found := cached(recipe):
+        return found
+    packages.ensure(progress, buildah.PACKAGES)
+    with lock.exclusive(_directory() / f"{recipe.name}.lock"):
+        return cached(recipe) or _build(recipe, progress)
+
+
+def ensure_images(progress: Progress) -> list[Image]:
+    """PostgreSQL, MySQL (or its stand-in) and the operator, each built first if need be.
+
+    Raises Unsupported where nothing can be built, CommandFailed with the log's place.
+    """
+    if not all(cached(recipe) for recipe in (POSTGRESQL, MYSQL, OPERATOR)):
+        packages.ensure(progress, buildah.PACKAGES)
+    with ThreadPoolExecutor(2) as pool:
+        mysql = pool.submit(ensure_mysql, progress)
+        others = [ensure(recipe, progress) for recipe in (POSTGRESQL, OPERATOR)]
+        return [others[0], mysql.result(), others[1]]
+
+
+def ensure_mysql(progress: Progress) -> Image:
+    """MySQL from Debian sid, or MariaDB where sid cannot be had, which is then said.
+
+    Raises as `ensure` does, for MariaDB.
+    """
+    failed = _directory() / f"{MYSQL.name}.failed"
+    if cached(MYSQL) is None and failed.exists() and time.time() - failed.stat().st_mtime < _AGAIN:
+        return _stand_in(progress, failed.read_text())
+    try:
+        return ensure(MYSQL, progress)
+    except CommandFailed as error:
+        failed.parent.mkdir(parents=True, exist_ok=True)
+        failed.write_text(str(error))
+        return _stand_in(progress, str(error))
+
+
+def build(
+    containerfile: Path, reference: str, context: Path, arguments: Mapping[str, str], progress: Progress
+) -> Image:
+    """Build any Containerfile whose base is Debian's trixie-slim or sid-slim.
+
+    Raises Unsupported for another base, CommandFailed with the log's place.
+    """
+    base = next((f"docker.io/library/{name}" for name in _bases(containerfile)), "")
+    if base not in (TRIXIE, SID):
+        raise Unsupported(f"{containerfile} must be FROM debian:trixie-slim or debian:sid-slim: no registry is used")
+    return ensure(Recipe(reference, base, containerfile, context, arguments), progress)
+
+
+def load(image: Image) -> None:
+    """Import an image into those nodes of the running cluster that do not have it yet.
+
+    Raises NotRunning if there is no cluster, CommandFailed with containerd's words.
+    """
+    nodes = layout.NODES
+    if _cluster_runs():
+        nodes = tuple(node for node in nodes if containers.digest(node, image.reference) != image.digest)
+    if nodes:
+        containers.load(image.archive, nodes)
+
+
+def _cluster_runs() -> bool:
+    return all(node.containerd_socket.exists() for node in layout.NODES)
+
+
+def _directory() -> Path:
+    return layout.cache() / "images"
+
+
+def _archive(recipe: Recipe, base: rootfs.Base) -> Path:
+    return _directory() / f"{recipe.name}-{recipe.key(base)}.oci.tar"
+
+
+def _read(reference: str, archive: Path) -> Image:
+    """An image from its archive, whose first member is the index."""
+    with tarfile.open(archive, "r:") as file:
+        member = file.next()
+        content = file.extractfile(member) if member is not None else None
+        if content is None or member is None or member.name != "index.json":
+            raise CommandFailed(f"{archive} is damaged; delete it")
+        return Image(reference, archive, json.loads(content.read())["manifests"][0]["digest"])
+
+
+def _build(recipe: Recipe, progress: Progress) -> Image:
+    log = _directory() / "logs" / f"{recipe.name}.log"
+    log.unlink(missing_ok=True)
+    with lock.exclusive(layout.cache() / "rootfs" / f"{recipe.base.rpartition(':')[2]}.lock"):
+        base = rootfs.ensure(recipe.base, progress)
+        buildah.add_base(base, log)
+    archive = _archive(recipe, base)
+    with (
+        progress.step(f"Build {recipe.reference} (1 minute)"),
+        tempfile.TemporaryDirectory(dir=_directory(), prefix=f"{recipe.name}-") as temporary,
+    ):
+        context = recipe.context
+        if recipe.gather is not None:
+            context = Path(temporary) / "context"
+            context.mkdir()
+            recipe.gather(context, log)
+        buildah.build(recipe.containerfile, context, recipe.arguments, recipe.reference, log)
+        blobs = Path(temporary) / "blobs"
+        buildah.export(recipe.reference, blobs, log)
+        unfinished = Path(temporary) / "archive"
+        _pack(blobs, recipe.reference, unfinished)
+        unfinished.rename(archive)
+    _forget(recipe, archive)
+    return _read(recipe.reference, archive)
+
+
+def _pack(blobs: Path, reference: str, archive: Path) -> None:
+    """One file in the OCI layout, under the name that containerd and other importers read from its index.
+
+    Source: github.com/opencontainers/image-spec, image-layout.md.
+    """
+    manifest = (blobs / "manifest.json").read_bytes()
+    digest = hashlib.sha256(manifest).hexdigest()
+    entry = {
+        "mediaType": json.loads(manifest)["mediaType"],
+        "digest": f"sha256:{digest}",
+        "size": len(manifest),
+        "annotations": {"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference},
+    }
+    (blobs / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+    (blobs / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    (blobs / "manifest.json").rename(blobs / digest)
+    with tarfile.open(archive, "w") as file:
+        for name in ("index.json", "oci-layout"):
+            file.add(blobs / name, name)
+        for blob in sorted(path for path in blobs.iterdir() if _DIGEST.fullmatch(path.name)):
+            file.add(blob, f"blobs/sha256/{blob.name}")
+
+
+def _forget(recipe: Recipe, newest: Path) -> None:
+    """Delete old archives of the image."""
+    archives = sorted(_directory().glob(f"{recipe.name}-*.oci.tar"), key=lambda path: path.stat().st_mtime)
+    for old in [path for path in archives if path != newest][: 1 - _KEPT or None]:
+        old.unlink(missing_ok=True)
+
+
+def _stand_in(progress: Progress, reason: str) -> Image:
+    progress.note(f"MySQL from Debian sid cannot be had; MariaDB 11.8 stands in for it. {reason.splitlines()[0]}")
+    found = ensure(MARIADB, progress)
+    return Image(found.reference, found.archive, found.digest, stands_in_for=MYSQL.reference)
+
+
+def _bases(containerfile: Path) -> list[str]:
+    lines = (line.split() for line in containerfile.read_text().splitlines())
+    return [words[1].removeprefix("docker.io/library/") for words in lines if len(words) > 1 and words[0] == "FROM"]
+
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("ensure")
+def ensure_command() -> None:
+    """Have every image of the database operator, and load them if a cluster runs."""
+    progress = Progress()
+    for image in ensure_images(progress):
+        typer.echo(f"{image.reference:<40} {image.archive}")
+        if _cluster_runs():
+            load(image)
+
+
+@app.command("build")
+def build_command(
+    directory: Annotated[Path, typer.Argument(help="holds the Containerfile")],
+    tag: Annotated[str, typer.Option(help="the image's full name, as in example.com/name:tag")],
+    context: Annotated[
+        Path | None, typer.Option(help="what the Containerfile copies from; default: DIRECTORY")
+    ] = None,
+    build_arg: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, may be repeated")] = None,
+) -> None:
+    """Build DIRECTORY/Containerfile and print its archive's path."""
+    arguments = dict(pair.split("=", 1) for pair in build_arg or [] if "=" in pair)
+    image = build(directory / "Containerfile", tag, context or directory, arguments, Progress())
+    typer.echo(str(image.archive))
+
+
+@app.command("list")
+def list_command() -> None:
+    """Show the operator's images and which of them are built."""
+    for recipe in (POSTGRESQL, MYSQL, MARIADB, OPERATOR):
+        found = cached(recipe)
+        typer.echo(f"{recipe.reference:<40} {found.archive if found else 'not built'}")
+
+
+@app.command("load")
+def load_command(archives: Annotated[list[Path], typer.Argument(help="OCI archives")]) -> None:
+    """Import archives into every node of the running cluster."""
+    for archive in archives:
+        containers.load(archive)
+
+
+@app.command("clean")
+def clean_command() -> None:
+    """Delete everything that images are built from, so that the next build takes the newest packages."""
+    for directory in (buildah.storage(), _directory(), layout.cache() / "rootfs", layout.cache() / "wheels"):
+        shutil.rmtree(directory, ignore_errors=True)

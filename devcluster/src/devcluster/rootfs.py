@@ -1,0 +1,129 @@
+"""The base images that Containerfiles name, made from Debian's packages where no registry can be reached.
+
+They have the official images' names and are made as those are: the essential packages and apt, without manuals,
+documentation and translations. The archive of each is kept: Debian sid is another every day.
+"""
+
+import hashlib
+import json
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from devcluster import layout
+from devcluster.commands import logged
+from devcluster.progress import Progress
+
+# Both write nothing that is only for reading; dpkg remembers it for the packages that Containerfiles add.
+_LEFT_OUT = ("doc", "info", "locale", "lintian", "man")
+_RECIPE = "1"  # part of what identifies a base, so that a change here makes new ones
+
+
+@dataclass(frozen=True)
+class Base:
+    """A root file system as an uncompressed archive.
+
+    `identity` changes whenever its content does.
+    """
+
+    reference: str
+    archive: Path
+    identity: str
+
+
+def known(reference: str) -> Base | None:
+    """The base image that is in the cache, or None.
+
+    `reference` is a full image name, as in `docker.io/library/debian:sid-slim`.
+    """
+    try:
+        found = json.loads(_description(reference).read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    archive = _directory() / str(found["archive"])
+    if found["recipe"] != _RECIPE or not archive.exists():
+        return None
+    return Base(reference, archive, str(found["identity"]))
+
+
+def ensure(reference: str, progress: Progress) -> Base:
+    """The base image from the cache, or made now; needs mmdebstrap.
+
+    Raises CommandFailed, with the log's place, where the packages cannot be had.
+    """
+    if found := known(reference):
+        return found
+    suite = _suite(reference)
+    _directory().mkdir(parents=True, exist_ok=True)
+    archive = _directory() / f"debian-{suite}-slim-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}.tar"
+    unfinished = archive.with_suffix(".unfinished")
+    with progress.step(f"Make the base image debian:{suite}-slim (half a minute)"):
+        logged([*_command(suite), str(unfinished), *_sources(suite)], _directory() / f"{suite}.log", seconds=900)
+    with unfinished.open("rb") as file:
+        identity = hashlib.file_digest(file, "sha256").hexdigest()
+    for old in _directory().glob(f"debian-{suite}-slim-*.tar"):
+        old.unlink()
+    unfinished.rename(archive)
+    text = json.dumps({"archive": archive.name, "identity": identity, "recipe": _RECIPE}, indent=2)
+    written = _description(reference).with_suffix(".unfinished")
+    written.write_text(text)
+    written.rename(_description(reference))
+    return Base(reference, archive, identity)
+
+
+def _directory() -> Path:
+    return layout.cache() / "rootfs"
+
+
+def _suite(reference: str) -> str:
+    """`sid` of `docker.io/library/debian:sid-slim`."""
+    name, _, tag = reference.rpartition(":")
+    if name != "docker.io/library/debian" or not tag.endswith("-slim"):
+        raise ValueError(f"no base image that can be made here: {reference}")
+    return tag.removesuffix("-slim")
+
+
+def _description(reference: str) -> Path:
+    return _directory() / f"debian-{_suite(reference)}-slim.json"
+
+
+def _command(suite: str) -> list[str]:
+    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _LEFT_OUT]
+    return [
+        "mmdebstrap",
+        "--variant=minbase",
+        "--format=tar",
+        # A mirror that is a snapshot, or behind, is not a reason to fail.
+        '--aptopt=Acquire::Check-Valid-Until "false"',
+        '--aptopt=APT::Install-Recommends "false"',
+        *options,
+        "--dpkgopt=path-include=/usr/share/doc/*/copyright",
+        # A build that is interrupted is thrown away, so its files need not be safe on disk.
+        "--dpkgopt=force-unsafe-io",
+        '--customize-hook=rm -rf "$1/etc/hostname" "$1/etc/resolv.conf" "$1/var/log/"* "$1/var/cache/debconf/"*-old',
+        suite,
+    ]
+
+
+def _sources(suite: str) -> list[str]:
+    """Apt sources of the mirrors that this machine uses for Debian; none leaves the choice to mmdebstrap."""
+    main = _mirrors("Debian")
+    if not main:
+        return []
+    lines = [f"deb {main[0]} {suite} main"]
+    if suite != "sid":
+        lines += [f"deb {main[0]} {suite}-updates main"]
+        lines += [f"deb {mirror} {suite}-security main" for mirror in _mirrors("Debian-Security")[:1]]
+    return lines
+
+
+def _mirrors(label: str) -> list[str]:
+    """The addresses of this machine's package archives with a label, as apt knows them."""
+    done = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Label: {label}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return list(dict.fromkeys(done.stdout.split()))
