@@ -1,0 +1,80 @@
+"""Server processes that never outlive the tests that started them, however those end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+# Becomes the server itself, after asking the kernel to kill it when its parent dies (prctl(2), PR_SET_PDEATHSIG).
+# Not a preexec_fn: Python code between fork and exec can deadlock where there are threads.
+_LAUNCHER = """
+import ctypes, os, signal, sys
+parent, log, *command = sys.argv[1:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+if os.getppid() != int(parent):
+    sys.exit("the tests ended before the server began")
+output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+os.dup2(output, 1)
+os.dup2(output, 2)
+os.execv(command[0], command)
+"""
+
+
+class ServerProcess:
+    """One server program. ``log`` holds its output; it runs in the log's directory."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(log), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            # So that Ctrl+C reaches the tests alone, which then end the server in their own order.
+            start_new_session=True,
+            cwd=log.parent,
+            # Proxies and Kubernetes' own variables of the caller must not reach in.
+            env={"PATH": os.environ.get("PATH", ""), "HOME": str(log.parent), "LANG": "C.UTF-8"},
+        )
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether it runs no more."""
+        return self._process.poll() is not None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal; does nothing to a process that has ended."""
+        self._process.send_signal(number)
+
+    def stop(self, grace: float) -> None:
+        """Asks it to end, and kills it after ``grace`` seconds; at once with 0."""
+        if grace > 0 and not self.ended:
+            self._process.terminate()
+            try:
+                self._process.wait(grace)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends it without warning (SIGKILL)."""
+        if not self.ended:
+            self._process.kill()
+        self._process.wait()
+
+    def last_words(self, lines: int = 15) -> str:
+        """The end of its output."""
+        try:
+            text = self.log.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
