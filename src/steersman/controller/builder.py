@@ -87,7 +87,7 @@ class Builder(Generic[T]):
         return self
 
     def permits(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
-        """Declares what the reconciler does beyond watching, for RBAC: ``.permits(Deployment, "create", "patch")``."""
+        """Declares for RBAC what the reconciler does beyond watching: ``.permits(Deployment, "create", "patch")``."""
         self._permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
 

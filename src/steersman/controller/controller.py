@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from steersman.controller.queue import QueueShutDown, WorkQueue
-from steersman.controller.reconciler import Reconciler, Request
+from steersman.controller.reconciler import Reconciler, Request, Result
 from steersman.errors import Conflict, NotFound, TerminalError
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
@@ -84,7 +84,13 @@ class Controller:
             reconcile_id=f"{self._runtime.random.getrandbits(64):016x}",
         )
         try:
-            result = await self._reconciler.reconcile(request)
+            self._succeeded(request, await self._reconciler.reconcile(request))
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not this worker was cancelled, but something that the reconciler waited for: no reason to lose a worker.
+            self._failed(request, error)
         except NotFound as error:
             if self._exists(request):
                 self._failed(request, error)
@@ -105,15 +111,15 @@ class Controller:
             )
         except Exception as error:
             self._failed(request, error)
-        else:
-            self.queue.forget(request)
-            if result.requeue_after is None:
-                self._count("success")
-            else:
-                self._count("requeue_after")
-                self.queue.add_after(request, result.requeue_after)
 
-    def _failed(self, request: Request, error: Exception) -> None:
+    def _succeeded(self, request: Request, result: Result) -> None:
+        after = result.requeue_after
+        self.queue.forget(request)
+        if after is not None:
+            self.queue.add_after(request, after)
+        self._count("success" if after is None else "requeue_after")
+
+    def _failed(self, request: Request, error: BaseException) -> None:
         self._count("error")
         self._log.error("reconcile failed", exc_info=error, retry_in_seconds=self._retry(request))
 

@@ -12,7 +12,7 @@ from steersman.api.apply.core_v1 import ObjectReferenceApply
 from steersman.api.apply.events_v1 import EventApply
 from steersman.api.events_v1 import Event
 from steersman.client import Client, MergePatch
-from steersman.errors import NotFound, SteersmanError
+from steersman.errors import NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetaApply
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -23,8 +23,9 @@ EventType = Literal["Normal", "Warning"]
 _SERIES_SECONDS = 360.0
 _REMEMBERED = 4096
 _BACKLOG = 1000
-# The API server refuses longer notes.
+# The API server refuses longer ones. Notes are measured in bytes of UTF-8.
 _LONGEST_NOTE = 1024
+_LONGEST_INSTANCE = 128
 
 log = get_logger("events")
 
@@ -53,14 +54,14 @@ class EventRecorder:
     keep up the newest are dropped and counted in the log.
 
     Args:
-        controller: reported as the source, such as ``database``.
+        source: who reports, such as ``steersman-databases/database``: a prefix that is a DNS name, and a name.
         instance: which replica, such as the pod's name.
     """
 
-    def __init__(self, client: Client, controller: str, instance: str, *, runtime: Runtime) -> None:
+    def __init__(self, client: Client, source: str, instance: str, *, runtime: Runtime) -> None:
         self._client = client
-        self._controller = controller
-        self._instance = instance
+        self._source = source
+        self._instance = instance[:_LONGEST_INSTANCE]
         self._runtime = runtime
         self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(_BACKLOG)
         self._known: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
@@ -75,9 +76,9 @@ class EventRecorder:
 
     def emit(self, obj: Object, kind: EventType, reason: str, note: str, *, action: str) -> None:
         """Records an Event about ``obj``. Never put a secret into ``note``: anyone who may read Events sees it."""
-        note = note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 1]}…"
+        moment = self._runtime.clock.now()
         try:
-            self._queue.put_nowait(_Occurrence(obj, kind, reason, action, note, self._runtime.clock.now()))
+            self._queue.put_nowait(_Occurrence(obj, kind, reason, action, _shortened(note), moment))
         except asyncio.QueueFull:
             log.warning("event dropped, too many are waiting", reason=reason, note=note)
 
@@ -87,7 +88,8 @@ class EventRecorder:
             occurrence = await self._queue.get()
             try:
                 await self._write(occurrence)
-            except SteersmanError as error:
+            except Exception as error:
+                # Whatever it is, the next Event may be written.
                 log.warning("event not written", reason=occurrence.reason, note=occurrence.note, error=str(error))
             finally:
                 self._queue.task_done()
@@ -128,12 +130,12 @@ class EventRecorder:
     async def _create(self, occurrence: _Occurrence) -> ObjectKey:
         obj, resource = occurrence.obj, type(occurrence.obj).api_resource
         suffix = f"{self._runtime.random.getrandbits(64):016x}"
-        name = f"{obj.metadata.name[:236]}.{suffix}"
+        name = f"{obj.metadata.name[:236].rstrip('-.')}.{suffix}"
         namespace = obj.metadata.namespace or "default"
         event = EventApply(
             metadata=ObjectMetaApply(name=name, namespace=namespace),
             event_time=occurrence.moment,
-            reporting_controller=f"steersman/{self._controller}",
+            reporting_controller=self._source,
             reporting_instance=self._instance,
             action=occurrence.action,
             reason=occurrence.reason,
@@ -150,6 +152,13 @@ class EventRecorder:
         )
         await self._client.create(event)
         return ObjectKey(namespace, name)
+
+
+def _shortened(note: str) -> str:
+    encoded = note.encode()
+    if len(encoded) <= _LONGEST_NOTE:
+        return note
+    return f"{encoded[: _LONGEST_NOTE - len('…'.encode())].decode(errors='ignore')}…"
 
 
 def _micro_time(moment: datetime) -> str:

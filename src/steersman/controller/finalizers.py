@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from steersman.client import JsonPatch
+from steersman.client import MergePatch
 from steersman.controller.client import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import Object
@@ -39,9 +39,6 @@ async def remove_finalizer(client: CachedClient, obj: Object, finalizer: str) ->
 
 
 async def _replace(client: CachedClient, obj: T, finalizers: tuple[str, ...]) -> T:
-    operations: list[dict[str, Any]] = [
-        {"op": "test", "path": "/metadata/uid", "value": obj.metadata.uid},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": obj.metadata.resource_version},
-        {"op": "add", "path": "/metadata/finalizers", "value": list(finalizers)},
-    ]
-    return await client.patch(type(obj), obj.key, JsonPatch(operations))
+    # The version in a merge patch is a precondition that fails with Conflict; a JSON patch's test fails with Invalid.
+    unchanged = {"resourceVersion": obj.metadata.resource_version, "finalizers": list(finalizers)}
+    return await client.patch(type(obj), obj.key, MergePatch({"metadata": unchanged}))

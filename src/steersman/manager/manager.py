@@ -27,7 +27,7 @@ class ManagerOptions:
     """Settings of a manager.
 
     Attributes:
-        name: field manager of all writes, and the source of Events.
+        name: field manager of all writes, and the source of Events; a DNS name such as ``steersman-databases``.
         instance: which replica this is, such as the pod's name.
         namespace: the only namespace to watch; empty for all.
         label_selectors: by kind, which objects to cache.
@@ -164,7 +164,8 @@ class Manager:
             await server.stop()
 
     def _context(self, controller: str) -> Context:
-        recorder = EventRecorder(self.client.live, controller, self.options.instance, runtime=self.runtime)
+        source = f"{self.options.name}/{controller}"
+        recorder = EventRecorder(self.client.live, source, self.options.instance, runtime=self.runtime)
         self._recorders.append(recorder)
         logger = get_logger(controller)
         return Context(client=self.client, events=recorder, runtime=self.runtime, log=logger)

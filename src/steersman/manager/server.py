@@ -9,6 +9,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from steersman.errors import ConfigurationError
+from steersman.observability.logging import get_logger
+
+log = get_logger("manager")
 
 Check = Callable[[], str | None]
 """Gives None when all is well, or else what is wrong."""
@@ -32,9 +35,9 @@ class ProbeServer:
         metrics: CollectorRegistry | None = None,
     ) -> None:
         host, _, port = bind.rpartition(":")
-        if not port.isdigit():
+        if not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(f"bind address {bind!r}: write host:port, such as :8081")
-        self._host, self._port = host or None, int(port)
+        self._host, self._port = host.strip("[]") or None, int(port)
         self._metrics = metrics
         app = web.Application()
         if health is not None:
@@ -62,6 +65,8 @@ class ProbeServer:
         except OSError as error:
             await self._runner.cleanup()
             raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}") from error
+        paths = sorted(resource.canonical for resource in self._runner.app.router.resources())
+        log.info("listening", port=self.port, paths=paths)
 
     async def stop(self) -> None:
         """Stops listening."""
@@ -78,7 +83,7 @@ def _handler(checks: Mapping[str, Check]) -> Callable[[web.Request], Awaitable[w
         lines = [
             f"[+]{name} ok" if wrong is None else f"[-]{name} failed: {wrong}" for name, wrong in results.items()
         ]
-        failed = any(results.values())
+        failed = any(wrong is not None for wrong in results.values())
         return web.Response(text="\n".join([*lines, "failed" if failed else "ok", ""]), status=500 if failed else 200)
 
     return handle

@@ -9,13 +9,14 @@ from typing import Any, Literal
 import structlog
 
 LogFormat = Literal["json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-def configure_logging(level: str = "info", output: LogFormat = "json") -> None:
+def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> None:
     """Sends all logs, those of libraries included, to standard error.
 
     Args:
-        level: ``debug``, ``info``, ``warning`` or ``error``.
+        level: the least that is shown.
         output: ``json`` gives one object a line; ``console`` aligned text.
     """
     shared: list[Any] = [
@@ -32,12 +33,13 @@ def configure_logging(level: str = "info", output: LogFormat = "json") -> None:
     rendering: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if output == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # Plain tracebacks: the coloured ones show local variables, passwords among them.
+        else [structlog.dev.ConsoleRenderer(sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
     )
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
+            foreign_pre_chain=[*shared, _name_logger],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
@@ -46,6 +48,26 @@ def configure_logging(level: str = "info", output: LogFormat = "json") -> None:
     root.setLevel(level.upper())
 
 
+def _name_logger(_: Any, __: str, event: Any) -> Any:
+    event["logger"] = event["_record"].name
+    return event
+
+
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
     """A logger whose lines carry ``name`` and whatever is bound to the running reconcile."""
     return structlog.get_logger(component=name)
+
+
+if not structlog.is_configured():
+    # Until an operator chooses: through the standard library's logging, and without local variables in tracebacks,
+    # which structlog's own default shows, passwords among them.
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
+    )

@@ -19,11 +19,16 @@ def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
         verbs.setdefault((resource.group, name), set()).update(permission.verbs)
     resources: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, name), granted in sorted(verbs.items()):
-        resources.setdefault((group, tuple(sorted(granted, key=_VERB_ORDER.index))), []).append(name)
+        resources.setdefault((group, tuple(sorted(granted, key=_place))), []).append(name)
     return [
         {"apiGroups": [group], "resources": names, "verbs": list(granted)}
         for (group, granted), names in resources.items()
     ]
+
+
+def _place(verb: str) -> tuple[int, str]:
+    """Where a verb stands in a rule: the usual ones as people write them, then others such as ``bind``."""
+    return (_VERB_ORDER.index(verb) if verb in _VERB_ORDER else len(_VERB_ORDER), verb)
 
 
 def cluster_role(name: str, permissions: Iterable[Permission]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 import yaml
@@ -14,7 +14,7 @@ import yaml
 from steersman.client import connect, load_config
 from steersman.errors import SteersmanError
 from steersman.manager import Manager, ManagerOptions
-from steersman.observability.logging import configure_logging
+from steersman.observability.logging import LogFormat, LogLevel, configure_logging
 from steersman_databases.controllers import LABEL_SELECTORS, setup
 from steersman_databases.manifests import generated_manifests
 
@@ -27,8 +27,8 @@ def run(
     kubeconfig: Annotated[str, typer.Option(help="A kubeconfig file, outside a cluster.")] = "",
     health_probe_bind_address: Annotated[str, typer.Option(help="host:port of /healthz and /readyz.")] = ":8081",
     metrics_bind_address: Annotated[str, typer.Option(help="host:port of /metrics.")] = ":8080",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
-    log_format: Annotated[Literal["json", "console"], typer.Option(help="json or console.")] = "json",
+    log_level: Annotated[LogLevel, typer.Option(help="The least that is logged.")] = "info",
+    log_format: Annotated[LogFormat, typer.Option(help="json or console.")] = "json",
 ) -> None:
     """Run the operator until SIGTERM.
 

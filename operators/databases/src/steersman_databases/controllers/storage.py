@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret
-from steersman.client import JsonPatch
+from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import Forbidden, Invalid
 from steersman.meta import Object, ObjectKey, Quantity, to_builtins
@@ -161,7 +161,7 @@ class Storage:
 
     async def _adopt(self, secret: Secret, claim: PersistentVolumeClaim) -> None:
         if not secret.metadata.owner_references:
-            await self._replace(secret, "/metadata/ownerReferences", to_builtins([owned_by(claim)]))
+            await self._change(secret, {"metadata": {"ownerReferences": to_builtins([owned_by(claim)])}})
 
     async def _ensure_application(self, claim: PersistentVolumeClaim) -> Secret:
         secret = await self._find_secret(self._names.application_secret, claim)
@@ -172,7 +172,7 @@ class Storage:
             secret = await self._client.create(application_secret(self._database, data, claim))
             self._created(secret)
         elif present != data:
-            secret = await self._replace(secret, "/data", to_builtins(data))
+            secret = await self._change(secret, {"data": to_builtins(data)})
             self._events.normal(self._database, "SecretRepaired", f"completed Secret {secret.metadata.name}")
         return secret
 
@@ -195,11 +195,10 @@ class Storage:
         }
         return {key: value.encode() for key, value in entries.items()}
 
-    async def _replace(self, secret: Secret, path: str, value: Any) -> Secret:
+    async def _change(self, secret: Secret, changes: Mapping[str, Any]) -> Secret:
         # Not applied by force: a password that the user has just set must not be overwritten by the one we read.
-        unchanged = {"op": "test", "path": "/metadata/resourceVersion", "value": secret.metadata.resource_version}
-        operation = {"op": "add", "path": path, "value": value}
-        return await self._client.patch(Secret, secret.key, JsonPatch([unchanged, operation]))
+        metadata = {**changes.get("metadata", {}), "resourceVersion": secret.metadata.resource_version}
+        return await self._client.patch(Secret, secret.key, MergePatch({**changes, "metadata": metadata}))
 
     def _created(self, obj: Object) -> None:
         kind, name = type(obj).api_resource.kind, obj.metadata.name
