@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from devcluster.__main__ import app as devcluster
 from steersman_databases.__main__ import app
 from steersman_databases.api import Database
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
@@ -81,6 +82,20 @@ def test_every_option_of_the_operator_has_a_line(command: str) -> None:
     assert f"`steersman-databases {command}`" in page
     for parameter in group.commands[command].params:
         assert f"`{parameter.opts[0]}`" in page
+
+
+def commands(group: Any, prefix: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+def test_every_command_of_the_devcluster_has_a_line() -> None:
+    found = list(commands(get_command(devcluster)))
+    assert "up" in found
+    assert [name for name in found if f"`{name}" not in text("reference/cli.md")] == []
 
 
 def test_every_image_variable_has_a_line() -> None:
