@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
+
 from devcluster.__main__ import app as devcluster
+from steersman.crd import definition
+from steersman.observability import metrics
 from steersman_databases.__main__ import app
 from steersman_databases.api import Database
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
-from typer.main import get_command
-
-from steersman.crd import definition
-from steersman.observability import metrics
 
 ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operators" / "databases" / "src" / "steersman_databases"
