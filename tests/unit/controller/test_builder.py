@@ -1,0 +1,209 @@
+"""What is watched, and whom a change concerns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from buoy import Buoy, buoy
+from world import World, key, settle
+
+from steersman.api.core_v1 import ConfigMap, Node, Secret
+from steersman.cache import Informer
+from steersman.controller import Builder, Controller, Permission, Reconciler, Request, Result, generation_changed
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.rbac import policy_rules
+from steersman.testing import virtual_time
+
+
+class Idle(Reconciler[Buoy]):
+    """Does nothing."""
+
+    async def reconcile(self, request: Request) -> Result:
+        return Result()
+
+
+class Bench:
+    """A builder over informers that the test feeds by hand."""
+
+    def __init__(self, kind: type[Any] = Buoy) -> None:
+        self.world = World()
+        self.registered: list[tuple[Controller, tuple[Permission, ...]]] = []
+        self.builder: Builder[Any] = Builder(
+            kind,
+            context=lambda _: self.world.context(),
+            informer=self.world.cache.informer,
+            register=lambda controller, permissions: self.registered.append((controller, permissions)),
+        )
+
+    def informer(self, kind: type[Any]) -> Informer[Any]:
+        return self.world.cache.informer(kind)
+
+    async def queued(self) -> list[ObjectKey]:
+        """What the one controller's queue holds, in order; empties it."""
+        queue = self.registered[0][0].queue
+        taken: list[ObjectKey] = []
+        while len(queue):
+            taken.append(await queue.get())
+        for request in taken:
+            queue.done(request)
+        return taken
+
+
+def owned_by(
+    name: str, api_version: str = "sea.example.com/v1", kind: str = "Buoy", *, controller: bool = True
+) -> OwnerReference:
+    return OwnerReference(api_version=api_version, kind=kind, name=name, uid=f"uid-{name}", controller=controller)
+
+
+def config_map(*owners: OwnerReference, version: int = 1, namespace: str = "sea") -> ConfigMap:
+    return ConfigMap(
+        metadata=ObjectMeta(
+            name="cm", namespace=namespace, uid="u", resource_version=str(version), owner_references=owners
+        )
+    )
+
+
+@virtual_time
+async def test_changes_of_the_kind_itself() -> None:
+    bench = Bench()
+    bench.builder.complete(Idle)
+    informer = bench.informer(Buoy)
+    informer.replace((buoy("a", 1), buoy("b", 2)))
+    assert await bench.queued() == [key("a"), key("b")]
+    informer.upsert(buoy("a", 3))
+    informer.delete(key("b"))
+    assert await bench.queued() == [key("a"), key("b")]
+
+
+@pytest.mark.parametrize(
+    ("owner", "concerned"),
+    [
+        (owned_by("mother"), True),
+        (owned_by("mother", "sea.example.com/v9"), True),
+        (owned_by("mother", "lake.example.com/v1"), False),
+        (owned_by("mother", "v1"), False),
+        (owned_by("mother", kind="Ship"), False),
+        (owned_by("mother", controller=False), False),
+    ],
+)
+@virtual_time
+async def test_an_owned_object_concerns_its_controller_alone(owner: OwnerReference, concerned: bool) -> None:
+    bench = Bench()
+    bench.builder.owns(ConfigMap).complete(Idle)
+    bench.informer(ConfigMap).replace((config_map(owner),))
+    assert await bench.queued() == ([key("mother")] if concerned else [])
+
+
+@virtual_time
+async def test_an_object_that_changes_hands_concerns_both() -> None:
+    bench = Bench()
+    bench.builder.owns(ConfigMap).complete(Idle)
+    informer = bench.informer(ConfigMap)
+    informer.replace((config_map(owned_by("old")),))
+    await bench.queued()
+    informer.upsert(config_map(owned_by("new"), version=2))
+    assert await bench.queued() == [key("old"), key("new")]
+    informer.delete(ObjectKey("sea", "cm"))
+    assert await bench.queued() == [key("new")]
+
+
+@virtual_time
+async def test_a_cluster_scoped_owner_has_no_namespace() -> None:
+    bench = Bench(Node)
+    bench.builder.owns(ConfigMap).complete(Idle)
+    bench.informer(ConfigMap).replace((config_map(owned_by("n1", "v1", "Node")),))
+    assert await bench.queued() == [ObjectKey("", "n1")]
+
+
+@virtual_time
+async def test_mapped_objects() -> None:
+    def by_label(secret: Secret) -> list[Request]:
+        return [key(name) for name in secret.metadata.labels.get("buoys", "").split()]
+
+    bench = Bench()
+    bench.builder.watches(Secret, by_label).complete(Idle)
+    metadata = ObjectMeta(name="s", namespace="sea", resource_version="1", labels=FrozenDict({"buoys": "a b"}))
+    bench.informer(Secret).replace((Secret(metadata=metadata),))
+    assert await bench.queued() == [key("a"), key("b")]
+    changed = msgspec.structs.replace(metadata, resource_version="2", labels=FrozenDict({"buoys": "c"}))
+    bench.informer(Secret).upsert(Secret(metadata=changed))
+    assert await bench.queued() == [key("a"), key("b"), key("c")]
+
+
+@virtual_time
+async def test_predicates_hold_back_what_does_not_matter() -> None:
+    bench = Bench()
+    builder = bench.builder.with_predicate(generation_changed)
+    builder.owns(ConfigMap, lambda change: change.new is None).complete(Idle)
+    informer = bench.informer(Buoy)
+
+    def generation(number: int, version: int) -> Buoy:
+        obj = buoy("a", version)
+        return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, generation=number))
+
+    informer.replace((generation(1, 1),))
+    assert await bench.queued() == [key("a")]
+    informer.upsert(generation(1, 2))
+    assert await bench.queued() == []
+    informer.upsert(generation(2, 3))
+    assert await bench.queued() == [key("a")]
+    informer.delete(key("a"))
+    assert await bench.queued() == [key("a")]
+    bench.informer(ConfigMap).replace((config_map(owned_by("mother")),))
+    assert await bench.queued() == []
+    bench.informer(ConfigMap).replace(())
+    assert await bench.queued() == [key("mother")]
+
+
+@virtual_time
+async def test_two_controllers_share_one_informer() -> None:
+    one, two = Bench(), Bench()
+    two.world = one.world
+    shared: Builder[Any] = Builder(
+        Buoy,
+        context=lambda _: one.world.context(),
+        informer=one.world.cache.informer,
+        register=lambda controller, permissions: two.registered.append((controller, permissions)),
+    )
+    one.builder.complete(Idle)
+    shared.named("second").complete(Idle)
+    one.informer(Buoy).replace((buoy("a"),))
+    assert await one.queued() == await two.queued() == [key("a")]
+    assert two.registered[0][0].name == "second"
+
+
+def test_names_and_limits() -> None:
+    bench = Bench()
+    with pytest.raises(ValueError, match="must be 1 or more, not 0"):
+        bench.builder.max_concurrent_reconciles(0)
+    controller = bench.builder.max_concurrent_reconciles(5).complete(Idle)
+    assert controller.name == "buoy"
+    assert bench.registered[0][0] is controller
+
+
+def test_permissions_follow_from_what_is_declared() -> None:
+    bench = Bench()
+    builder = bench.builder.owns(ConfigMap).permits(ConfigMap, "create", "patch").watches(Secret, lambda _: ())
+    builder.permits(Node, "get", subresource="proxy").complete(Idle)
+    rules = policy_rules(bench.registered[0][1])
+    assert {
+        "apiGroups": [""],
+        "resources": ["configmaps"],
+        "verbs": ["get", "list", "watch", "create", "patch"],
+    } in rules
+    assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]} in rules
+    assert {"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]} in rules
+    assert {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]} in rules
+    assert {"apiGroups": ["sea.example.com"], "resources": ["buoys/status"], "verbs": ["patch"]} in rules
+    assert {"apiGroups": ["sea.example.com"], "resources": ["buoys/finalizers"], "verbs": ["update"]} in rules
+
+
+@virtual_time
+async def test_what_exists_already_is_reconciled_too() -> None:
+    bench = Bench()
+    bench.informer(Buoy).replace((buoy("a"),))
+    bench.builder.complete(Idle)
+    await settle()
+    assert await bench.queued() == [key("a")]

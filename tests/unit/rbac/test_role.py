@@ -1,0 +1,68 @@
+"""Permissions become the fewest rules that grant them, in an order that never changes."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steersman.controller import Permission
+from steersman.meta import ApiResource
+from steersman.rbac import cluster_role, policy_rules
+
+PODS = ApiResource("", "v1", "Pod", "pods")
+SECRETS = ApiResource("", "v1", "Secret", "secrets")
+SETS = ApiResource("apps", "v1", "StatefulSet", "statefulsets")
+
+
+def test_verbs_of_one_resource_are_joined_and_resources_with_the_same_verbs_share_a_rule() -> None:
+    permissions = (
+        Permission(PODS, ("watch", "get")),
+        Permission(SECRETS, ("get", "list", "watch")),
+        Permission(PODS, ("list",)),
+        Permission(SETS, ("get", "list", "watch")),
+        Permission(PODS, ("get",), "log"),
+    )
+    expected = [
+        {"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["get", "list", "watch"]},
+    ]
+    for order in permutations(permissions):
+        assert policy_rules(order) == expected
+
+
+def test_unusual_verbs_come_last() -> None:
+    (rule,) = policy_rules([Permission(PODS, ("impersonate", "delete", "bind", "get"))])
+    assert rule["verbs"] == ["get", "delete", "bind", "impersonate"]
+
+
+resources = st.sampled_from([PODS, SECRETS, SETS])
+verbs = st.lists(st.sampled_from(["get", "list", "watch", "create", "patch", "escalate"]), min_size=1, unique=True)
+permissions = st.builds(Permission, resources, verbs.map(tuple), st.sampled_from(["", "status"]))
+
+
+def granted(rules: list[dict[str, list[str]]]) -> list[tuple[str, str, str]]:
+    return [(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]]
+
+
+@given(st.lists(permissions))
+def test_exactly_what_was_asked_is_granted_and_nothing_twice(asked: list[Permission]) -> None:
+    wanted = {
+        (p.resource.group, f"{p.resource.plural}/{p.subresource}" if p.subresource else p.resource.plural, verb)
+        for p in asked
+        for verb in p.verbs
+    }
+    found = granted(policy_rules(asked))
+    assert set(found) == wanted
+    assert len(found) == len(wanted)
+
+
+def test_a_cluster_role() -> None:
+    assert cluster_role("sea-operator", [Permission(PODS, ("get",))]) == {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "sea-operator"},
+        "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
+    }
