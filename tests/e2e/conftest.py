@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+
 from devcluster.operator import install
 from devcluster.progress import Progress
 from devcluster.target import Target, target

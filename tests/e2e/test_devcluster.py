@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 import yaml
+
+from devcluster import certificates, cluster, kubeconfig, layout, oci
 from devcluster.errors import CommandFailed
 from devcluster.process import run
 from devcluster.progress import Progress
 from devcluster.state import State
 from devcluster.target import Target, wait_until
-
-from devcluster import certificates, cluster, kubeconfig, layout, oci
 
 NODES = [node.name for node in layout.NODES]
 PEERS = ("web-0", "web-1")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from database_under_test import DatabaseUnderTest
 from devcluster.images import CHECKOUT
 from devcluster.target import Target

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+
 from devcluster.errors import CommandFailed
 from devcluster.target import Target, wait_until
 

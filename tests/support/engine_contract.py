@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import pytest
+
 from steersman_databases.engines import (
     AdministratorRejected,
     Credentials,

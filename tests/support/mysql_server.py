@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import asyncmy
+
 from real_server import ADMINISTRATOR, RealServer
 from server_process import Process, data_directory, free_port, program, run
 from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import psycopg
 from psycopg import sql
+
 from real_server import ADMINISTRATOR, RealServer
 from server_process import START_SECONDS, Process, data_directory, free_port, program, run
 from steersman_databases.engines import Credentials, Desired, Endpoint, PostgreSQL

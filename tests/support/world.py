@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from buoy import Buoy
-
 from steersman.cache import Cache
 from steersman.client import Client
 from steersman.controller import CachedClient, Context, EventRecorder

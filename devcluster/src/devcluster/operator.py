@@ -1,6 +1,9 @@
 """Brings the database operator of this checkout into a cluster, images included."""
 
 import os
+from typing import Any
+
+import yaml
 
 from devcluster.images import CHECKOUT, OPERATOR, Image, ensure_images, load
 from devcluster.progress import Progress
@@ -21,10 +24,14 @@ def install(target: Target, progress: Progress) -> None:
     """
     images = _load_images(progress) if target.is_devcluster else []
     with progress.step("Install the operator"):
-        kustomization = CHECKOUT / "operators/databases/config/default"
-        target.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", str(kustomization))
+        rendered = target.kubectl("kustomize", str(CHECKOUT / "operators/databases/config/default"))
+        manifests = [_configured(m, images) for m in yaml.safe_load_all(rendered)]
+        # Definitions first, since what is of a kind that does not exist yet is refused.
+        manifests.sort(key=lambda m: m["kind"] not in ("CustomResourceDefinition", "Namespace"))
+        target.kubectl(
+            "apply", "--server-side", "--force-conflicts", "--filename=-", stdin=yaml.safe_dump_all(manifests)
+        )
         target.kubectl("wait", "--for=condition=Established", "crd/databases.databases.steersman.dev")
-        _configure(target, images)
         target.kubectl(
             "rollout",
             "status",
@@ -43,17 +50,18 @@ def _load_images(progress: Progress) -> list[Image]:
     return images
 
 
-def _configure(target: Target, images: list[Image]) -> None:
-    """Restarts the operator when its image has changed under the same name, and tells it where images are."""
+def _configured(manifest: dict[str, Any], images: list[Image]) -> dict[str, Any]:
+    """The Deployment told where images are, and restarted when the operator's has changed under the same name."""
+    if manifest["kind"] != "Deployment":
+        return manifest
     variables = {name: value for name, value in os.environ.items() if name.startswith("STEERSMAN_IMAGE_")}
     for image in images:
         if image.stands_in_for:
             variables[MYSQL_IMAGE] = image.reference
-    container: dict[str, object] = {
-        "name": "operator",
-        "env": [{"name": name, "value": value} for name, value in sorted(variables.items())],
-    }
-    if reference := os.environ.get("STEERSMAN_OPERATOR_IMAGE"):
-        container["image"] = reference
+    template = manifest["spec"]["template"]
+    container = template["spec"]["containers"][0]
+    container["env"] += [{"name": name, "value": value} for name, value in sorted(variables.items())]
+    container["image"] = os.environ.get("STEERSMAN_OPERATOR_IMAGE", container["image"])
     digest = next((i.digest for i in images if i.reference == OPERATOR.reference), "as configured")
-    target.patch_deployment(NAMESPACE, DEPLOYMENT, annotations={"steersman.dev/image": digest}, container=container)
+    template["metadata"]["annotations"] = {"steersman.dev/image": digest}
+    return manifest

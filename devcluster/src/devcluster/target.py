@@ -70,14 +70,6 @@ class Target:
         scope = ["--namespace", namespace] if namespace else []
         return self.kubectl("apply", "--server-side", *scope, "--filename=-", stdin=manifest)
 
-    def patch_deployment(
-        self, namespace: str, name: str, *, annotations: dict[str, str], container: dict[str, Any]
-    ) -> None:
-        """Change the pod template's annotations and one container of a Deployment."""
-        template = {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
-        patch = json.dumps({"spec": {"template": template}})
-        self.kubectl("patch", f"--namespace={namespace}", f"deployment/{name}", "--patch", patch)
-
 
 def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float, every: float = 0.25) -> T:
     """The first result of `probe` that is neither None nor False.

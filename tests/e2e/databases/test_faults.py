@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from database_under_test import DatabaseUnderTest
 from devcluster.operator import DEPLOYMENT
 from devcluster.operator import NAMESPACE as OPERATOR_NAMESPACE

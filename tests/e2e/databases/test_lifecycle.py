@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from database_under_test import DatabaseUnderTest
 
 RECOMMENDED = {"name", "instance", "managed-by", "component", "part-of"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
@@ -11,6 +11,7 @@ from steersman.manager import Manager
 from steersman.meta import Object
 from steersman_databases.api import Database
 from steersman_databases.controllers.database import DatabaseReconciler
+from steersman_databases.engines import Engine, engine_named
 from steersman_databases.resources import MANAGED_BY, instance_of
 
 _OURS = f"app.kubernetes.io/managed-by={MANAGED_BY}"
@@ -21,8 +22,12 @@ LABEL_SELECTORS: Mapping[type[Object], str] = dict.fromkeys(
 """What the operator caches of each kind: only what it made. Pass it to ``ManagerOptions``."""
 
 
-def setup(manager: Manager) -> None:
-    """Adds the operator's controllers to ``manager``."""
+def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> None:
+    """Adds the operator's controllers to ``manager``.
+
+    Args:
+        engines: finds an engine by its name; tests put models in their place.
+    """
     (
         manager.controller(Database)
         .with_predicate(generation_changed)
@@ -36,7 +41,7 @@ def setup(manager: Manager) -> None:
         .permits(PersistentVolumeClaim, "create", "patch", "delete")
         .permits(Secret, "create", "patch", "delete")
         .max_concurrent_reconciles(16)
-        .complete(DatabaseReconciler)
+        .complete(lambda context: DatabaseReconciler(context, engines))
     )
 
 

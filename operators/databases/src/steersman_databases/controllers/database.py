@@ -22,7 +22,6 @@ from steersman_databases.engines import (
     InvalidName,
     ServerUnreachable,
     UnsupportedVersion,
-    engine_named,
     image,
 )
 from steersman_databases.resources import Names, ServerImage
@@ -35,10 +34,10 @@ class DatabaseReconciler(Reconciler[Database]):
 
     Args:
         context: from the controller.
-        engines: finds an engine by its name; tests put a model in its place.
+        engines: finds an engine by its name.
     """
 
-    def __init__(self, context: Context, engines: Callable[[str], Engine] = engine_named) -> None:
+    def __init__(self, context: Context, engines: Callable[[str], Engine]) -> None:
         super().__init__(context)
         self._engines = engines
 

@@ -1,0 +1,213 @@
+"""The server images keep their contract (operators/databases/images/README.md), without a Kubernetes around them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from devcluster.images import MARIADB, POSTGRESQL, Recipe, ensure, ensure_mysql
+from devcluster.progress import Progress
+from image_container import Container, Unpacked, unpack, writable
+
+# Ends an SQL string, starts an escape, is more than a byte, and is a shell's.
+PASSWORD = "it's \"quoted\" \\' -- $(x) `x` é %;\\"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How the tests talk to a server: the client's command line, and where its data lie."""
+
+    administrator: str
+    directory: str
+    client: Callable[[str, str], tuple[list[str], list[str]]]
+
+
+def _psql(password: str, sql: str) -> tuple[list[str], list[str]]:
+    dsn = "host=127.0.0.1 user=postgres dbname=postgres sslmode=require"
+    return ["psql", "-X", "-At", "-v", "ON_ERROR_STOP=1", "-c", sql, dsn], [f"PGPASSWORD={password}"]
+
+
+def _mysql(password: str, sql: str) -> tuple[list[str], list[str]]:
+    options = ["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--user=steersman_admin", "--skip-column-names"]
+    return ["mysql", *options, "--execute", sql], [f"MYSQL_PWD={password}"]
+
+
+ENGINES = {
+    "postgresql": Engine("postgres", "pgdata", _psql),
+    "mysql": Engine("steersman_admin", "mysql", _mysql),
+    "mariadb": Engine("steersman_admin", "mysql", _mysql),
+}
+
+
+@dataclass
+class Server:
+    """A volume and the containers that come and go on it."""
+
+    engine: Engine
+    image: Unpacked
+    directory: Path
+    lives: int = 0
+
+    def container(self, *arguments: str) -> Container:
+        self.lives += 1
+        name = f"steersman-image-test-{self.lives}"
+        part = {name: self.directory / name for name in ("volume", "run", "admin")}
+        return Container(
+            name, self.image, self.directory / name, part["volume"], part["run"], part["admin"], arguments
+        )
+
+    def sql(self, container: Container, sql: str, password: str = PASSWORD) -> str:
+        command, environment = self.engine.client(password, sql)
+        done = container.execute(*command, environment=environment)
+        assert done.returncode == 0, done.stderr + container.log
+        return done.stdout.strip()
+
+    def refuses(self, container: Container, password: str) -> bool:
+        command, environment = self.engine.client(password, "SELECT 1")
+        done = container.execute(*command, environment=environment)
+        return done.returncode != 0 and any(word in done.stderr for word in ("denied", "authentication failed"))
+
+
+@pytest.fixture(scope="module", params=["postgresql", "mysql", "mariadb"])
+def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Unpacked]]:
+    progress = Progress()
+    recipes: dict[str, Recipe] = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
+    recipe = recipes.get(request.param)
+    built = ensure(recipe, progress) if recipe else ensure_mysql(progress)
+    directory = tmp_path_factory.mktemp("root")
+    yield request.param, unpack(built.archive, directory)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def server(image: tuple[str, Unpacked], tmp_path: Path) -> Iterator[Server]:
+    name, unpacked = image
+    engine = ENGINES[name]
+    # As an emptyDir and a claim with fsGroup are.
+    for part in ("volume", "run"):
+        writable(tmp_path / part)
+    admin = writable(tmp_path / "admin")
+    (admin / "username").write_text(engine.administrator)
+    (admin / "password").write_text(PASSWORD)
+    server = Server(engine, unpacked, tmp_path)
+    yield server
+    for number in range(1, server.lives + 1):
+        left = Container(f"steersman-image-test-{number}", unpacked, tmp_path, tmp_path, tmp_path, tmp_path)
+        left.remove()
+    shutil.rmtree(tmp_path)
+
+
+def _ready(container: Container) -> None:
+    container.until(lambda: container.probe("readiness"))
+
+
+def test_an_empty_volume_becomes_a_database_of_its_administrator(server: Server) -> None:
+    container = server.container()
+    begun = time.monotonic()
+    container.start()
+    _ready(container)
+    print(f"ready after {time.monotonic() - begun:.1f} s, {container.memory() >> 20} MiB")  # noqa: T201
+    assert container.probe("startup")
+    assert container.probe("liveness")
+    assert server.sql(container, "SELECT 1") == "1"
+    assert server.refuses(container, "wrong")
+    assert server.refuses(container, "")
+    assert container.memory() < 450 << 20
+    begun = time.monotonic()
+    assert container.stop() == 0, container.log
+    print(f"ended after {time.monotonic() - begun:.1f} s")  # noqa: T201
+    assert "it's" not in container.log
+
+
+def test_data_outlive_the_container_however_it_ends(server: Server) -> None:
+    first = server.container()
+    first.start()
+    _ready(first)
+    if "pgdata" in server.engine.directory:
+        server.sql(first, "CREATE DATABASE kept")
+    else:
+        server.sql(first, "CREATE DATABASE kept; CREATE TABLE kept.rows_ (id int); INSERT INTO kept.rows_ VALUES (1)")
+    first.kill()
+    second = server.container()
+    second.start()
+    _ready(second)
+    listed = "SELECT datname FROM pg_database" if "pgdata" in server.engine.directory else "SHOW DATABASES"
+    assert "kept" in server.sql(second, listed).split()
+    assert second.stop() == 0
+    (server.directory / "admin" / "password").write_text("another")
+    third = server.container()
+    third.start()
+    _ready(third)
+    assert server.sql(third, "SELECT 1") == "1", "a new Secret does not touch existing data"
+    assert third.stop() == 0
+
+
+def test_killed_at_any_moment_of_its_first_start_it_recovers(server: Server) -> None:
+    chance = random.Random(3)
+    interrupted = 0
+    for _ in range(12):
+        shutil.rmtree(server.directory / "volume")
+        writable(server.directory / "volume")
+        killed = server.container()
+        killed.start()
+        killed.sleep(chance.uniform(0.1, 3.0))
+        killed.kill()
+        interrupted += not (server.directory / "volume" / server.engine.directory).exists()
+        again = server.container()
+        again.start()
+        _ready(again)
+        assert server.sql(again, "SELECT 1") == "1"
+        again.kill()
+    assert interrupted, "no kill hit the initialisation"
+
+
+def test_told_to_end_during_its_first_start_it_ends_at_once(server: Server) -> None:
+    container = server.container()
+    container.start()
+    unfinished = server.directory / "volume" / f".{server.engine.directory}.unfinished"
+    container.until(unfinished.exists)
+    assert not container.probe("startup")
+    assert not container.probe("readiness")
+    assert container.probe("liveness"), "a server in the making must not be killed"
+    container.stop(5)
+    assert not (server.directory / "volume" / server.engine.directory).exists()
+
+
+def test_a_second_server_never_gets_the_same_volume(server: Server) -> None:
+    first = server.container()
+    first.start()
+    _ready(first)
+    (server.directory / "run").rename(server.directory / "run-of-first")
+    writable(server.directory / "run")
+    second = server.container()
+    second.start()
+    second.sleep(3)
+    assert second.running()
+    assert not second.probe("readiness")
+    assert server.sql(first, "SELECT 1") == "1"
+    first.kill()
+    _ready(second)
+    assert second.stop() == 0
+
+
+def test_arguments_reach_the_server(server: Server) -> None:
+    postgresql = "pgdata" in server.engine.directory
+    container = server.container(*(("-c", "max_connections=37") if postgresql else ("--max-connections=37",)))
+    container.start()
+    _ready(container)
+    assert server.sql(container, "SHOW max_connections" if postgresql else "SELECT @@max_connections") == "37"
+    assert container.stop() == 0
+
+
+def test_a_volume_that_cannot_be_written_is_said(server: Server) -> None:
+    (server.directory / "volume").chmod(0o500)
+    container = server.container()
+    container.start()
+    assert container.wait(10) == 1
+    assert "fsGroup" in container.log
