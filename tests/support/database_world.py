@@ -1,9 +1,9 @@
-"""A cluster in memory around the database operator: API server, a stand-in for the kubelet, servers that are models."""
+"""A cluster in memory around the database operator: API server, kubelet stand-in, servers that are models."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -117,7 +117,7 @@ class World:
         )
 
     @asynccontextmanager
-    async def operator(self, transport: CuttableTransport | None = None) -> AsyncIterator[Manager]:
+    async def operator(self, transport: CuttableTransport | None = None) -> AsyncGenerator[Manager]:
         """Runs the operator, and what a cluster does with its objects, during the block."""
         manager = Manager(
             transport or self.server,

@@ -40,7 +40,7 @@ async def test_events_tell_the_story_without_passwords() -> None:
         await world.create()
         await world.ready()
         await world.until("told", lambda: any(e.reason == "DatabaseReady" for e in world.server.read_all(Event)))
-        notes = [e.note for e in world.server.read_all(Event)]
+        notes = [e.note or "" for e in world.server.read_all(Event)]
         assert {"created Service orders-primary", "created user orders", "created database orders"} <= set(notes)
         for name in ("orders-admin", "orders-app"):
             assert world.secret(name)["password"] not in " ".join(notes)
