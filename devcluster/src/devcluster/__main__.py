@@ -1,18 +1,18 @@
 """`python -m devcluster`: a real two-node Kubernetes on this machine."""
 
 import os
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from devcluster import binaries, cluster, packages
+from devcluster import binaries, cluster, images, packages
 from devcluster.errors import DevclusterError, NotRunning
 from devcluster.progress import Progress
 
-app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+app.add_typer(images.app, name="image", help="Build and load images.")
 progress = Progress()
 
 Number = Annotated[int, typer.Argument(help="1 or 2")]
@@ -126,10 +126,6 @@ def start_node(number: Number) -> None:
 
 def main() -> None:
     """Run the command line; a failure that a person can act on is told without a traceback, with exit code 1."""
-    if find_spec("devcluster.images") is not None:
-        from devcluster import images
-
-        app.add_typer(images.app, name="image", help="Build and load images.")
     try:
         app()
     except DevclusterError as error:

@@ -95,7 +95,9 @@ def up(progress: Progress | None = None) -> Status:
     with _alone(progress):
         found = State.load()
         if found is not None and found.alive() and found.version == wanted:
-            found.binaries = built  # those of the checkout that made it may be gone
+            if found.binaries != built:  # those of the checkout that made it may be gone
+                found.binaries = built
+                found.save()
             started = creation.repair(found)
             if started:
                 progress.note(f"Had ended and was started again: {', '.join(started)}")
