@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -88,3 +88,10 @@ async def settle() -> None:
     """Lets everything happen that needs no time to pass."""
     for _ in range(50):
         await asyncio.sleep(0)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Returns once ``condition`` holds. Raises TimeoutError after ``seconds``. For tests in real time."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0.005)

@@ -34,8 +34,8 @@ class ProbeServer:
         ready: Mapping[str, Check] | None = None,
         metrics: CollectorRegistry | None = None,
     ) -> None:
-        host, _, port = bind.rpartition(":")
-        if not port.isdecimal() or int(port) > 65535:
+        host, colon, port = bind.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(f"bind address {bind!r}: write host:port, such as :8081")
         self._host, self._port = host.strip("[]") or None, int(port)
         self._metrics = metrics

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from buoy import Buoy, wire
 from scripted_transport import ScriptedTransport, listed, refusal
-
 from steersman.api.core_v1 import Node, Pod
 from steersman.cache import Cache
 from steersman.client import Client

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from buoy import Buoy, buoy
-from scripted_transport import ScriptedTransport
 from structlog.testing import capture_logs
 
+from buoy import Buoy, buoy
+from scripted_transport import ScriptedTransport
 from steersman.cache import Change, Informer
 from steersman.client import Client
 from steersman.meta import ObjectKey

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
-from buoy import Buoy, wire
-from scripted_transport import ScriptedTransport, bookmark, event, failure, listed, refusal
 from structlog.testing import capture_logs
 
+from buoy import Buoy, wire
+from scripted_transport import ScriptedTransport, bookmark, event, failure, listed, refusal
 from steersman.cache import Informer, Reflector, ReflectorState
 from steersman.client import Client
 from steersman.errors import ConnectionFailed

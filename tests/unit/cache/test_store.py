@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from buoy import Buoy, buoy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from buoy import Buoy, buoy
 from steersman.cache import Store
 from steersman.meta import ObjectKey
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
 from scripted_transport import ScriptedTransport, answer, bookmark, event, failure, listed, refusal
-
 from steersman.client import Client, HttpRequest, JsonPatch, MergePatch, WatchEvent
 from steersman.client.client import DecodeErrorHandler
 from steersman.errors import AlreadyExists, Conflict, Expired, NotFound

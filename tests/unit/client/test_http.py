@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from certificates import Authority
 
+from certificates import Authority
 from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport, connect
 from steersman.client.http import error_from_body, ssl_context
 from steersman.errors import (

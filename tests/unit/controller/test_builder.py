@@ -6,15 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from buoy import Buoy, buoy
-from world import World, key, settle
 
+from buoy import Buoy, buoy
 from steersman.api.core_v1 import ConfigMap, Node, Secret
 from steersman.cache import Informer
 from steersman.controller import Builder, Controller, Permission, Reconciler, Request, Result, generation_changed
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.rbac import policy_rules
 from steersman.testing import virtual_time
+from world import World, key, settle
 
 
 class Idle(Reconciler[Buoy]):

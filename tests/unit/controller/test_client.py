@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from buoy import Buoy, BuoyStatus
-from world import NAMESPACE, World, key
 
+from buoy import Buoy, BuoyStatus
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.errors import NotFound
 from steersman.meta import ObjectMetaApply
 from steersman.testing import virtual_time
+from world import NAMESPACE, World, key
 
 
 @virtual_time

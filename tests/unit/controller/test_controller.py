@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 import structlog
-from buoy import Buoy
 from structlog.testing import capture_logs
-from world import World, key
 
+from buoy import Buoy
 from steersman.controller import Controller, Reconciler, Request, Result
 from steersman.errors import Conflict, NotFound, Status, TerminalError
 from steersman.observability import metrics
 from steersman.testing import virtual_time
+from world import World, key
 
 Behaviour = Callable[[Request], Awaitable[Result]]
 

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
-from world import World
 
 from steersman.api.core_v1 import Node
 from steersman.api.events_v1 import Event
@@ -16,6 +15,7 @@ from steersman.controller import EventRecorder
 from steersman.errors import ConnectionFailed
 from steersman.meta import ObjectMeta
 from steersman.testing import matching, virtual_time
+from world import World
 
 
 @pytest.fixture

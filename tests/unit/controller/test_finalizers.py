@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from buoy import Buoy, BuoySpec
-from world import World, key
 
+from buoy import Buoy, BuoySpec
 from steersman.client import MergePatch
 from steersman.controller import add_finalizer, remove_finalizer
 from steersman.errors import Conflict
 from steersman.testing import virtual_time
+from world import World, key
 
 OURS = "sea.example.com/chain"
 
