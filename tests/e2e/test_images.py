@@ -18,6 +18,8 @@ from image_container import Container, Unpacked, unpack, writable
 # Ends an SQL string, starts an escape, is more than a byte, and is a shell's.
 PASSWORD = "it's \"quoted\" \\' -- $(x) `x` é %;\\"
 
+REFUSALS = ("Access denied", "password authentication failed", "no password supplied")
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -71,7 +73,7 @@ class Server:
     def refuses(self, container: Container, password: str) -> bool:
         command, environment = self.engine.client(password, "SELECT 1")
         done = container.execute(*command, environment=environment)
-        return done.returncode != 0 and any(word in done.stderr for word in ("denied", "authentication failed"))
+        return done.returncode != 0 and any(word in done.stderr for word in REFUSALS)
 
 
 @pytest.fixture(scope="module", params=["postgresql", "mysql", "mariadb"])

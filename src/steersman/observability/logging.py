@@ -30,16 +30,15 @@ def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> N
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
-    rendering: list[Any] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-        if output == "json"
+    rendering: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    if output == "console":
         # Plain tracebacks: the coloured ones show local variables, passwords among them.
-        else [structlog.dev.ConsoleRenderer(sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
-    )
+        plain = structlog.dev.plain_traceback
+        rendering = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, _name_logger],
+            foreign_pre_chain=[*shared, _name_component],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
@@ -48,8 +47,8 @@ def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> N
     root.setLevel(level.upper())
 
 
-def _name_logger(_: Any, __: str, event: Any) -> Any:
-    event["logger"] = event["_record"].name
+def _name_component(_: Any, __: str, event: Any) -> Any:
+    event["component"] = event["_record"].name
     return event
 
 
