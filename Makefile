@@ -44,7 +44,8 @@ test: $(READY) ## Unit tests, and integration tests on the real API server (15 m
 
 .PHONY: e2e
 e2e: $(READY) ## Everything end to end on the cluster, faults included (1 hour)
-	@$(BIN)/pytest --timeout 1800 tests/e2e
+	@$(BIN)/pytest --timeout 1800 -n 3 -m "not disruptive" tests/e2e
+	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
 
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (15 min from fresh, 3 min again)

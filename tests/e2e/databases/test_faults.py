@@ -60,6 +60,7 @@ def _processes_in(container: str) -> list[Process]:
     return found
 
 
+@pytest.mark.disruptive
 @pytest.mark.parametrize("number", range(KILLS))
 def test_operator_killed_at_any_moment(cluster: Target, namespace: str, number: int) -> None:
     dice = random.Random(number)
@@ -115,6 +116,7 @@ def test_database_pod_killed_without_mercy(database: DatabaseUnderTest) -> None:
     database.wait_ready()
 
 
+@pytest.mark.disruptive
 def test_api_server_restarted(database: DatabaseUnderTest) -> None:
     if not database.cluster.is_devcluster:
         pytest.fail("this fault needs the devcluster: run it without CLUSTER=current")

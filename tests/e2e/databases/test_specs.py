@@ -88,6 +88,7 @@ def test_a_strangers_object_is_not_taken_over(postgresql: DatabaseUnderTest) -> 
     assert postgresql.one("service", "orders-primary")["spec"] == before
 
 
+@pytest.mark.disruptive
 def test_an_unschedulable_pod_says_why(postgresql: DatabaseUnderTest) -> None:
     cluster = postgresql.cluster
     nodes = cluster.kubectl("get", "nodes", "--output=name").split()

@@ -97,8 +97,10 @@ class DatabaseReconciler(Reconciler[Database]):
         status = status_of(database, outcome, engine, self.runtime.clock.now())
         if status == database.status:
             return
+        # The cache may not hold our last status yet, and nobody should read the same news twice.
+        former = (await self.client.live.get(Database, database.key)).status
         await self.client.apply_status(database, status)
-        if is_news(database.status, status):
+        if is_news(former, status):
             emit = self.events.warning if outcome.phase in ("Failed", "Pending") else self.events.normal
             emit(database, outcome.reason, outcome.message)
 
