@@ -310,17 +310,17 @@ def connects(target: Target, namespace: str, peer: str, address: str) -> bool:
     return target.try_kubectl(*command).returncode == 0
 
 
-def test_each_component_is_itself_and_only_the_first_apply_is_master() -> None:
-    identities = certificates.identities()
-    masters = [name for name, (_, group) in identities.items() if group == "system:masters"]
-    assert masters == ["bootstrap"]
-    components = {name: user for name, (user, _) in identities.items() if name not in ("admin", "bootstrap")}
-    assert {user for user in components.values() if user != "system:kube-proxy"} == {
-        "system:kube-controller-manager",
-        "system:kube-scheduler",
-        "steersman:volumes",
-        *(f"system:node:{name}" for name in NODES),
-    }
+@pytest.mark.parametrize("identity", certificates.identities())
+def test_the_api_server_knows_each_component_as_itself(ours: Target, identity: str) -> None:
+    user, group = certificates.identities()[identity]
+    state = State.load()
+    assert state is not None
+    config = layout.KUBECONFIG if identity == "admin" else kubeconfig.component(identity)
+    whoami = [ours.kubectl_path, f"--kubeconfig={config}", "auth", "whoami", "--output=json"]
+    inside = identity not in ("admin", "bootstrap")
+    answer = json.loads(run(state.control_plane.in_network(whoami) if inside else whoami))
+    assert answer["status"]["userInfo"]["username"] == user
+    assert set(answer["status"]["userInfo"]["groups"]) == {"system:authenticated", *([group] if group else [])}
 
 
 @pytest.mark.parametrize(

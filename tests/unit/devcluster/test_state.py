@@ -1,0 +1,56 @@
+"""What is known of a cluster survives the process that made it, and a reboot makes it void."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+
+import pytest
+
+from devcluster import layout, state
+from devcluster.machine import Machine
+from devcluster.process import Process
+from devcluster.state import State
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    """A cluster whose every machine and component is this very process."""
+    monkeypatch.setattr(state, "FILE", tmp_path / "state.json")
+    this = Process.of(os.getpid())
+    assert this is not None
+    found = State(version="v", link=ipaddress.IPv4Network("198.18.231.0/30"), binaries=tmp_path, complete=True)
+    for name in (layout.CONTROL_PLANE, *(node.name for node in layout.NODES)):
+        found.machines[name] = Machine(name, this, {"component": this})
+    return found
+
+
+def test_what_is_saved_is_loaded(made: State) -> None:
+    assert State.load() is None
+    made.save()
+    assert State.load() == made
+
+
+def test_it_lives_while_all_its_machines_do(made: State) -> None:
+    assert made.alive()
+    machine = made.machines[layout.NODES[0].name]
+    machine.first = Process(machine.first.pid, machine.first.started - 1)
+    assert not made.alive()
+
+
+def test_half_a_cluster_is_none(made: State) -> None:
+    made.complete = False
+    assert not made.alive()
+    made.complete = True
+    del made.machines[layout.CONTROL_PLANE]
+    assert not made.alive()
+
+
+def test_process_ids_of_another_boot_mean_nothing(made: State) -> None:
+    made.boot = "another"
+    made.save()
+    loaded = State.load()
+    assert loaded is not None
+    assert not loaded.of_this_boot()
+    assert not loaded.alive()
