@@ -122,6 +122,11 @@ class Unauthorized(ApiError):
 class Forbidden(ApiError):
     """403: authenticated, yet RBAC or an admission plugin refuses; the message names the verb and resource."""
 
+    @property
+    def namespace_terminating(self) -> bool:
+        """Whether the only reason is that the namespace is being deleted, so that nothing new may be made in it."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
+
 
 class NotFound(ApiError):
     """404: no such object, or no such kind (its CRD is not installed)."""

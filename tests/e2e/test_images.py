@@ -109,12 +109,15 @@ def _ready(container: Container) -> None:
     container.until(lambda: container.probe("readiness"))
 
 
-def test_an_empty_volume_becomes_a_database_of_its_administrator(server: Server) -> None:
+def test_an_empty_volume_becomes_a_database_of_its_administrator(
+    server: Server, record_property: Callable[[str, object], None]
+) -> None:
     container = server.container()
     begun = time.monotonic()
     container.start()
     _ready(container)
-    print(f"ready after {time.monotonic() - begun:.1f} s, {container.memory() >> 20} MiB")  # noqa: T201
+    record_property("seconds from start to ready", round(time.monotonic() - begun, 1))
+    record_property("MiB of memory", container.memory() >> 20)
     assert container.probe("startup")
     assert container.probe("liveness")
     assert server.sql(container, "SELECT 1") == "1"
@@ -123,7 +126,7 @@ def test_an_empty_volume_becomes_a_database_of_its_administrator(server: Server)
     assert container.memory() < 450 << 20
     begun = time.monotonic()
     assert container.stop() == 0, container.log
-    print(f"ended after {time.monotonic() - begun:.1f} s")  # noqa: T201
+    record_property("seconds to end", round(time.monotonic() - begun, 1))
     assert "it's" not in container.log
 
 

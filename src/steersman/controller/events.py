@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ from steersman.api.apply.core_v1 import ObjectReferenceApply
 from steersman.api.apply.events_v1 import EventApply
 from steersman.api.events_v1 import Event
 from steersman.client import Client, MergePatch
-from steersman.errors import NotFound
+from steersman.errors import Forbidden, NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetaApply
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -90,7 +91,9 @@ class EventRecorder:
                 await self._write(occurrence)
             except Exception as error:
                 # Whatever it is, the next Event may be written.
-                log.warning("event not written", reason=occurrence.reason, note=occurrence.note, error=str(error))
+                expected = isinstance(error, Forbidden) and error.namespace_terminating
+                level = logging.DEBUG if expected else logging.WARNING
+                log.log(level, "event not written", reason=occurrence.reason, note=occurrence.note, error=str(error))
             finally:
                 self._queue.task_done()
 

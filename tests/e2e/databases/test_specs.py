@@ -10,7 +10,7 @@ from devcluster.errors import CommandFailed
 REFUSED = {
     "engine": ({"engine": "oracle"}, "spec.engine", 'supported values: "postgresql", "mysql"'),
     "no-version": ({"version": None}, "spec.version", "Required value"),
-    "version-type": ({"version": 17}, "spec.version", "must be of type string"),
+    "version-type": ({"version": 17}, "spec.version", "expected string"),
     "size": ({"storageSize": "lots"}, "spec.storageSize", "should match"),
     "zero": ({"storageSize": "0"}, "spec.storageSize", "must be more than 0"),
     "policy": ({"deletionPolicy": "Maybe"}, "spec.deletionPolicy", 'supported values: "Retain", "Delete"'),

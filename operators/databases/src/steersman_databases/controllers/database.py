@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
-from steersman.errors import ApiError, BadRequest, Forbidden, Invalid
+from steersman.errors import BadRequest, Forbidden, Invalid
 from steersman_databases.api import Database
 from steersman_databases.controllers.deletion import FINALIZER, Deletion
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
@@ -60,7 +60,7 @@ class DatabaseReconciler(Reconciler[Database]):
         except Blocked as blocked:
             return blocked.outcome
         except (Forbidden, Invalid, BadRequest) as error:
-            if _namespace_ends(error):
+            if isinstance(error, Forbidden) and error.namespace_terminating:
                 return None
             # Quota, admission policies, our own RBAC: the API server's words are the best advice there is.
             return Outcome(phase="Failed", reason=error.reason or "Refused", message=str(error), retry_after=30.0)
@@ -131,6 +131,3 @@ def _blocked(error: EngineError, database: Database) -> Blocked:
         case _:
             return Blocked("Failed", "SqlFailed", str(error))
 
-
-def _namespace_ends(error: ApiError) -> bool:
-    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
