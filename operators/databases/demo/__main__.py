@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
+from rich.console import Console
+
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 from devcluster.target import target
-from rich.console import Console
 from story import NAMESPACE, Story
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
+
 from devcluster.errors import NotReady
 from devcluster.operator import install
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from rich.table import Table
 
 NAMESPACE = "steersman-demo"
 SAMPLES = Path(__file__).parent.parent / "config" / "samples"

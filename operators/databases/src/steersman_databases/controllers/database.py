@@ -130,4 +130,3 @@ def _blocked(error: EngineError, database: Database) -> Blocked:
             return Blocked("Failed", "AdministratorRejected", f"{error}: restore Secret {secret}")
         case _:
             return Blocked("Failed", "SqlFailed", str(error))
-
