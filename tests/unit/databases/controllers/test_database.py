@@ -69,6 +69,22 @@ async def test_drift_is_healed_within_thirty_seconds() -> None:
 
 
 @virtual_time
+async def test_a_port_changed_by_hand_is_replaced_and_not_joined() -> None:
+    world = World()
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        body = {"spec": {"ports": [{"name": "postgresql", "port": 1, "protocol": "TCP", "targetPort": 5432}]}}
+        await world.client.patch(Service, _key("orders-primary"), MergePatch(body))
+
+        def ports() -> list[int]:
+            service = world.server.read(Service, _key("orders-primary"))
+            return [port.port for port in service.spec.ports] if service else []
+
+        await world.until("the port is back", lambda: ports() == [5432], 30)
+
+
+@virtual_time
 async def test_a_password_set_by_hand_is_taken_over() -> None:
     world = World()
     async with world.operator():

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from steersman.api.apply.core_v1 import ServiceApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ContainerStatus, Pod, PodCondition, Service
+from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
-from steersman.meta import ApplyConfiguration, Object
+from steersman.meta import ApplyConfiguration, Object, to_builtins
 from steersman_databases.api import Database
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.resources import Names, ServerImage, headless_service, primary_service, statefulset
@@ -75,9 +77,20 @@ class Server:
                 f"{kind.api_resource.kind} {config.key.name} exists and does not belong to this Database: "
                 "rename one of them",
             )
+        if isinstance(present, Service) and isinstance(config, ServiceApply):
+            await self._restore_ports(present, config)
         await self._client.apply(config, owner=self._database)
         if present is None:
             self._events.normal(self._database, "Created", f"created {kind.api_resource.kind} {config.key.name}")
+
+    async def _restore_ports(self, service: Service, config: ServiceApply) -> None:
+        """Ports are merged by number: one that was changed by hand would stay beside ours, under the same name."""
+        if any(port.port != self._image.port for port in service.spec.ports):
+            body = {
+                "metadata": {"resourceVersion": service.metadata.resource_version},
+                "spec": {"ports": to_builtins(config)["spec"]["ports"]},
+            }
+            await self._client.patch(Service, service.key, MergePatch(body))
 
     async def _find_live(self, kind: type[T], config: ApplyConfiguration[T]) -> T | None:
         """The cache holds only what carries our labels: a stranger of the same name is seen only live."""
