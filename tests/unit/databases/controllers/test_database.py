@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from database_world import KEY, CuttableTransport, World
 from steersman.api.core_v1 import Secret, Service
 from steersman.api.events_v1 import Event

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import pytest
+
 from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL, PostgreSQL
 from steersman_databases.engines.model import ModelEngine, ModelServer, ModelUser
 from steersman_databases.engines.work import LoginRejected, Raced

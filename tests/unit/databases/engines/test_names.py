@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from steersman_databases.engines import ENGINES, InvalidName
 
 

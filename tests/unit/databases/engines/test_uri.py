@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from steersman_databases.engines import Endpoint, connection_uri, masked_uri
 
 ENDPOINT = Endpoint("orders-primary.shop", 5432)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from steersman.api.apply.core_v1 import ServiceApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ContainerStatus, Pod, PodCondition, Service
 from steersman.client import MergePatch
@@ -77,13 +76,13 @@ class Server:
                 f"{kind.api_resource.kind} {config.key.name} exists and does not belong to this Database: "
                 "rename one of them",
             )
-        if isinstance(present, Service) and isinstance(config, ServiceApply):
+        if isinstance(present, Service):
             await self._restore_ports(present, config)
         await self._client.apply(config, owner=self._database)
         if present is None:
             self._events.normal(self._database, "Created", f"created {kind.api_resource.kind} {config.key.name}")
 
-    async def _restore_ports(self, service: Service, config: ServiceApply) -> None:
+    async def _restore_ports(self, service: Service, config: ApplyConfiguration[Any]) -> None:
         """Ports are merged by number: one that was changed by hand would stay beside ours, under the same name."""
         if any(port.port != self._image.port for port in service.spec.ports):
             body = {
