@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from steersman.testing.apiserver.defaults import PVC_PROTECTION
 from steersman.testing.apiserver.kinds import GroupResource, KindRegistry
 from steersman.testing.apiserver.storage import Storage, Stored
-from steersman.testing.apiserver.values import JsonObject
+from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 from steersman.testing.apiserver.writes import CRD_CLEANUP, FOREGROUND, ORPHAN, Writer
 
 _CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
@@ -68,6 +69,8 @@ class Collector:
             self._delete_dependents(stored)
         elif stored.collection == ("", "namespaces"):
             self._empty_namespace(stored)
+        elif PVC_PROTECTION in stored.finalizers:
+            self._release_unused_claim(stored)
         elif stored.collection == _CRDS and CRD_CLEANUP in stored.finalizers:
             self._delete_instances(stored)
 
@@ -92,6 +95,11 @@ class Collector:
             spec = {k: v for k, v in namespace.object.get("spec", {}).items() if k != "finalizers"}
             self.writer.replace(namespace, {**namespace.object, "spec": spec}, namespace.managers)
 
+    def _release_unused_claim(self, claim: Stored) -> None:
+        pods = self.storage.list(GroupResource("", "pods"), claim.key.namespace)
+        if not any(_mounts(pod, claim.key.name) for pod in pods):
+            self._release(claim, PVC_PROTECTION)
+
     def _delete_instances(self, definition: Stored) -> None:
         spec = definition.object["spec"]
         collection = GroupResource(spec["group"], spec["names"]["plural"])
@@ -115,6 +123,13 @@ class Collector:
 
 def _owners(stored: Stored) -> list[JsonObject]:
     return stored.object["metadata"].get("ownerReferences") or []
+
+
+def _mounts(pod: Stored, claim: str) -> bool:
+    if pod.object.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return False
+    volumes = list_at(pod.object.get("spec"), "volumes")
+    return any(map_at(v, "persistentVolumeClaim").get("claimName") == claim for v in volumes)
 
 
 def _blocks(dependent: Stored, uid: str) -> bool:

@@ -1,13 +1,13 @@
 """What the real server fills into new built-in objects, as far as operators rely on it. All else stays as sent.
 
-Secret: ``type``, ``stringData`` into ``data``. Service: ``type``, ``sessionAffinity``, ``protocol``, ``targetPort``
-of ports, ``clusterIP``. Deployment, StatefulSet, ReplicaSet: ``replicas``, StatefulSet's ``podManagementPolicy``,
-``updateStrategy`` and ``revisionHistoryLimit``, Deployment's ``strategy``. Pod (and pod templates):
-``restartPolicy``, ``dnsPolicy``, ``schedulerName``, ``terminationGracePeriodSeconds``, ``imagePullPolicy``, port
-``protocol``. PersistentVolumeClaim: ``volumeMode``. Namespace: its name as a label, its phase.
-Job: ``parallelism``, ``completions``, ``backoffLimit``. First status of Pod, PersistentVolumeClaim and Namespace.
+Secret: ``type``, ``stringData`` into ``data``. Service: ``type``, ``sessionAffinity``, ``internalTrafficPolicy``,
+``protocol`` and ``targetPort`` of ports, ``clusterIP`` and IP families. Workloads: ``replicas``, strategies, history
+limits, and the pod template. Pods and templates: policies, ``imagePullPolicy``, port ``protocol``, probes,
+``defaultMode`` of volumes. Pods: tolerations and priority. PersistentVolumeClaim: ``volumeMode``, the protecting
+finalizer. Job, CronJob: policies, limits, labels and selector. Namespace: its name as a label. StorageClass,
+EndpointSlice. The first status of kinds that have one.
 
-Source: ``pkg/apis/*/v1/defaults.go`` of Kubernetes 1.36.
+Source: ``pkg/apis/*/v1/defaults.go`` and the admission plugins of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -17,7 +17,25 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from steersman.testing.apiserver.values import JsonObject, is_list, is_map, metadata, section
+from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, metadata, section
+
+PVC_PROTECTION = "kubernetes.io/pvc-protection"
+
+_FIRST_STATUS: dict[str, JsonObject] = {
+    "Deployment": {},
+    "ReplicaSet": {"replicas": 0},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
+    "DaemonSet": {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    "CronJob": {},
+    "PodDisruptionBudget": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+    "Ingress": {"loadBalancer": {}},
+    "ResourceQuota": {},
+}
 
 
 def apply_defaults(kind: str, obj: JsonObject) -> None:
@@ -31,17 +49,21 @@ def complete_new(kind: str, obj: JsonObject, random: Random) -> None:
     match kind:
         case "Service":
             _allocate_address(obj, random)
+            obj["status"] = {"loadBalancer": {}}
         case "Pod":
-            obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+            _admit_pod(obj)
         case "PersistentVolumeClaim":
             obj["status"] = {"phase": "Pending"}
+            section(obj, "metadata")["finalizers"] = [*list_at(obj["metadata"], "finalizers"), PVC_PROTECTION]
         case "Namespace":
             section(obj, "spec")["finalizers"] = ["kubernetes"]
             obj["status"] = {"phase": "Active"}
         case "Job":
             _select_own_pods(obj)
+            obj["status"] = {}
         case _:
-            return
+            if kind in _FIRST_STATUS:
+                obj["status"] = clone(_FIRST_STATUS[kind])
 
 
 def carry_over(kind: str, old: JsonObject, obj: JsonObject) -> None:
@@ -86,7 +108,23 @@ def _allocate_address(obj: JsonObject, random: Random) -> None:
 
 
 def _pod(obj: JsonObject) -> None:
-    _pod_spec(section(obj, "spec"))
+    spec = section(obj, "spec")
+    spec.setdefault("enableServiceLinks", True)
+    _pod_spec(spec)
+
+
+def _admit_pod(obj: JsonObject) -> None:
+    """What the admission plugins Priority and DefaultTolerationSeconds add."""
+    spec = section(obj, "spec")
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    tolerations = list_at(spec, "tolerations")
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(t.get("key") in (key, None) for t in tolerations):
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations = [*tolerations, added]
+    spec["tolerations"] = tolerations
+    obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
 
 
 def _pod_spec(spec: JsonObject) -> None:
@@ -104,6 +142,29 @@ def _pod_spec(spec: JsonObject) -> None:
         container.setdefault("resources", {})
         for port in _items(container, "ports"):
             port.setdefault("protocol", "TCP")
+        for name in ("readinessProbe", "livenessProbe", "startupProbe"):
+            _probe(container.get(name))
+    for volume in _items(spec, "volumes"):
+        for source in ("configMap", "secret", "downwardAPI", "projected"):
+            if is_map(volume.get(source)):
+                volume[source].setdefault("defaultMode", 0o644)
+
+
+def _probe(probe: Any) -> None:
+    if not is_map(probe):
+        return
+    for name, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        probe.setdefault(name, value)
+    if is_map(probe.get("httpGet")):
+        probe["httpGet"].setdefault("scheme", "HTTP")
+        probe["httpGet"].setdefault("path", "/")
+    if is_map(probe.get("grpc")):
+        probe["grpc"].setdefault("service", "")
 
 
 def _template(spec: JsonObject) -> None:
@@ -168,13 +229,18 @@ def _job(obj: JsonObject) -> None:
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
     _template(spec)
 
 
 def _select_own_pods(obj: JsonObject) -> None:
     uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
     labels = section(metadata(section(section(obj, "spec"), "template")), "labels")
-    labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name}
+    own = {"controller-uid": uid, "job-name": name}
+    own |= {f"batch.kubernetes.io/{k}": v for k, v in own.items()}
+    labels |= own
+    section(metadata(obj), "labels").update(own)
     obj["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
@@ -184,10 +250,26 @@ def _cron_job(obj: JsonObject) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
+    template = section(spec, "jobTemplate")
+    metadata(template)
+    _template(section(template, "spec"))
 
 
 def _namespace(obj: JsonObject) -> None:
     section(metadata(obj), "labels")["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
+
+
+def _storage_class(obj: JsonObject) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def _endpoint_slice(obj: JsonObject) -> None:
+    for port in _items(obj, "ports"):
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+    for endpoint in _items(obj, "endpoints"):
+        section(endpoint, "conditions")
 
 
 def _items(parent: JsonObject, name: str) -> list[JsonObject]:
@@ -207,4 +289,6 @@ _BY_KIND: dict[str, Callable[[JsonObject], None]] = {
     "Job": _job,
     "CronJob": _cron_job,
     "Namespace": _namespace,
+    "StorageClass": _storage_class,
+    "EndpointSlice": _endpoint_slice,
 }

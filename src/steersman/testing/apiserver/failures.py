@@ -63,8 +63,13 @@ def not_found(resource: ApiResource, name: str) -> ApiError:
 
 
 def unknown_path() -> ApiError:
-    """No such resource or path; the real server answers with plain text, see ``server``."""
+    """No such group or path; the real server answers with plain text, see ``server``."""
     return error_from_status(Status(message="404 page not found", reason="NotFound", code=404))
+
+
+def unknown_resource() -> ApiError:
+    """No such resource in a group that the server itself serves."""
+    return _failure(404, "NotFound", "the server could not find the requested resource")
 
 
 def already_exists(resource: ApiResource, name: str) -> ApiError:
@@ -100,12 +105,19 @@ def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
 
 def invalid(resource: ApiResource, name: str, errors: Iterable[FieldError]) -> ApiError:
     found = list(errors)
-    listed = [f"{e.path}: {e.text}" for e in found]
+    # The same complaint twice is one line, yet two causes.
+    listed = list(dict.fromkeys(f"{e.path}: {e.text}" for e in found))
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     causes = tuple(StatusCause(field=e.path, message=e.text, reason=e.reason) for e in found)
     message = f'{kind} "{name}" is invalid: {text}'
     return _failure(422, "Invalid", message, resource, name, kind=resource.kind, causes=causes)
+
+
+def invalid_patch(patched: Any, because: str) -> ApiError:
+    """A patch makes something that is no object of the kind; ``patched`` is what it makes."""
+    error = invalid_value("patch", shown(patched), because)
+    return invalid(ApiResource("", "", "", ""), "", [error])
 
 
 def rejected_patch() -> ApiError:
@@ -151,8 +163,11 @@ def missing_manager() -> ApiError:
     return invalid_options("PatchOptions", "fieldManager", text, "FieldValueRequired")
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed(resource: ApiResource | None = None, verb: str = "") -> ApiError:
+    """The verb does not fit the path; custom resources name themselves."""
     message = "the server does not allow this method on the requested resource"
+    if resource is not None:
+        message = f'{verb} is not supported on resources of kind "{qualified(resource)}"'
     return _failure(405, "MethodNotAllowed", message)
 
 

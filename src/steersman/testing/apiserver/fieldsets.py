@@ -27,7 +27,7 @@ def _element(item: Any, shape: Shape) -> str | None:
     if shape.relation == "set":
         return f"v:{_encoder.encode(item).decode()}"
     keys = {key.name: value for key in shape.keys if (value := _key_value(item, key)) is not None}
-    return f"k:{_encoder.encode(keys).decode()}" if len(keys) == len(shape.keys) else None
+    return f"k:{_encoder.encode(keys).decode()}" if keys else None
 
 
 def _key_value(item: Any, key: Key) -> Any:
@@ -52,10 +52,10 @@ def list_elements(items: Any, shape: Shape) -> dict[str, Any]:
     for position, item in enumerate(items):
         element = _element(item, shape)
         if element is None:
-            lacking = next(k.name for k in shape.keys if _key_value(item, k) is None)
+            names = " ".join(f'"{k.name}"' for k in shape.keys)
             raise failures.untyped(
-                f"element {position}: associative list with keys has an element that omits key field "
-                f'"{lacking}" (and doesn\'t have default value)'
+                f"element {position}: associative list with keys has an element that omits all key fields "
+                f"[{names}] (and doesn't have default values for any key fields)"
             )
         if element in found:
             raise failures.untyped(f"duplicate entries for key {path_text((element,))}")

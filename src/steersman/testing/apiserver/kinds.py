@@ -28,6 +28,7 @@ class Kind:
         has_status: whether status is a subresource, written apart from the rest.
         has_generation: whether ``metadata.generation`` counts the changes of what is wanted.
         unconditional_update: whether a PUT may come without a resourceVersion.
+        create_on_update: whether a PUT creates what is not there.
         schema: its OpenAPI schema, for custom resources.
         storage_version: the version that objects are kept in.
         fields: what else than name and namespace field selectors know.
@@ -41,6 +42,7 @@ class Kind:
     has_status: bool = False
     has_generation: bool = False
     unconditional_update: bool = True
+    create_on_update: bool = False
     schema: JsonObject | None = None
     storage_version: str = ""
     fields: tuple[str, ...] = ()
@@ -114,6 +116,19 @@ _SELECTABLE: dict[str, tuple[str, ...]] = {
 }
 
 
+_CREATED_ON_UPDATE = {
+    "Service",
+    "Event",
+    "Endpoints",
+    "LimitRange",
+    "Lease",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+}
+
+
 def _builtin_kinds() -> Iterator[Kind]:
     for line in _BUILTIN.strip().splitlines()[1:]:
         api_version, name, plural, flags = line.split()
@@ -124,6 +139,7 @@ def _builtin_kinds() -> Iterator[Kind]:
             has_status="S" in flags,
             has_generation="G" in flags,
             unconditional_update=name not in {"CustomResourceDefinition", "Lease", "PodDisruptionBudget"},
+            create_on_update=name in _CREATED_ON_UPDATE,
             storage_version=version,
             fields=_SELECTABLE.get(name, ()),
             singular=name.lower(),

@@ -25,7 +25,7 @@ def selection(route: Route, query: Mapping[str, str]) -> Matcher | None:
         ApiError: 400, a selector is malformed.
     """
     labels = label_matcher(query.get("labelSelector", ""))
-    fields = field_matcher(query.get("fieldSelector", ""), route.kind.fields)
+    fields = field_matcher(query.get("fieldSelector", ""), route.kind.fields, custom=route.kind.custom)
     matchers = [m for m in (labels, fields) if m is not None]
     if route.name:
         matchers.append(lambda obj: obj["metadata"]["name"] == route.name)
@@ -83,10 +83,13 @@ def _version(storage: Storage, query: Mapping[str, str], token: _Token | None) -
     """The version to list at (None: now), and the one that the list tells."""
     if token is not None:
         return token.version, token.version
-    wanted = parse_number(query, "resourceVersion")
+    wanted = _parse_version(query)
     if wanted > storage.version:
         raise failures.too_large_version(wanted, storage.version)
     match = query.get("resourceVersionMatch", "")
+    if match and not query.get("resourceVersion"):
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise failures.invalid_options("ListOptions", "resourceVersionMatch", text, "FieldValueForbidden")
     if match == "Exact":
         if not wanted:
             text = 'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
@@ -105,8 +108,16 @@ def parse_number(query: Mapping[str, str], name: str) -> int:
     if not text:
         return 0
     if not text.isdigit():
-        raise failures.bad_request(f'invalid {name}: strconv.ParseUint: parsing "{text}": invalid syntax')
+        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
+
+
+def _parse_version(query: Mapping[str, str]) -> int:
+    text = query.get("resourceVersion", "")
+    if text and not text.isdigit():
+        detail = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise failures.bad_request(f"invalid resource version: resourceVersion: {detail}")
+    return int(text or 0)
 
 
 def _encode_token(token: _Token) -> str:
@@ -119,4 +130,4 @@ def _token(text: str) -> _Token | None:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Token)
     except (binascii.Error, msgspec.DecodeError) as error:
-        raise failures.bad_request(f"continue key is not valid: {error}") from error
+        raise failures.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

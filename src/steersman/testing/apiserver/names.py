@@ -37,6 +37,7 @@ _NAME_PART_TEXT = (
     f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_PART}')"
 )
 
+_STANDARD_FINALIZERS = {"kubernetes", "orphan", "foregroundDeletion"}
 _LABEL_NAMED = {"Namespace", "Service"}
 _FREELY_NAMED = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
@@ -46,14 +47,19 @@ def generate(prefix: str, random: Random) -> str:
     return prefix[: _LONGEST_GENERATED - _SUFFIX_LENGTH] + "".join(random.choices(_ALPHABET, k=_SUFFIX_LENGTH))
 
 
-def check_metadata(kind: str, metadata: JsonObject) -> Iterator[FieldError]:
-    """What is wrong with the name, labels, annotations and owner references of an object."""
+def check_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Iterator[FieldError]:
+    """What is wrong with the name, labels, annotations, finalizers and owner references of an object."""
     yield from _check_name(kind, metadata.get("name", ""))
     yield from _check_labels(metadata.get("labels"))
     annotations = metadata.get("annotations")
     if is_map(annotations):
         for key in annotations:
             yield from _check_key(key.lower(), "metadata.annotations")
+    for position, finalizer in enumerate(metadata.get("finalizers") or ()):
+        yield from _check_key(finalizer, "metadata.finalizers")
+        if not custom and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid_value(f"metadata.finalizers[{position}]", finalizer, text)
     yield from _check_owners(metadata.get("ownerReferences"))
 
 
@@ -106,13 +112,13 @@ def _check_owners(owners: Any) -> Iterator[FieldError]:
     if not is_list(owners):
         return
     controllers: list[str] = []
-    for position, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{position}]"
-        for field, text in (("kind", "kind"), ("name", "name"), ("uid", "uid")):
-            if not owner.get(field):
-                yield invalid_value(f"{path}.{field}", "", f"{text} must not be empty")
+    for owner in owners:
+        path = "metadata.ownerReferences"
         if not owner.get("apiVersion"):
             yield invalid_value(f"{path}.apiVersion", "", "version must not be empty")
+        for field in ("kind", "name", "uid"):
+            if not owner.get(field):
+                yield invalid_value(f"{path}.{field}", "", "must not be empty")
         if owner.get("controller"):
             controllers.append(owner.get("name", ""))
     if len(controllers) > 1:

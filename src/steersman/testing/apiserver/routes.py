@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.kinds import Kind, KindRegistry
@@ -22,6 +23,12 @@ class Route:
     @property
     def key(self) -> ObjectKey:
         return ObjectKey(self.namespace, self.name)
+
+
+def unserved(kinds: KindRegistry, group: str, version: str) -> ApiError:
+    """The refusal of a path below ``group`` and ``version``: built-in groups word it as a Status."""
+    ours = any((k.resource.group, k.resource.version) == (group, version) and not k.custom for k in kinds)
+    return failures.unknown_resource() if ours else failures.unknown_path()
 
 
 def find_route(path: str, kinds: KindRegistry) -> Route:
@@ -47,5 +54,5 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
     plural, name, subresource = (*rest, "", "")[:3]
     kind = kinds.find(group, version, plural)
     if kind is None or (namespace and not kind.resource.namespaced):
-        raise failures.unknown_path()
+        raise unserved(kinds, group, version)
     return Route(kind, namespace, name, subresource)

@@ -13,7 +13,7 @@ from typing import Any
 
 from steersman.testing.apiserver.failures import FieldError, invalid_value, required, shown
 from steersman.testing.apiserver.shapes import SchemaShape
-from steersman.testing.apiserver.values import MISSING, JsonObject, child, clone, is_list, is_map
+from steersman.testing.apiserver.values import MISSING, JsonObject, child, clone, is_list, is_map, map_at
 
 _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -21,7 +21,8 @@ _ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 def prune(value: Any, schema: JsonObject, path: str = "", *, root: bool = True) -> tuple[Any, list[str]]:
     """``value`` without what ``schema`` does not know and without nulls, and the paths of the unknown fields."""
     unknown: list[str] = []
-    return _prune(value, schema, path, unknown, root=root), unknown
+    pruned = _prune(value, schema, path, unknown, root=root)
+    return pruned, sorted(unknown)
 
 
 def _prune(value: Any, schema: JsonObject, path: str, unknown: list[str], *, root: bool) -> Any:
@@ -80,6 +81,13 @@ def fill_defaults(value: Any, schema: JsonObject) -> None:
 def validate(value: Any, old: Any, schema: JsonObject) -> list[FieldError]:
     """What ``schema`` forbids in the object ``value``. What is unchanged from ``old`` is let through (KEP-4008)."""
     return list(_validate(value, old, schema, "", root=True))
+
+
+def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[FieldError]:
+    """As ``validate`` for a write to the status subresource: its texts name fields relative to the status."""
+    inner = map_at(map_at(schema, "properties"), "status")
+    found = _validate(child(obj, "status"), child(old, "status"), inner, "")
+    return [e._replace(path=f"status.{e.path}" if e.path else "status") for e in found] if "status" in obj else []
 
 
 def _validate(value: Any, old: Any, schema: JsonObject, path: str, *, root: bool = False) -> Iterator[FieldError]:

@@ -73,7 +73,7 @@ def _comparison(key: str, operator: str, bound: str) -> Callable[[Labels], bool]
     return fits
 
 
-def field_matcher(text: str, supported: Iterable[str]) -> Matcher | None:
+def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> Matcher | None:
     """Whether an object's fields fit the selector ``text``; None for an empty one.
 
     Raises:
@@ -91,7 +91,10 @@ def field_matcher(text: str, supported: Iterable[str]) -> Matcher | None:
             )
         name, operator, value = found.groups()
         if name not in known:
-            raise failures.bad_request(f"field label not supported: {name}")
+            if custom or len(known) > 2:
+                raise failures.bad_request(f"field label not supported: {name}")
+            only = '"metadata.name", "metadata.namespace"'
+            raise failures.bad_request(f'"{name}" is not a known field selector: only {only}')
         requirements.append((tuple(name.split(".")), value, operator != "!="))
     return lambda obj: all((_text_at(obj, path) == value) == wanted for path, value, wanted in requirements)
 

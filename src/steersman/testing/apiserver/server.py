@@ -15,16 +15,17 @@ from steersman.errors import ApiError, ConnectionFailed, Status, error_from_stat
 from steersman.meta import ApiResource, Object, ObjectKey, Resource, decode, to_builtins
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.bodies import decode_options
 from steersman.testing.apiserver.collector import Collector
 from steersman.testing.apiserver.crds import CRD, established_status, kinds_of
 from steersman.testing.apiserver.discovery import discover
 from steersman.testing.apiserver.faults import Failure, Faults, Moment, Predicate, failure_for
 from steersman.testing.apiserver.kinds import GroupResource, KindRegistry, registered_kind
 from steersman.testing.apiserver.listing import encode_list, list_objects, selection
-from steersman.testing.apiserver.routes import Route, find_route
+from steersman.testing.apiserver.routes import Route, find_route, unserved
 from steersman.testing.apiserver.storage import Broken, Storage, Stored
 from steersman.testing.apiserver.values import JsonObject
-from steersman.testing.apiserver.verbs import FIRST_NAMESPACES, Verbs, decode_options
+from steersman.testing.apiserver.verbs import FIRST_NAMESPACES, Verbs
 from steersman.testing.apiserver.watching import Watch, encode_status
 from steersman.testing.apiserver.writes import Writer
 
@@ -52,7 +53,7 @@ class InMemoryApiServer:
         self._storage = Storage()
         self._writer = Writer(self._storage, self._runtime, self._after_write)
         self._collector = Collector(self._storage, self._writer, self._kinds)
-        self._verbs = Verbs(self._storage, self._writer, self._runtime)
+        self._verbs = Verbs(self._storage, self._kinds, self._writer, self._runtime)
         self._faults = Faults()
         self.requests: list[HttpRequest] = []
         for name in FIRST_NAMESPACES:
@@ -84,7 +85,7 @@ class InMemoryApiServer:
         if failure := before or after:
             raise failure
         route = find_route(request.path, self._kinds)
-        if request.query.get("watch") not in ("true", "1"):
+        if not _is_watch(request):
             raise failures.refused_here(f"streaming {request.path} without watch=true")
         watch = Watch(self._storage, route, request.query, self._runtime)
         async with aclosing(_unbroken(watch, request)) as lines:
@@ -205,8 +206,12 @@ class InMemoryApiServer:
             if described is not None:
                 return 200, described
         route = find_route(request.path, self._kinds)
+        if _is_watch(request):
+            # Errors of the query come before the stream; a healthy watch cannot be answered in one piece.
+            Watch(self._storage, route, request.query, self._runtime)
+            raise ValueError("a watch is opened with stream(), not with request()")
         if route.subresource and not (route.subresource == "status" and route.kind.has_status):
-            raise _unserved(route)
+            raise self._unserved(route)
         if route.name and route.kind.resource.namespaced and not route.namespace:
             raise failures.unknown_path()
         match request.method, bool(route.name):
@@ -225,8 +230,15 @@ class InMemoryApiServer:
                 return self._verbs.delete(route, request)
             case "DELETE", False:
                 return 200, self._delete_collection(route, request)
-            case _:
-                raise failures.method_not_allowed()
+            case verb, _:
+                named = {"POST": "create", "PUT": "update"}.get(verb, verb.lower())
+                raise failures.method_not_allowed(route.kind.resource if route.kind.custom else None, named)
+
+    def _unserved(self, route: Route) -> ApiError:
+        resource = route.kind.resource
+        if route.subresource in ("status", "finalize"):
+            return unserved(self._kinds, resource.group, resource.version)
+        return failures.refused_here(f"the subresource {resource.plural}/{route.subresource}")
 
     def _encode(self, route: Route, stored: Stored) -> bytes:
         return stored.encoded(route.kind.resource.api_version)
@@ -267,6 +279,10 @@ async def _unbroken(watch: Watch, request: HttpRequest) -> AsyncGenerator[bytes,
             raise ConnectionFailed(f"{request.method} {request.path}: silent for {request.timeout} s") from None
 
 
+def _is_watch(request: HttpRequest) -> bool:
+    return request.method == "GET" and request.query.get("watch") in ("true", "1")
+
+
 def _failed(failure: Failure) -> HttpResponse:
     if isinstance(failure, ConnectionFailed):
         raise failure
@@ -277,12 +293,6 @@ def _refusal(error: ApiError) -> HttpResponse:
     if error.status == failures.unknown_path().status:
         return HttpResponse(404, b"404 page not found\n")
     return HttpResponse(error.code, encode_status(error), error.retry_after)
-
-
-def _unserved(route: Route) -> ApiError:
-    if route.subresource in ("status", "finalize"):
-        return failures.unknown_path()
-    return failures.refused_here(f"the subresource {route.kind.resource.plural}/{route.subresource}")
 
 
 def _collection(resource: ApiResource) -> GroupResource:

@@ -11,13 +11,15 @@ from typing import Any
 from uuid import UUID
 
 from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.bodies import unknown_metadata
+from steersman.testing.apiserver.content import check_content
 from steersman.testing.apiserver.defaults import apply_defaults, carry_over, complete_new
 from steersman.testing.apiserver.failures import FieldError
 from steersman.testing.apiserver.immutability import check_unchanged
 from steersman.testing.apiserver.kinds import Kind
 from steersman.testing.apiserver.names import check_finalizers, check_metadata
-from steersman.testing.apiserver.schema import fill_defaults, prune, validate
-from steersman.testing.apiserver.values import MISSING, JsonObject, clone, is_map, metadata, without_nulls
+from steersman.testing.apiserver.schema import fill_defaults, prune, validate, validate_status
+from steersman.testing.apiserver.values import MISSING, JsonObject, clone, metadata, without_nulls
 
 _SET_BY_SERVER = (
     "uid",
@@ -35,13 +37,13 @@ _EMPTY_IS_ABSENT = ("labels", "annotations", "finalizers", "ownerReferences", "g
 _NOT_WANTED = ("apiVersion", "kind", "metadata", "status")
 
 
-def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, strict: bool) -> JsonObject:
-    """The object to store for the sent ``obj``, whose name and namespace are decided.
+def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random) -> JsonObject:
+    """The object to store for the sent ``obj``, whose name and namespace are decided; ``complete`` comes after it.
 
     Raises:
-        ApiError: 400 (with ``strict``: unknown field), 422.
+        ApiError: 422.
     """
-    result = _conform(kind, obj, strict=strict)
+    result = _conform(kind, obj)
     meta = _tidy_metadata(result)
     for name in _SET_BY_SERVER:
         meta.pop(name, None)
@@ -52,18 +54,30 @@ def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, str
     if kind.has_status:
         result.pop("status", None)
     _fill(kind, result)
-    if not kind.custom:
-        complete_new(kind.resource.kind, result, random)
-    _refuse(kind, result, [*check_metadata(kind.resource.kind, meta), *_schema_errors(kind, result, MISSING)])
+    errors = [
+        *check_metadata(kind.resource.kind, meta, custom=kind.custom),
+        *_schema_errors(kind, result, MISSING, ""),
+        *check_content(kind.resource.kind, result),
+    ]
+    _refuse(kind, result, errors)
     return result
 
 
-def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: str, *, strict: bool) -> JsonObject:
+def complete(kind: Kind, obj: JsonObject, random: Random) -> JsonObject:
+    """``obj`` with what the server decides at creation, which no manager owns."""
+    if kind.custom:
+        return obj
+    result: JsonObject = clone(obj)
+    complete_new(kind.resource.kind, result, random)
+    return result
+
+
+def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: str) -> JsonObject:
     """The object to store in place of ``old`` for the sent ``obj``, written to ``subresource`` (empty: the object).
 
     Equal to ``old`` where nothing changes. Raises as ``prepare_create``.
     """
-    result = _conform(kind, obj, strict=strict)
+    result = _conform(kind, obj)
     if subresource == "status":
         result = _with_status_of(old, result)
     elif kind.has_status:
@@ -80,19 +94,21 @@ def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: st
         carry_over(kind.resource.kind, clone(old), result)
     if "generation" in before and _wanted(kind, old) != _wanted(kind, result):
         meta["generation"] = before["generation"] + 1
-    _refuse(kind, result, _update_errors(kind, old, result))
+    _refuse(kind, result, _update_errors(kind, old, result, subresource))
     return result
 
 
-def _conform(kind: Kind, obj: JsonObject, *, strict: bool) -> JsonObject:
+def unknown_fields(kind: Kind, obj: JsonObject) -> list[str]:
+    """The paths of fields that the kind does not have, as far as its schema is known."""
+    unknown = unknown_metadata(obj)
+    return unknown if kind.schema is None else [*unknown, *prune(obj, kind.schema)[1]]
+
+
+def _conform(kind: Kind, obj: JsonObject) -> JsonObject:
     """A copy in the stored version, pruned by the schema."""
-    if kind.schema is None:
-        result: JsonObject = without_nulls(obj)
-    else:
-        result, unknown = prune(obj, kind.schema)
-        if unknown and strict:
-            listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-            raise failures.bad_request(f"strict decoding error: {listed}")
+    result: JsonObject = without_nulls(obj) if kind.schema is None else prune(obj, kind.schema)[0]
+    for path in unknown_metadata(result):
+        del result["metadata"][path.removeprefix("metadata.")]
     group = kind.resource.group
     result["apiVersion"] = f"{group}/{kind.storage_version}" if group else kind.storage_version
     result["kind"] = kind.resource.kind
@@ -127,57 +143,22 @@ def _wanted(kind: Kind, obj: JsonObject) -> JsonObject:
     return {k: v for k, v in obj.items() if k not in ignored}
 
 
-def _update_errors(kind: Kind, old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
-    yield from check_metadata(kind.resource.kind, new["metadata"])
+def _update_errors(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> Iterator[FieldError]:
+    yield from check_metadata(kind.resource.kind, new["metadata"], custom=kind.custom)
     yield from check_finalizers(old["metadata"], new["metadata"])
-    yield from _schema_errors(kind, new, old)
+    yield from _schema_errors(kind, new, old, subresource)
     if not kind.custom:
         yield from check_unchanged(kind.resource.kind, old, new)
+        yield from check_content(kind.resource.kind, new)
 
 
-def _schema_errors(kind: Kind, obj: JsonObject, old: Any) -> list[FieldError]:
-    return validate(obj, old, kind.schema) if kind.schema is not None else []
+def _schema_errors(kind: Kind, obj: JsonObject, old: Any, subresource: str) -> list[FieldError]:
+    if kind.schema is None:
+        return []
+    return validate_status(obj, old, kind.schema) if subresource == "status" else validate(obj, old, kind.schema)
 
 
 def _refuse(kind: Kind, obj: JsonObject, errors: Any) -> None:
     found = list(errors)
     if found:
         raise failures.invalid(kind.resource, obj["metadata"].get("name", ""), found)
-
-
-def check_body(kind: Kind, body: Any, *, name: str, namespace: str) -> JsonObject:
-    """``body`` as an object of ``kind``, its metadata completed from the URL.
-
-    Raises:
-        ApiError: 400, it is of another kind, or names another object than the URL.
-    """
-    if not is_map(body):
-        raise failures.bad_request("the object provided is unrecognized: it is not a JSON object")
-    expected = kind.resource.api_version
-    found = body.get("apiVersion", expected)
-    if found != expected:
-        raise failures.bad_request(
-            f"the API version in the data ({found}) does not match the expected API version ({expected})"
-        )
-    named = body.get("kind", kind.resource.kind)
-    if named != kind.resource.kind:
-        raise failures.bad_request(
-            f'{named} in version "{kind.resource.version}" cannot be handled as a {kind.resource.kind}'
-        )
-    result = {**body, "metadata": dict(metadata(body))}
-    _complete_from_url(result["metadata"], name, namespace)
-    return result
-
-
-def _complete_from_url(meta: JsonObject, name: str, namespace: str) -> None:
-    sent = meta.get("name") or ""
-    if name and sent and sent != name:
-        raise failures.bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
-    if name:
-        meta["name"] = name
-    if (meta.get("namespace") or namespace) != namespace:
-        raise failures.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    if namespace:
-        meta["namespace"] = namespace

@@ -7,28 +7,30 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import yaml
 
 from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource, ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.apply import apply_configuration
+from steersman.testing.apiserver.bodies import How, check_body, decode_body, decode_options
 from steersman.testing.apiserver.crds import CRD, check_definition, complete_definition
 from steersman.testing.apiserver.failures import invalid_value
-from steersman.testing.apiserver.kinds import GroupResource, Kind
+from steersman.testing.apiserver.kinds import GroupResource, Kind, KindRegistry
 from steersman.testing.apiserver.names import generate
 from steersman.testing.apiserver.ownership import ManagerKey, Managers, own_changes
 from steersman.testing.apiserver.patches import json_patch, merge_patch, strategic_merge_patch
 from steersman.testing.apiserver.routes import Route
 from steersman.testing.apiserver.storage import Storage, Stored
-from steersman.testing.apiserver.strategy import check_body, prepare_create, prepare_update
-from steersman.testing.apiserver.values import JsonObject, clone, is_map, map_at
+from steersman.testing.apiserver.strategy import complete, prepare_create, prepare_update, unknown_fields
+from steersman.testing.apiserver.typed import check_typed
+from steersman.testing.apiserver.values import JsonObject, clone, map_at
 from steersman.testing.apiserver.writes import Propagation, Writer
 
 _NAMESPACE = ApiResource("", "v1", "Namespace", "namespaces", False)
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAMESPACES = GroupResource("", "namespaces")
+_LONGEST_MANAGER = 128
 _APPLY = "application/apply-patch+yaml"
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -56,7 +58,11 @@ class WriteOptions:
     def of(query: Mapping[str, str]) -> WriteOptions:
         dry_run = query.get("dryRun", "")
         if dry_run not in ("", "All"):
-            raise failures.bad_request(f'invalid dryRun: "{dry_run}": supported values: "All"')
+            text = f'Unsupported value: ["{dry_run}"]: supported values: "All"'
+            raise failures.invalid_options("CreateOptions", "dryRun", text)
+        if len(query.get("fieldManager", "")) > _LONGEST_MANAGER:
+            text = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+            raise failures.invalid_options("CreateOptions", "fieldManager", text, "FieldValueTooLong")
         return WriteOptions(
             manager=query.get("fieldManager", ""),
             force=query.get("force", "") in ("true", "1"),
@@ -70,6 +76,7 @@ class Verbs:
     """Carries out requests on single objects. Every method raises ApiError as the real server would refuse."""
 
     storage: Storage
+    kinds: KindRegistry
     writer: Writer
     runtime: Runtime
 
@@ -83,7 +90,7 @@ class Verbs:
         kind = route.kind
         if route.name:
             raise failures.method_not_allowed()
-        body = check_body(kind, decode_body(request), name="", namespace=route.namespace)
+        body = self._body(route, decode_body(request), "write", options)
         if body["metadata"].get("resourceVersion"):
             raise failures.untyped("resourceVersion should not be set on objects to be created")
         if not body["metadata"].get("name") and body["metadata"].get("generateName"):
@@ -99,13 +106,14 @@ class Verbs:
         if kind.resource == CRD:
             complete_definition(body)
         now = self.writer.timestamp()
-        obj = prepare_create(kind, body, now=now, random=self.runtime.random, strict=options.strict)
+        obj = prepare_create(kind, body, now=now, random=self.runtime.random)
         if kind.resource == CRD:
             check_definition(obj)
         if self.storage.get(kind.collection, ObjectKey(namespace, name)) is not None:
             raise failures.already_exists(kind.resource, name)
         if managers is None:
             managers = self._own(kind, manager, {}, {}, obj)
+        obj = complete(kind, obj, self.runtime.random)
         return self.writer.create(kind, obj, managers, dry_run=options.dry_run)
 
     def _admit_into(self, kind: Kind, namespace: str, name: str) -> None:
@@ -123,8 +131,12 @@ class Verbs:
         """Replaces an object by the body."""
         options = WriteOptions.of(request.query)
         kind = route.kind
-        body = check_body(kind, decode_body(request), name=route.name, namespace=route.namespace)
+        body = self._body(route, decode_body(request), "write", options)
+        if kind.create_on_update and self.storage.get(kind.collection, route.key) is None:
+            return self._create(kind, body, options, ManagerKey(options.manager or "unknown", "Update"), None)
         old = self._existing(route)
+        if uid := body["metadata"].get("uid"):
+            self._check_uid(route, old, uid)
         if not body["metadata"].get("resourceVersion") and not kind.unconditional_update:
             error = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
             raise failures.invalid(kind.resource, route.name, [error])
@@ -149,15 +161,30 @@ class Verbs:
         else:
             accepted = (_JSON_PATCH, _MERGE_PATCH, *(() if kind.custom else (_STRATEGIC,)), _APPLY)
             raise failures.unsupported_media_type(accepted)
-        body = check_body(kind, changed, name=route.name, namespace=route.namespace)
+        body = self._body(route, changed, "patch", options)
+        self._keep_uid(route, old, body["metadata"])
         return self._replace(route, old, body, options)
+
+    def _body(self, route: Route, body: Any, how: How, options: WriteOptions) -> JsonObject:
+        kind = route.kind
+        result = check_body(self.kinds, kind, body, how, name=route.name, namespace=route.namespace)
+        unknown = unknown_fields(kind, result) if options.strict and how != "apply" else []
+        if unknown:
+            because = "strict decoding error: " + ", ".join(f'unknown field "{path}"' for path in unknown)
+            if how == "patch":
+                raise failures.invalid_patch(body, because)
+            resource = kind.resource
+            raise failures.bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {because}'
+            )
+        return result
 
     def _replace(self, route: Route, old: Stored, body: JsonObject, options: WriteOptions) -> Stored:
         kind = route.kind
-        self._check_identity(route, old, body["metadata"])
+        self._check_version(route, old, body["metadata"])
         if kind.resource == CRD:
             complete_definition(body)
-        obj = prepare_update(kind, old.object, body, route.subresource, strict=options.strict)
+        obj = prepare_update(kind, old.object, body, route.subresource)
         if kind.resource == CRD:
             check_definition(obj)
         manager = ManagerKey(options.manager or "unknown", "Update", route.subresource, kind.resource.api_version)
@@ -177,11 +204,25 @@ class Verbs:
             has_status=kind.has_status,
         )
 
-    def _check_identity(self, route: Route, old: Stored, sent: JsonObject) -> None:
-        uid = sent.get("uid")
-        if uid and uid != old.uid:
-            because = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-            raise failures.conflict(route.kind.resource, route.name, because)
+    def _check_uid(self, route: Route, old: Stored, uid: str) -> None:
+        if uid != old.uid:
+            resource = route.kind.resource
+            key = "/".join(p for p in (resource.group, resource.plural, route.namespace, route.name) if p)
+            because = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0, "
+                f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+            )
+            raise failures.conflict(resource, route.name, because)
+
+    def _keep_uid(self, route: Route, old: Stored, sent: JsonObject) -> None:
+        """A patch cannot change the UID; but a custom resource's status takes no notice of it, wrong or not."""
+        uid = sent.pop("uid", None)
+        if uid and uid != old.uid and not (route.kind.custom and route.subresource == "status"):
+            # The real server checks the metadata twice.
+            error = invalid_value("metadata.uid", uid, "field is immutable")
+            raise failures.invalid(route.kind.resource, route.name, [error, error])
+
+    def _check_version(self, route: Route, old: Stored, sent: JsonObject) -> None:
         version = sent.get("resourceVersion")
         if version and version != str(old.version):
             raise failures.modified(route.kind.resource, route.name)
@@ -190,17 +231,21 @@ class Verbs:
         kind = route.kind
         if not options.manager:
             raise failures.missing_manager()
-        config = check_body(kind, decode_body(request), name=route.name, namespace=route.namespace)
+        sent = decode_body(request)
+        config = self._body(route, sent, "apply", options)
+        if kind.schema is not None:
+            check_typed(kind, sent)
         if config["metadata"].get("managedFields"):
             raise failures.bad_request("metadata.managedFields must be nil")
         old = self.storage.get(kind.collection, route.key)
         if old is None:
             return self._apply_new(route, config, options)
-        self._check_identity(route, old, config["metadata"])
-        for field in ("uid", "resourceVersion"):
-            config["metadata"].pop(field, None)
+        self._check_version(route, old, config["metadata"])
+        config["metadata"].pop("resourceVersion", None)
+        identity = {"uid": config["metadata"].pop("uid", None)}
         merged, managers = self._merge(route, old.object, config, old.managers, options)
-        obj = prepare_update(kind, old.object, merged, route.subresource, strict=options.strict)
+        self._keep_uid(route, old, identity)
+        obj = prepare_update(kind, old.object, merged, route.subresource)
         if kind.resource == CRD:
             check_definition(obj)
         return self.writer.replace(old, obj, managers, dry_run=options.dry_run)
@@ -265,32 +310,6 @@ class Verbs:
         return found
 
 
-def decode_body(request: HttpRequest) -> Any:
-    """The body: JSON, or YAML where the content type says so.
-
-    Raises:
-        ApiError: 400, neither.
-    """
-    body = request.body or b""
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        if "yaml" not in request.content_type:
-            raise failures.bad_request(f"the object provided is unrecognized: {error}") from error
-    try:
-        return yaml.safe_load(body)
-    except yaml.YAMLError as error:
-        raise failures.bad_request(f"error decoding YAML: {error}") from error
-
-
-def decode_options(request: HttpRequest) -> JsonObject:
-    """The body of a DELETE: DeleteOptions, or nothing. Raises as ``decode_body``."""
-    options: Any = decode_body(request) if request.body else {}
-    if not is_map(options):
-        raise failures.bad_request("DeleteOptions expected")
-    return options
-
-
 def _readable(stored: Stored, kind: Kind) -> JsonObject:
     return {**stored.object, "apiVersion": kind.resource.api_version}
 
@@ -302,7 +321,7 @@ def _propagation(options: Mapping[str, Any]) -> Propagation | None:
         case "Background" | "Foreground" | "Orphan" as policy:
             return policy
         case other:
-            supported = 'supported values: "Foreground", "Background", "Orphan"'
+            supported = 'supported values: "Foreground", "Background", "Orphan", "nil"'
             raise failures.invalid_options(
                 "DeleteOptions", "propagationPolicy", f'Unsupported value: "{other}": {supported}'
             )

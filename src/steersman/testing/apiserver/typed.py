@@ -1,0 +1,104 @@
+"""Whether an applied configuration fits its schema: server-side apply refuses it before validation does.
+
+Source: ``sigs.k8s.io/structured-merge-diff/v6/typed``. Done for custom resources, whose schemas are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steersman.errors import ApiError
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.fieldsets import list_elements
+from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.shapes import SchemaShape
+from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, map_at
+
+_ROOT_FIELDS = ("apiVersion", "kind", "metadata")
+_EXPECTED = {
+    "integer": "numeric (int or float)",
+    "number": "numeric (int or float)",
+    "string": "string",
+    "boolean": "boolean",
+    "array": "list",
+    "object": "map",
+}
+
+
+def check_typed(kind: Kind, config: JsonObject) -> None:
+    """Refuses a configuration of unknown fields, wrong types, or list items without their keys.
+
+    Raises:
+        ApiError: 500 without a reason, as the real server answers.
+    """
+    found = list(_errors(config, kind.schema or {}, "", root=True))
+    if not found:
+        return
+    resource, meta = kind.resource, map_at(config, "metadata")
+    text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {line}" for line in found)
+    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
+    raise failures.untyped(f"failed to create typed patch object ({named}): {text}")
+
+
+def _errors(value: Any, schema: JsonObject, path: str, *, root: bool = False) -> Iterator[str]:
+    if value is None:
+        return
+    wrong = _wrong_type(value, schema)
+    if wrong:
+        yield f"{path}: expected {wrong}, got {_go_type(value)}"
+    elif is_list(value):
+        yield from _list_errors(value, schema, path)
+    elif is_map(value):
+        for name, content in value.items():
+            inner = child(schema.get("properties"), name)
+            if inner is MISSING:
+                inner = schema.get("additionalProperties")
+            if is_map(inner) and not (root and name in _ROOT_FIELDS):
+                yield from _errors(content, inner, f"{path}.{name}")
+            elif not inner and not schema.get("x-kubernetes-preserve-unknown-fields") and name not in _ROOT_FIELDS:
+                yield f"{path}.{name}: field not declared in schema"
+
+
+def _list_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[str]:
+    shape = SchemaShape(schema)
+    items = map_at(schema, "items")
+    if shape.relation == "map":
+        for position, item in enumerate(value):
+            if not is_map(item):
+                yield f"{path}: element {position}: associative list with keys may not have non-map elements"
+                return
+    if shape.relation in ("map", "set"):
+        try:
+            list_elements(value, shape)
+        except ApiError as error:
+            yield f"{path}: {error}"
+            return
+    for position, item in enumerate(value):
+        yield from _errors(item, items, f"{path}[{position}]")
+
+
+def _wrong_type(value: Any, schema: JsonObject) -> str:
+    """What was expected instead; empty where the type fits."""
+    declared = schema.get("type")
+    if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
+        return ""
+    fits = {
+        "integer": isinstance(value, int | float) and not isinstance(value, bool),
+        "number": isinstance(value, int | float) and not isinstance(value, bool),
+        "string": isinstance(value, str),
+        "boolean": isinstance(value, bool),
+        "array": is_list(value),
+        "object": is_map(value),
+    }
+    return "" if fits[declared] else _EXPECTED[declared]
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "numeric"
+    return "list" if is_list(value) else "map"

@@ -1,0 +1,17 @@
+"""Cases that the in-memory API server and the real one must answer alike.
+
+Each is an async function of an ``Api`` with a namespace of its own. The unit tests run them in memory, the
+integration tests on a real kube-apiserver, unchanged.
+"""
+
+from apiserver_cases import apply, crud, custom, deletion, lists, patches, watches
+from apiserver_cases.api import CRDS, Api, Case
+
+CASES: dict[str, Case] = {
+    f"{module.__name__.rpartition('.')[2]}-{name.removeprefix('case_')}": function
+    for module in (crud, lists, patches, apply, custom, deletion, watches)
+    for name, function in vars(module).items()
+    if name.startswith("case_")
+}
+
+__all__ = ["CASES", "CRDS", "Api", "Case"]

@@ -1,0 +1,448 @@
+"""Create, read, update: names, metadata, versions, conflicts."""
+
+from __future__ import annotations
+
+import re
+
+from apiserver_cases.api import Api, config_map, deployment, widget
+
+
+async def case_create_sets_the_servers_metadata(api: Api) -> None:
+    made = (await api.create("configmaps", config_map("a", {"k": "v"}))).ok()
+    assert made.code == 201
+    assert made.metadata["namespace"] == api.namespace
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", made.metadata["uid"])
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", made.metadata["creationTimestamp"])
+    assert int(made.version) > 0
+    assert "generation" not in made.metadata
+
+
+async def case_generation_starts_at_one(api: Api) -> None:
+    for plural, body in (("deployments", deployment("a")), ("widgets", widget("a"))):
+        assert (await api.create(plural, body)).metadata["generation"] == 1
+
+
+async def case_users_cannot_set_what_the_server_sets(api: Api) -> None:
+    body = widget("a", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", generation=7, selfLink="x")
+    made = (await api.create("widgets", body)).ok()
+    assert made.metadata["uid"] != "mine"
+    assert not made.metadata["creationTimestamp"].startswith("2001")
+    assert made.metadata["generation"] == 1
+
+
+async def case_names_are_generated(api: Api) -> None:
+    body = config_map("")
+    body["metadata"] = {"generateName": "job-"}
+    first, second = [(await api.create("configmaps", body)).ok() for _ in range(2)]
+    assert re.fullmatch(r"job-[bcdfghjklmnpqrstvwxz2456789]{5}", first.metadata["name"])
+    assert first.metadata["name"] != second.metadata["name"]
+    assert first.metadata["generateName"] == "job-"
+
+
+async def case_a_name_is_required(api: Api) -> None:
+    refused = await api.create("configmaps", config_map(""))
+    refused.refused(422, "Invalid", 'ConfigMap "" is invalid: metadata.name: Required value')
+    assert ("metadata.name", "FieldValueRequired") in refused.causes()
+
+
+async def case_names_are_checked(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("Not_Allowed"))
+    refused.refused(422, "Invalid", 'metadata.name: Invalid value: "Not_Allowed": a lowercase RFC 1123 subdomain')
+
+
+async def case_labels_are_checked(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("a", labels={"k": "-no-"}))
+    refused.refused(422, "Invalid", 'metadata.labels: Invalid value: "-no-": a valid label must be an empty string')
+    refused = await api.create("configmaps", config_map("a", labels={"k": "x" * 64}))
+    refused.refused(422, "Invalid", "must be no more than 63")
+    refused = await api.create("configmaps", config_map("a", labels={"a/b/c": "x"}))
+    refused.refused(422, "Invalid", "metadata.labels")
+
+
+async def case_owner_references_are_checked(api: Api) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": ""}
+    refused = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
+    refused.refused(422, "Invalid", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty')
+    owners = [{**owner, "uid": u, "name": u, "controller": True} for u in ("u1", "u2")]
+    refused = await api.create("configmaps", config_map("a", ownerReferences=owners))
+    refused.refused(422, "Invalid", "Only one reference can have Controller set to true")
+
+
+async def case_creating_twice_is_refused(api: Api) -> None:
+    (await api.create("configmaps", config_map("a"))).ok()
+    refused = await api.create("configmaps", config_map("a"))
+    refused.refused(409, "AlreadyExists", 'configmaps "a" already exists')
+    assert refused.body["details"] == {"name": "a", "kind": "configmaps"}
+    (await api.create("deployments", deployment("a"))).ok()
+    refused = await api.create("deployments", deployment("a"))
+    refused.refused(409, "AlreadyExists", 'deployments.apps "a" already exists')
+    assert refused.body["details"] == {"name": "a", "group": "apps", "kind": "deployments"}
+
+
+async def case_a_version_cannot_be_set_on_creation(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("a", resourceVersion="5"))
+    refused.refused(500, "", "resourceVersion should not be set on objects to be created")
+
+
+async def case_the_namespace_must_exist(api: Api) -> None:
+    path = "/api/v1/namespaces/nowhere-to-be-found/configmaps"
+    refused = await api.call("POST", path, config_map("a"))
+    refused.refused(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
+    assert refused.body["details"] == {"name": "nowhere-to-be-found", "kind": "namespaces"}
+
+
+async def case_the_namespace_must_be_the_urls(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("a", namespace="other"))
+    text = "the namespace of the provided object does not match the namespace sent on the request"
+    refused.refused(400, "BadRequest", text)
+
+
+async def case_the_kind_must_be_the_urls(api: Api) -> None:
+    refused = await api.create("configmaps", {**config_map("a"), "kind": "Secret"})
+    text = (
+        'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
+        "unknown conversion"
+    )
+    refused.refused(400, "BadRequest", text)
+    refused = await api.create("configmaps", {**config_map("a"), "apiVersion": "apps/v1"})
+    text = (
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version '
+        '"apps/v1" in scheme'
+    )
+    refused.refused(400, "BadRequest", text)
+
+
+async def case_the_kind_of_a_custom_resource_must_be_the_urls(api: Api) -> None:
+    refused = await api.create("widgets", {**widget("a"), "kind": "Other"})
+    refused.refused(422, "Invalid", 'Other.cases.steersman.dev "a" is invalid: kind: Invalid value: "Other": must be')
+    refused = await api.create("widgets", {**widget("a"), "apiVersion": "cases.steersman.dev/v2"})
+    text = (
+        "the API version in the data (cases.steersman.dev/v2) does not match the expected API version "
+        "(cases.steersman.dev/v1)"
+    )
+    refused.refused(400, "BadRequest", text)
+    body = widget("a")
+    del body["kind"]
+    refused = await api.create("widgets", body)
+    refused.refused(400, "BadRequest", "unrecognized (must be of type Widget): Object 'Kind' is missing in '")
+
+
+async def case_built_in_kinds_need_not_be_named(api: Api) -> None:
+    (await api.create("configmaps", {"metadata": {"name": "a"}})).ok()
+
+
+async def case_what_is_not_there_is_not_found(api: Api) -> None:
+    for plural, named in (("configmaps", "configmaps"), ("deployments", "deployments.apps")):
+        for reply in (
+            await api.get(plural, "none"),
+            await api.delete(plural, "none"),
+            await api.merge(plural, "none", {"metadata": {"labels": {"a": "b"}}}),
+        ):
+            reply.refused(404, "NotFound", f'{named} "none" not found')
+    refused = await api.put("configmaps", config_map("none"))
+    refused.refused(404, "NotFound", 'configmaps "none" not found')
+
+
+async def case_unknown_resources_are_not_found(api: Api) -> None:
+    group = "/apis/cases.steersman.dev"
+    for path in ("/apis/nobody.example.com/v1/things", "/nothing", f"{group}/v1/unheardof", f"{group}/v2/widgets"):
+        reply = await api.call("GET", path)
+        assert (reply.code, reply.message) == (404, "404 page not found\n")
+    for path in ("/api/v1/unheardof", "/apis/apps/v1/unheardof"):
+        reply = await api.call("GET", path)
+        reply.refused(404, "NotFound", "the server could not find the requested resource")
+
+
+async def case_methods_must_fit(api: Api) -> None:
+    refused = await api.call("PUT", api.path("configmaps"), config_map("a"))
+    refused.refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    refused = await api.call("POST", api.path("configmaps", "a"), config_map("a"))
+    refused.refused(405, "MethodNotAllowed")
+    refused = await api.call("DELETE", api.path("widgets", "a", "status"))
+    text = 'delete is not supported on resources of kind "widgets.cases.steersman.dev"'
+    refused.refused(405, "MethodNotAllowed", text)
+
+
+async def case_update_replaces(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
+    changed = (await api.put("configmaps", config_map("a", {"x": "2"}))).ok()
+    assert changed.code == 200
+    assert changed.body["data"] == {"x": "2"}
+    assert "labels" not in changed.metadata
+    assert changed.metadata["uid"] == made.metadata["uid"]
+    assert changed.metadata["creationTimestamp"] == made.metadata["creationTimestamp"]
+    assert int(changed.version) > int(made.version)
+
+
+async def case_update_with_an_old_version_conflicts(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+    (await api.put("configmaps", config_map("a", {"x": "2"}, resourceVersion=made.version))).ok()
+    refused = await api.put("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.version))
+    refused.refused(409, "Conflict", 'Operation cannot be fulfilled on configmaps "a": the object has been modified')
+    assert refused.body["details"] == {"name": "a", "kind": "configmaps"}
+
+
+async def case_update_of_another_uid_conflicts(api: Api) -> None:
+    await api.create("configmaps", config_map("a", {"x": "1"}))
+    refused = await api.put("configmaps", config_map("a", {"x": "3"}, uid="other"))
+    refused.refused(409, "Conflict", "Precondition failed: UID in precondition: other, UID in object meta: ")
+
+
+async def case_update_of_another_name_is_refused(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    refused = await api.call("PUT", api.path("configmaps", "a"), config_map("b"))
+    refused.refused(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
+
+
+async def case_update_of_a_custom_resource_needs_a_version(api: Api) -> None:
+    await api.create("widgets", widget("a"))
+    refused = await api.put("widgets", widget("a", {"size": 2}))
+    refused.refused(422, "Invalid", "metadata.resourceVersion: Invalid value: ")
+    assert "must be specified for an update" in refused.message
+
+
+async def case_an_update_without_change_keeps_the_version(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+    same = (await api.put("configmaps", config_map("a", {"x": "1"}))).ok()
+    assert same.version == made.version
+    made = await api.create("deployments", deployment("a"))
+    same = (await api.put("deployments", made.body)).ok()
+    assert same.version == made.version
+
+
+async def case_generation_counts_changes_of_the_spec(api: Api) -> None:
+    made = await api.create("widgets", widget("a"))
+    labelled = await api.merge("widgets", "a", {"metadata": {"labels": {"x": "y"}}})
+    assert labelled.metadata["generation"] == 1
+    assert labelled.version != made.version
+    resized = await api.merge("widgets", "a", {"spec": {"size": 2}})
+    assert resized.metadata["generation"] == 2
+    (await api.create("deployments", deployment("a"))).ok()
+    scaled = await api.merge("deployments", "a", {"spec": {"replicas": 3}})
+    assert scaled.metadata["generation"] == 2
+
+
+async def case_status_is_written_apart(api: Api) -> None:
+    made = (await api.create("widgets", {**widget("a"), "status": {"ready": 5}})).ok()
+    assert "status" not in made.body
+    body = {**made.body, "status": {"ready": 1}}
+    assert (await api.put("widgets", body)).ok().version == made.version
+    body["spec"] = {"size": 99}
+    body["metadata"] = {**made.metadata, "labels": {"x": "y"}}
+    written = (await api.put("widgets", body, "status")).ok()
+    assert written.body["status"] == {"ready": 1}
+    assert written.body["spec"]["size"] == 1
+    assert "labels" not in written.metadata
+    assert written.metadata["generation"] == 1
+    assert (await api.get("widgets", "a", "status")).body == written.body
+
+
+async def case_status_of_built_in_kinds_is_written_apart(api: Api) -> None:
+    made = (await api.create("deployments", {**deployment("a"), "status": {"replicas": 5}})).ok()
+    assert made.body.get("status", {}) == {}
+    changed = await api.merge("deployments", "a", {"spec": {"replicas": 2}, "status": {"replicas": 2}}, "status")
+    assert changed.ok().body["spec"]["replicas"] == 1
+    assert changed.body["status"]["replicas"] == 2
+    changed = await api.merge("deployments", "a", {"status": {"replicas": 9}})
+    assert changed.body["status"]["replicas"] == 2
+
+
+async def case_a_kind_without_status_subresource_has_no_such_path(api: Api) -> None:
+    await api.create("gadgets", {"apiVersion": "cases.steersman.dev/v1", "kind": "Gadget", "metadata": {"name": "a"}})
+    assert (await api.get("gadgets", "a", "status")).code == 404
+    assert (await api.get("configmaps", "a", "status")).code == 404
+
+
+async def case_options_are_checked(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("a"), dryRun="x")
+    refused.refused(422, "Invalid", 'dryRun: Unsupported value: ["x"]: supported values: "All"')
+    refused = await api.create("configmaps", config_map("a"), fieldManager="x" * 129)
+    refused.refused(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+
+
+async def case_put_creates_leases_and_roles(api: Api) -> None:
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
+    assert (await api.put("leases", lease)).ok().metadata["uid"]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"}}
+    assert (await api.put("roles", role)).ok().metadata["uid"]
+
+
+async def case_finalizers_are_checked(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("a", finalizers=["bad"]))
+    text = (
+        'metadata.finalizers[0]: Invalid value: "bad": name is neither a standard finalizer name nor is it '
+        "fully qualified"
+    )
+    refused.refused(422, "Invalid", text)
+    refused = await api.create("widgets", widget("a", finalizers=["a b/c"]))
+    refused.refused(422, "Invalid", 'metadata.finalizers: Invalid value: "a b/c": prefix part a lowercase')
+
+
+async def case_labels_are_text(api: Api) -> None:
+    for plural, body in (("configmaps", config_map("a", labels={"a": 1})), ("widgets", widget("a", labels={"a": 1}))):
+        refused = await api.create(plural, body)
+        refused.refused(400, "BadRequest", "json: cannot unmarshal number into Go struct field ObjectMeta.")
+
+
+async def case_keys_of_config_maps_are_checked(api: Api) -> None:
+    refused = await api.create("configmaps", config_map("a", {"a b": "x"}))
+    refused.refused(422, "Invalid", 'data[a b]: Invalid value: "a b": a valid config key must consist of')
+
+
+async def case_workloads_select_their_own_pods(api: Api) -> None:
+    body = deployment("a", selector={"matchLabels": {"app": "other"}})
+    refused = await api.create("deployments", body)
+    refused.refused(422, "Invalid", "spec.template.metadata.labels: Invalid value: ")
+    assert "`selector` does not match template `labels`" in refused.message
+
+
+async def case_defaults_of_a_deployment(api: Api) -> None:
+    body = deployment("a")
+    pod = body["spec"]["template"]["spec"]
+    pod["volumes"] = [{"name": "v", "configMap": {"name": "x"}}, {"name": "s", "secret": {"secretName": "x"}}]
+    pod["containers"][0] |= {"ports": [{"containerPort": 80}], "readinessProbe": {"httpGet": {"port": 80}}}
+    made = (await api.create("deployments", body)).ok()
+    assert made.body["spec"] == {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "a"}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+        "template": {
+            "metadata": {"labels": {"app": "a"}},
+            "spec": {
+                "restartPolicy": "Always",
+                "dnsPolicy": "ClusterFirst",
+                "schedulerName": "default-scheduler",
+                "terminationGracePeriodSeconds": 30,
+                "securityContext": {},
+                "volumes": [
+                    {"name": "v", "configMap": {"name": "x", "defaultMode": 420}},
+                    {"name": "s", "secret": {"secretName": "x", "defaultMode": 420}},
+                ],
+                "containers": [
+                    {
+                        "name": "app",
+                        "image": "app:1",
+                        "imagePullPolicy": "IfNotPresent",
+                        "resources": {},
+                        "terminationMessagePath": "/dev/termination-log",
+                        "terminationMessagePolicy": "File",
+                        "ports": [{"containerPort": 80, "protocol": "TCP"}],
+                        "readinessProbe": {
+                            "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+                            "timeoutSeconds": 1,
+                            "periodSeconds": 10,
+                            "successThreshold": 1,
+                            "failureThreshold": 3,
+                        },
+                    }
+                ],
+            },
+        },
+    }
+
+
+async def case_defaults_of_a_stateful_set(api: Api) -> None:
+    labels = {"app": "a"}
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "a"},
+        "spec": {
+            "serviceName": "a",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        },
+    }
+    made = (await api.create("statefulsets", body)).ok()
+    spec = made.body["spec"]
+    assert made.body["status"] == {"replicas": 0, "availableReplicas": 0}
+    assert spec["podManagementPolicy"] == "OrderedReady"
+    assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    assert spec["volumeClaimTemplates"] == [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data"},
+            "spec": {**claim, "volumeMode": "Filesystem"},
+            "status": {"phase": "Pending"},
+        }
+    ]
+    refused = await api.merge("statefulsets", "a", {"spec": {"serviceName": "b"}})
+    refused.refused(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than 'replicas',")
+
+
+async def case_defaults_of_a_service(api: Api) -> None:
+    spec = {"ports": [{"port": 80}], "selector": {"app": "a"}}
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
+    made = (await api.create("services", body)).ok()
+    address = made.body["spec"]["clusterIP"]
+    assert made.body["spec"] == {
+        "type": "ClusterIP",
+        "clusterIP": address,
+        "clusterIPs": [address],
+        "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack",
+        "internalTrafficPolicy": "Cluster",
+        "sessionAffinity": "None",
+        "selector": {"app": "a"},
+        "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+    }
+    again = (await api.put("services", body)).ok()
+    assert again.body["spec"]["clusterIP"] == address
+    headless = {**body, "metadata": {"name": "b"}, "spec": {**spec, "clusterIP": "None"}}
+    made = (await api.create("services", headless)).ok()
+    assert (made.body["spec"]["clusterIP"], made.body["spec"]["clusterIPs"]) == ("None", ["None"])
+
+
+async def case_defaults_of_pods_and_claims(api: Api) -> None:
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    made = (await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i"}]}})).ok()
+    assert made.body["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert made.body["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+    assert made.body["spec"]["enableServiceLinks"] is True
+    assert len(made.body["spec"]["tolerations"]) == 2
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "spec": claim}
+    made = (await api.create("persistentvolumeclaims", body)).ok()
+    assert made.metadata["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert made.body["spec"]["volumeMode"] == "Filesystem"
+    assert made.body["status"] == {"phase": "Pending"}
+    refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"accessModes": ["ReadWriteMany"]}})
+    refused.refused(422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests")
+
+
+async def case_a_dry_run_keeps_nothing(api: Api) -> None:
+    made = (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).ok()
+    assert made.metadata["uid"]
+    (await api.get("configmaps", "a")).refused(404, "NotFound")
+    await api.create("configmaps", config_map("a", {"k": "v"}))
+    changed = (await api.put("configmaps", config_map("a", {"k": "w"}), dryRun="All")).ok()
+    assert changed.body["data"] == {"k": "w"}
+    assert (await api.get("configmaps", "a")).body["data"] == {"k": "v"}
+    (await api.call("DELETE", api.path("configmaps", "a"), None, {"dryRun": "All"})).ok()
+    (await api.get("configmaps", "a")).ok()
+
+
+async def case_secrets_turn_text_into_data(api: Api) -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "text"}}
+    made = (await api.create("secrets", body)).ok()
+    assert made.body["data"] == {"k": "dGV4dA=="}
+    assert made.body["type"] == "Opaque"
+    assert "stringData" not in made.body
+
+
+async def case_immutable_fields_are_kept(api: Api) -> None:
+    (await api.create("configmaps", {**config_map("a", {"k": "v"}), "immutable": True})).ok()
+    refused = await api.merge("configmaps", "a", {"data": {"k": "w"}})
+    refused.refused(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
+    (await api.create("deployments", deployment("a"))).ok()
+    labels = {"matchLabels": {"app": "a", "more": "x"}}
+    template = {"metadata": {"labels": {"app": "a", "more": "x"}}}
+    refused = await api.merge("deployments", "a", {"spec": {"selector": labels, "template": template}})
+    refused.refused(422, "Invalid", "spec.selector: Invalid value: ")
+    assert "field is immutable" in refused.message

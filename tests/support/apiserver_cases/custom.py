@@ -1,0 +1,195 @@
+"""Custom resources: schemas, and the definitions themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import GROUP, Api, gadget, widget
+
+
+async def case_unknown_fields_are_pruned(api: Api) -> None:
+    made = await api.create("widgets", widget("a", {"size": 1, "odd": 1, "free": {"any": {"thing": 1}}}))
+    spec = made.ok().body["spec"]
+    assert "odd" not in spec
+    assert spec["free"] == {"any": {"thing": 1}}
+
+
+async def case_unknown_fields_are_refused_in_strict_mode(api: Api) -> None:
+    refused = await api.create("widgets", widget("a", {"size": 1, "odd": 1}), fieldValidation="Strict")
+    prefix = 'Widget in version "v1" cannot be handled as a Widget: strict decoding error: '
+    assert refused.refused(400, "BadRequest").message == prefix + 'unknown field "spec.odd"'
+    body: dict[str, Any] = {**widget("a", {"size": 1, "parts": [{"name": "p", "odd": 1}]}), "odd": 1}
+    body["metadata"] = {"name": "a", "odd": 1}
+    refused = await api.create("widgets", body, fieldValidation="Strict")
+    text = 'unknown field "metadata.odd", unknown field "odd", unknown field "spec.parts[0].odd"'
+    assert refused.refused(400, "BadRequest").message == prefix + text
+
+
+async def case_defaults_are_filled_in(api: Api) -> None:
+    spec = (await api.create("widgets", widget("a", {"size": 1, "parts": [{"name": "p"}]}))).ok().body["spec"]
+    assert spec["mode"] == "safe"
+    assert spec["rollout"] == {"pace": "slow"}
+    assert spec["parts"] == [{"name": "p", "weight": 1}]
+
+
+async def case_nulls_are_dropped_where_they_are_not_allowed(api: Api) -> None:
+    spec = (
+        (await api.create("widgets", widget("a", {"size": 1, "mode": None, "name": None, "note": None})))
+        .ok()
+        .body["spec"]
+    )
+    assert spec["mode"] == "safe"
+    assert "name" not in spec
+    assert spec["note"] is None
+
+
+async def case_schemas_are_enforced(api: Api) -> None:
+    invalid: list[tuple[dict[str, Any], str, str, str]] = [
+        ({}, "spec.size", "FieldValueRequired", "spec.size: Required value"),
+        (
+            {"size": "x"},
+            "spec.size",
+            "FieldValueTypeInvalid",
+            'spec.size: Invalid value: "string": spec.size in body must be of type integer: "string"',
+        ),
+        (
+            {"size": -1},
+            "spec.size",
+            "FieldValueInvalid",
+            "spec.size: Invalid value: -1: spec.size in body should be greater than or equal to 0",
+        ),
+        (
+            {"size": 101},
+            "spec.size",
+            "FieldValueInvalid",
+            "spec.size: Invalid value: 101: spec.size in body should be less than or equal to 100",
+        ),
+        (
+            {"size": 1, "mode": "odd"},
+            "spec.mode",
+            "FieldValueNotSupported",
+            'spec.mode: Unsupported value: "odd": supported values: "fast", "safe"',
+        ),
+        (
+            {"size": 1, "name": "UP"},
+            "spec.name",
+            "FieldValueInvalid",
+            "spec.name: Invalid value: \"UP\": spec.name in body should match '^[a-z]+$'",
+        ),
+        (
+            {"size": 1, "name": "a"},
+            "spec.name",
+            "FieldValueInvalid",
+            'spec.name: Invalid value: "a": spec.name in body should be at least 2 chars long',
+        ),
+        (
+            {"size": 1, "name": "abcdef"},
+            "spec.name",
+            "FieldValueTooLong",
+            "spec.name: Too long: may not be more than 5 bytes",
+        ),
+        (
+            {"size": 1, "parts": [{"name": n} for n in "abcd"]},
+            "spec.parts",
+            "FieldValueTooMany",
+            "spec.parts: Too many: 4: must have at most 3 items",
+        ),
+        (
+            {"size": 1, "parts": [{"name": "a"}, {"name": "a"}]},
+            "spec.parts[1]",
+            "FieldValueDuplicate",
+            'spec.parts[1]: Duplicate value: {"name":"a"}',
+        ),
+        (
+            {"size": 1, "limits": {"cpu": "x"}},
+            "spec.limits.cpu",
+            "FieldValueTypeInvalid",
+            'spec.limits.cpu: Invalid value: "string": spec.limits.cpu in body must be of type integer: "string"',
+        ),
+        (
+            {"size": 1, "port": True},
+            "spec.port",
+            "FieldValueTypeInvalid",
+            'spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"',
+        ),
+    ]
+    for spec, field, reason, text in invalid:
+        refused = await api.create("widgets", widget("a", spec))
+        refused.refused(422, "Invalid")
+        assert (field, reason) in refused.causes(), refused.body
+        assert text in refused.message, refused.message
+
+
+async def case_several_errors_are_told_together(api: Api) -> None:
+    refused = await api.create("widgets", widget("a", {"size": -1, "mode": "odd"}))
+    refused.refused(422, "Invalid", f'Widget.{GROUP} "a" is invalid: [')
+    assert {f for f, _ in refused.causes()} == {"spec.size", "spec.mode"}
+    details = refused.body["details"]
+    assert (details["name"], details["group"], details["kind"]) == ("a", GROUP, "Widget")
+
+
+async def case_updates_are_checked(api: Api) -> None:
+    await api.create("widgets", widget("a"))
+    (await api.merge("widgets", "a", {"spec": {"size": 101}})).refused(422, "Invalid")
+    (await api.apply("widgets", widget("a", {"size": 101}), force=True)).refused(422, "Invalid")
+
+
+async def case_status_is_checked(api: Api) -> None:
+    await api.create("widgets", widget("a"))
+    refused = await api.merge("widgets", "a", {"status": {"ready": "x"}}, "status")
+    text = 'status.ready: Invalid value: "string": ready in body must be of type integer: "string"'
+    refused.refused(422, "Invalid", text)
+    refused = await api.merge("widgets", "a", {"status": {"conditions": [{"type": "a"}]}}, "status")
+    refused.refused(422, "Invalid", "status.conditions[0].status: Required value")
+
+
+async def case_without_the_status_subresource_status_is_a_field(api: Api) -> None:
+    made = (await api.create("gadgets", gadget("a", status={"ready": 1}))).ok()
+    assert made.body["status"] == {"ready": 1}
+    changed = await api.merge("gadgets", "a", {"status": {"ready": 2}})
+    assert changed.metadata["generation"] == 2
+
+
+async def case_maps_and_numbers_or_text(api: Api) -> None:
+    spec = {"size": 1, "limits": {"cpu": 1, "memory": 2}, "port": "http"}
+    made = (await api.create("widgets", widget("a", spec))).ok()
+    assert made.body["spec"]["limits"] == {"cpu": 1, "memory": 2}
+    changed = await api.merge("widgets", "a", {"spec": {"port": 80}})
+    assert changed.ok().body["spec"]["port"] == 80
+
+
+async def case_definitions_tell_that_they_are_served(api: Api) -> None:
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{GROUP}"
+    found = (await api.call("GET", path)).ok().body
+    conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}
+    assert conditions == {"NamesAccepted": "True", "Established": "True"}
+    assert found["status"]["storedVersions"] == ["v1"]
+    names = found["spec"]["names"]
+    assert (names["singular"], names["listKind"]) == ("widget", "WidgetList")
+
+
+async def case_definitions_are_checked(api: Api) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    body: dict[str, Any] = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "wrong"},
+        "spec": {
+            "group": "odd.example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Odd", "plural": "odds"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {}}],
+        },
+    }
+    refused = await api.call("POST", path, body)
+    refused.refused(422, "Invalid", 'metadata.name: Invalid value: "wrong": must be spec.names.plural+"."+spec.group')
+
+
+async def case_discovery_names_the_kinds(api: Api) -> None:
+    found = (await api.call("GET", f"/apis/{GROUP}/v1")).ok().body
+    entries = {r["name"]: r for r in found["resources"]}
+    assert set(entries) == {"widgets", "widgets/status", "gadgets"}
+    assert entries["widgets"]["kind"] == "Widget"
+    assert entries["widgets"]["singularName"] == "widget"
+    groups = (await api.call("GET", "/apis")).ok().body["groups"]
+    assert {"apps", GROUP} <= {g["name"] for g in groups}
