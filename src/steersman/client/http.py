@@ -14,7 +14,7 @@ import msgspec
 from yarl import URL
 
 from steersman.client.config import ClusterConfig
-from steersman.client.transport import HttpRequest, HttpResponse
+from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed, Status, error_from_status
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
@@ -50,7 +50,7 @@ def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
     return context
 
 
-class HttpTransport:
+class HttpTransport(Transport):
     """Carries requests to one API server with one identity. Must be made and closed on a running event loop."""
 
     def __init__(self, config: ClusterConfig) -> None:

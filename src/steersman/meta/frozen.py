@@ -20,6 +20,7 @@ class FrozenDict(dict[K, V]):
     __slots__ = ()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises TypeError."""
         raise TypeError("objects from the API server are shared and immutable: build a new dict instead")
 
     if not TYPE_CHECKING:

@@ -30,7 +30,7 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock:
+class SystemClock(Clock):
     """The event loop's monotonic clock and the machine's wall clock."""
 
     def monotonic(self) -> float:

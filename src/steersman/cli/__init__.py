@@ -1,0 +1,5 @@
+"""The ``steersman`` command."""
+
+from steersman.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,105 @@
+"""The house as it was planned: layers, sizes, documented names, and imports that stay cheap."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import steersman
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("meta", "crd", "client", "cache", "controller", "rbac", "manager", "testing", "cli")
+
+
+def test_layers() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode == 0, done.stdout
+
+
+def imported(*rooms: str) -> set[str]:
+    program = f"import sys, {', '.join(rooms)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    return set(done.stdout.split())
+
+
+def test_an_operator_without_endpoints_carries_no_web_server() -> None:
+    modules = imported("steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman.crd")
+    assert "aiohttp.client" in modules
+    unwanted = {
+        "aiohttp.web",
+        "typer",
+        "hypothesis",
+        "steersman.manager",
+        "steersman.testing",
+        "steersman.api.apps_v1",
+    }
+    assert modules & unwanted == set()
+
+
+def sources() -> list[Path]:
+    files = (ROOT / "src").rglob("*.py")
+    return [f for f in files if not f.read_text().startswith("# Generated")]
+
+
+def test_modules_stay_readable() -> None:
+    lengths = {str(f.relative_to(ROOT)): len(f.read_text().splitlines()) for f in sources()}
+    assert {name: length for name, length in lengths.items() if length > 500} == {}
+
+
+def test_no_room_is_a_lumber_room() -> None:
+    names = {f.stem for f in sources()} | {f.parent.name for f in sources()}
+    assert names & {"utils", "util", "helpers", "helper", "common", "misc"} == set()
+
+
+def public_names(room: str) -> Iterator[tuple[str, Any]]:
+    """What a room offers: what its package lists, or else what its modules define."""
+    package = importlib.import_module(f"steersman.{room}")
+    if hasattr(package, "__all__"):
+        yield from ((name, getattr(package, name)) for name in package.__all__)
+        return
+    inner = [m.name for m in pkgutil.iter_modules(getattr(package, "__path__", ()), f"steersman.{room}.")]
+    for module in (package, *(importlib.import_module(name) for name in inner)):
+        for name, value in vars(module).items():
+            if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__:
+                yield name, value
+
+
+def undocumented(name: str, value: Any) -> Iterator[str]:
+    if not inspect.isroutine(value) and not inspect.isclass(value):
+        return
+    if not value.__doc__:
+        yield name
+    for member, method in vars(value).items() if inspect.isclass(value) else ():
+        function: Any = method.fget if isinstance(method, property) else method
+        # What a base class says of it needs no second word.
+        if not member.startswith("_") and inspect.isfunction(function) and not inspect.getdoc(getattr(value, member)):
+            yield f"{name}.{member}"
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "errors", "observability"])
+def test_every_public_name_says_what_it_gives(room: str) -> None:
+    assert importlib.import_module(f"steersman.{room}").__doc__
+    names = list(public_names(room))
+    assert names
+    assert [missing for name, value in names for missing in undocumented(name, value)] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_rooms_list_their_public_names(room: str) -> None:
+    package = importlib.import_module(f"steersman.{room}")
+    names: list[str] = package.__all__
+    assert len(set(names)) == len(names)
+    assert all(hasattr(package, name) for name in names)
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(steersman.__file__).parent / "py.typed").exists()
