@@ -24,6 +24,8 @@ from devcluster.progress import Progress
 from devcluster.state import State
 from devcluster.target import Target, wait_until
 
+pytestmark = pytest.mark.disruptive
+
 NODES = [node.name for node in layout.NODES]
 PEERS = ("web-0", "web-1")
 
