@@ -187,13 +187,12 @@ async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
         ({"size": 1, "parts": [{"name": "a"}] * 2}, '.spec.parts: duplicate entries for key [name="a"]'),
         (
             {"size": 1, "parts": [{"weight": 1}]},
-            '.spec.parts: element 0: associative list with keys has an element that omits all key fields ["name"] (and '
-            + "doesn't have default values for any key fields)",
+            '.spec.parts: element 0: associative list with keys has an element that omits all key fields ["name"]',
         ),
     ):
         refused = await api.apply("widgets", widget("a", spec))
         refused.refused(500, "")
-        assert refused.message == prefix + text
+        assert refused.message.startswith(prefix + text)
 
 
 async def case_a_null_is_declared_but_not_stored(api: Api) -> None:

@@ -155,6 +155,11 @@ class Envtest:
         """How to connect as administrator."""
         return load_config(self.kubeconfig)
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The ids of the processes that run."""
+        return tuple(p.pid for p in (self._etcd, self._apiserver) if p is not None and not p.ended)
+
     def user(self, name: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig file of the user ``name``, who may do what RBAC says and nothing else."""
         return self._write_kubeconfig(
