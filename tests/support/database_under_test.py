@@ -19,13 +19,13 @@ VERSIONS = {"postgresql": "17", "mysql": "9.7"}
 _ADMIN = {
     "postgresql": 'PGPASSWORD="$(cat /etc/steersman/admin/password)" exec psql -h 127.0.0.1 -U postgres -d "$1" '
     '-v ON_ERROR_STOP=1 -At -c "$2"',
-    "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" exec mysql -h 127.0.0.1 -u steersman_admin -N '
+    "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" exec mysql --default-character-set=utf8mb4 -h 127.0.0.1 -u steersman_admin -N '
     '-e "$2" "$1"',
 }
 _CLIENT = {
     "postgresql": 'PGPASSWORD="$5" PGCONNECT_TIMEOUT=5 exec psql -h "$1" -p "$2" -U "$3" -d "$4" '
     '-v ON_ERROR_STOP=1 -At -c "$6"',
-    "mysql": 'MYSQL_PWD="$5" exec mysql --connect-timeout=5 -h "$1" -P "$2" -u "$3" -N -e "$6" "$4"',
+    "mysql": 'MYSQL_PWD="$5" exec mysql --connect-timeout=5 --default-character-set=utf8mb4 -h "$1" -P "$2" -u "$3" -N -e "$6" "$4"',
 }
 
 
