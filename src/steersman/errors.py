@@ -5,6 +5,8 @@
     ├── ConnectionFailed          no answer from the API server (refused, reset, timed out)
     ├── CacheNotSynced            an informer did not finish its first list in time
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
+    ├── SchemaError               a type has no structural schema (defined in ``steersman.crd``)
+    ├── QueueShutDown             there will be no more keys (defined in ``steersman.controller``)
     └── ApiError                  the API server answered with a Status
         ├── BadRequest            400
         ├── Unauthorized          401

@@ -6,8 +6,8 @@ The states, and how each is left:
               done → WATCHING; any error → BACKING_OFF, then LISTING
     WATCHING  changes are handed over one by one, from the version that was reached.
               the server ends the stream (it does so every few minutes) → WATCHING
-              410 Expired (compacted, or the server forgot) → BACKING_OFF, then LISTING
-              connection lost, silent, ended at once, 429, 5xx → BACKING_OFF, then WATCHING from where it was
+              refused (410 Expired, since the version was compacted, above all) → BACKING_OFF, then LISTING
+              connection lost, silent, ended at once, 429, 503 → BACKING_OFF, then WATCHING from where it was
     BACKING_OFF  waits, longer after each failure in a row, with jitter, or as long as the server asked.
 
 It ends only by cancellation. An object that does not fit its type is reported and skipped; the rest goes on.
@@ -22,7 +22,7 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from steersman.client import Client, WatchEvent
-from steersman.errors import ApiError, ConnectionFailed, Expired, SteersmanError
+from steersman.errors import ApiError, ConnectionFailed, ServiceUnavailable, SteersmanError, TooManyRequests
 from steersman.meta import Object, ObjectKey
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
@@ -97,7 +97,8 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Exception as error:
                 # Whatever it is: a reflector that ended would leave its controllers with a past that looks present.
-                if isinstance(error, Expired):
+                if isinstance(error, ApiError) and not isinstance(error, TooManyRequests | ServiceUnavailable):
+                    # Whatever the server holds against this version, a list mends it.
                     self.resource_version = ""
                 await self._back_off(error)
 

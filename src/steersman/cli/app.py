@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from steersman.cli.kinds import find_kinds
-from steersman.crd import SchemaError, definition
+from steersman.crd import definition
 from steersman.errors import SteersmanError
 
 app = typer.Typer(
@@ -38,7 +38,7 @@ def manifests(
     """
     try:
         documents = [definition(kind) for place in kinds for kind in find_kinds(place)]
-    except (SteersmanError, SchemaError) as error:
+    except SteersmanError as error:
         typer.echo(f"steersman: {error}", err=True)
         raise typer.Exit(1) from None
     typer.echo(yaml.safe_dump_all(documents, explicit_start=True, sort_keys=False, width=118), nl=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import tempfile
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -50,6 +52,17 @@ def ssl_context(config: ClusterConfig) -> ssl.SSLContext:
     return context
 
 
+def watchful_socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices within half a minute that its peer is gone without a word, as a watch that waits must."""
+    opened = socket.socket(*address[:3])
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
+        # Not every system has them all.
+        if (option := getattr(socket, name, None)) is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    return opened
+
+
 class HttpTransport(Transport):
     """Carries requests to one API server with one identity. Must be made and closed on a running event loop."""
 
@@ -60,7 +73,9 @@ class HttpTransport(Transport):
         self._token_read_at = float("-inf")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=ssl_context(config) if self._base.scheme == "https" else False, limit=0
+                ssl=ssl_context(config) if self._base.scheme == "https" else False,
+                limit=0,
+                socket_factory=watchful_socket,
             ),
             headers={"Accept": "application/json", "User-Agent": "steersman"},
             trust_env=False,

@@ -7,7 +7,7 @@ from steersman.controller.events import EventRecorder
 from steersman.controller.finalizers import add_finalizer, remove_finalizer
 from steersman.controller.permissions import Permission
 from steersman.controller.predicates import Predicate, generation_changed
-from steersman.controller.queue import WorkQueue
+from steersman.controller.queue import QueueShutDown, WorkQueue
 from steersman.controller.reconciler import Context, Reconciler, Request, Result
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "EventRecorder",
     "Permission",
     "Predicate",
+    "QueueShutDown",
     "Reconciler",
     "Request",
     "Result",

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from steersman.errors import SteersmanError
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 
 K = TypeVar("K", bound=Hashable)
 
 
-class QueueShutDown(Exception):
+class QueueShutDown(SteersmanError):
     """The queue is shut down and will hand out no more keys."""
 
 

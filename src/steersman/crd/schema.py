@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 
 import msgspec
 
+from steersman.errors import SteersmanError
 from steersman.meta import Field, FrozenDict, FrozenStruct, Quantity, Rule, to_builtins
 from steersman.meta.quantity import PATTERN as QUANTITY_PATTERN
 
@@ -49,7 +50,7 @@ _BOUNDS = {
 }
 
 
-class SchemaError(TypeError):
+class SchemaError(SteersmanError, TypeError):
     """A Python type has no structural schema; the message names the class and the field."""
 
 

@@ -103,10 +103,13 @@ async def test_a_lost_connection_resumes_from_the_last_version() -> None:
     assert asked(transport) == ["list", "5", "6"]
 
 
-@pytest.mark.parametrize("expired", [failure(410, "Expired"), failure(410, "Gone")])
+@pytest.mark.parametrize(
+    "refused",
+    [failure(410, "Expired"), failure(410, "Gone"), failure(504, "Timeout"), failure(500, "InternalError")],
+)
 @virtual_time
-async def test_an_expired_version_is_listed_anew(expired: Exception) -> None:
-    transport = ScriptedTransport([listed(wire("a", 3), version="5"), listed(wire("b", 8), version="9")], [[expired]])
+async def test_a_version_that_is_refused_is_listed_anew(refused: Exception) -> None:
+    transport = ScriptedTransport([listed(wire("a", 3), version="5"), listed(wire("b", 8), version="9")], [[refused]])
     async with reflecting(transport) as informer:
         await asyncio.sleep(10)
         assert names(informer) == {"b": "8"}

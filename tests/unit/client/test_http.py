@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from aiohttp import web
 
 from certificates import Authority
 from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport, connect
-from steersman.client.http import error_from_body, ssl_context
+from steersman.client.http import error_from_body, ssl_context, watchful_socket
 from steersman.errors import (
     AlreadyExists,
     ApiError,
@@ -87,6 +89,16 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
     assert seen[0].headers["Authorization"] == "Bearer s3cret"
     assert seen[0].headers["Content-Type"] == "application/apply-patch+yaml"
     assert bodies == [b"{}"]
+
+
+def test_sockets_notice_a_peer_that_is_gone() -> None:
+    with watchful_socket((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as opened:
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if sys.platform == "linux":
+            patience = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+            patience += opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) * 3
+            assert patience <= 30
+            assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
 
 
 async def test_a_base_path_is_kept_and_redirects_are_answers() -> None:
