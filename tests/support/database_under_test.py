@@ -15,17 +15,18 @@ from devcluster.target import Target, wait_until
 
 VERSIONS = {"postgresql": "17", "mysql": "9.7"}
 
-# Read from the mounted Secret inside the pod, so that no password is ever on a command line.
+# Read from the mounted Secret inside the pod, so that the administrator's password is on no command line.
 _ADMIN = {
-    "postgresql": 'PGPASSWORD="$(cat /etc/steersman/admin/password)" exec psql -h 127.0.0.1 -U postgres -d "$1" '
-    '-v ON_ERROR_STOP=1 -At -c "$2"',
-    "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" exec mysql --default-character-set=utf8mb4 -h 127.0.0.1 -u steersman_admin -N '
-    '-e "$2" "$1"',
+    "postgresql": 'PGPASSWORD="$(cat /etc/steersman/admin/password)" '
+    'exec psql -h 127.0.0.1 -U postgres -d "$1" -v ON_ERROR_STOP=1 -At -c "$2"',
+    "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" '
+    'exec mysql --default-character-set=utf8mb4 -h 127.0.0.1 -u steersman_admin -N -e "$2" "$1"',
 }
 _CLIENT = {
-    "postgresql": 'PGPASSWORD="$5" PGCONNECT_TIMEOUT=5 exec psql -h "$1" -p "$2" -U "$3" -d "$4" '
-    '-v ON_ERROR_STOP=1 -At -c "$6"',
-    "mysql": 'MYSQL_PWD="$5" exec mysql --connect-timeout=5 --default-character-set=utf8mb4 -h "$1" -P "$2" -u "$3" -N -e "$6" "$4"',
+    "postgresql": 'PGPASSWORD="$5" PGCONNECT_TIMEOUT=5 '
+    'exec psql -h "$1" -p "$2" -U "$3" -d "$4" -v ON_ERROR_STOP=1 -At -c "$6"',
+    "mysql": 'MYSQL_PWD="$5" '
+    'exec mysql --connect-timeout=5 --default-character-set=utf8mb4 -h "$1" -P "$2" -u "$3" -N -e "$6" "$4"',
 }
 
 
