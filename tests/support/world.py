@@ -93,5 +93,5 @@ async def settle() -> None:
 async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
     """Returns once ``condition`` holds. Raises TimeoutError after ``seconds``. For tests in real time."""
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 (what is waited for has no event)
+        while not condition():
             await asyncio.sleep(0.005)

@@ -1,6 +1,6 @@
 """The built-in kinds of Kubernetes, typed: one module a group-version, such as ``steersman.api.apps_v1``.
 
-``steersman.api.core_v1.Pod`` is what the API server returns: deeply immutable, complete. What to send lives beside it:
+``steersman.api.core_v1.Pod`` is what the API server returns: immutable and complete. What to send is beside it:
 ``steersman.api.apply.core_v1.PodApply`` has every field unset until you set it, for server-side apply.
 Nothing is imported here, so that a program pays only for the group-versions that it names.
 

@@ -14,8 +14,8 @@ from typer.main import get_command
 from devcluster.__main__ import app as devcluster
 from steersman.crd import definition
 from steersman.observability import metrics
-from steersman_databases.cli import app
 from steersman_databases.api import Database
+from steersman_databases.cli import app
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
 
 ROOT = Path(__file__).parents[3]

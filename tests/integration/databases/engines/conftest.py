@@ -12,6 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+
 from mysql_server import MySQLServer, start_mariadb, start_mysql
 from postgresql_server import PostgreSQLServer, start_postgresql
 from real_server import RealServer

@@ -6,6 +6,7 @@ import itertools
 import time
 
 import pytest
+
 from mysql_server import MySQLServer
 from steersman_databases.engines import Desired, InvalidName, MySQL, ServerUnreachable, SqlFailed
 

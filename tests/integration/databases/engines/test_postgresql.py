@@ -7,6 +7,7 @@ import itertools
 import time
 
 import pytest
+
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Desired, InvalidName, PostgreSQL, ServerUnreachable, SqlFailed
 
