@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -182,12 +182,13 @@ def _archive(recipe: Recipe, base: rootfs.Base) -> Path:
 
 def _read(reference: str, archive: Path) -> Image:
     """An image from its archive, whose first member is the index."""
-    with tarfile.open(archive, "r:") as file:
-        member = file.next()
-        content = file.extractfile(member) if member is not None else None
-        if content is None or member is None or member.name != "index.json":
-            raise CommandFailed(f"{archive} is damaged; delete it")
-        return Image(reference, archive, json.loads(content.read())["manifests"][0]["digest"])
+    try:
+        with tarfile.open(archive, "r:") as file:
+            content = file.extractfile("index.json")
+            index: dict[str, Any] = json.load(content) if content is not None else {}
+        return Image(reference, archive, index["manifests"][0]["digest"])
+    except (tarfile.TarError, KeyError) as error:
+        raise CommandFailed(f"{archive} is damaged; delete it") from error
 
 
 def _build(recipe: Recipe, progress: Progress) -> Image:
@@ -212,7 +213,7 @@ def _build(recipe: Recipe, progress: Progress) -> Image:
         unfinished = Path(temporary) / "archive"
         _pack(blobs, recipe.reference, unfinished)
         unfinished.rename(archive)
-    _forget(recipe, archive)
+    forget(recipe, archive)
     return _read(recipe.reference, archive)
 
 
@@ -239,8 +240,8 @@ def _pack(blobs: Path, reference: str, archive: Path) -> None:
             file.add(blob, f"blobs/sha256/{blob.name}")
 
 
-def _forget(recipe: Recipe, newest: Path) -> None:
-    """Delete old archives of the image."""
+def forget(recipe: Recipe, newest: Path) -> None:
+    """Delete old archives of an image, but for the newest and one more."""
     archives = sorted(_directory().glob(f"{recipe.name}-*.oci.tar"), key=lambda path: path.stat().st_mtime)
     for old in [path for path in archives if path != newest][: 1 - _KEPT or None]:
         old.unlink(missing_ok=True)
