@@ -50,6 +50,7 @@ class Builder(Generic[T]):
         self._watches: list[_Watch] = [_Watch(kind, lambda obj: (obj.key,), None)]
         self._name = kind.api_resource.kind.lower()
         self._concurrency = 1
+        self._max_retry_delay = 1000.0
         resource = kind.api_resource
         self._permissions: list[Permission] = [
             Permission(resource, (*READ, "patch")),
@@ -69,6 +70,11 @@ class Builder(Generic[T]):
         if number < 1:
             raise ValueError(f"max_concurrent_reconciles must be 1 or more, not {number}")
         self._concurrency = number
+        return self
+
+    def max_retry_delay(self, seconds: float) -> Builder[T]:
+        """Tries a failed reconcile again after ``seconds`` at most, however often it failed; 1000 unless told."""
+        self._max_retry_delay = seconds
         return self
 
     def with_predicate(self, predicate: Predicate) -> Builder[T]:
@@ -105,6 +111,7 @@ class Builder(Generic[T]):
             runtime=context.runtime,
             exists=lambda request: store.get(request) is not None,
             max_concurrent_reconciles=self._concurrency,
+            max_retry_delay=self._max_retry_delay,
         )
         for watch in self._watches:
             self._informer(watch.kind).subscribe(_enqueuer(watch, controller))

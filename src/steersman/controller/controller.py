@@ -17,7 +17,10 @@ from steersman.observability.runtime import Runtime
 
 
 class Controller:
-    """One queue, one reconciler and ``max_concurrent_reconciles`` workers."""
+    """One queue, one reconciler and ``max_concurrent_reconciles`` workers.
+
+    ``max_retry_delay``: seconds at most until a failed reconcile is tried again.
+    """
 
     def __init__(
         self,
@@ -27,9 +30,10 @@ class Controller:
         runtime: Runtime,
         exists: Callable[[Request], bool],
         max_concurrent_reconciles: int = 1,
+        max_retry_delay: float = 1000.0,
     ) -> None:
         self.name = name
-        self.queue: WorkQueue[Request] = WorkQueue(name, runtime=runtime)
+        self.queue: WorkQueue[Request] = WorkQueue(name, runtime=runtime, max_delay=max_retry_delay)
         self._reconciler = reconciler
         self._runtime = runtime
         self._exists = exists

@@ -183,6 +183,12 @@ def test_names_and_limits() -> None:
     assert bench.registered[0][0] is controller
 
 
+@virtual_time
+async def test_retries_are_never_further_apart_than_told() -> None:
+    controller = Bench().builder.max_retry_delay(0.008).complete(Idle)
+    assert [controller.queue.add_rate_limited(key("a")) for _ in range(3)] == [0.005, 0.008, 0.008]
+
+
 def test_permissions_follow_from_what_is_declared() -> None:
     bench = Bench()
     builder = bench.builder.owns(ConfigMap).permits(ConfigMap, "create", "patch").watches(Secret, lambda _: ())
