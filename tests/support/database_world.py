@@ -142,6 +142,7 @@ class World:
             for pod in self.server.read_all(Pod):
                 if pod.metadata.name.removesuffix("-0") not in wanted:
                     await self._stop_pod(pod)
+            self.server.collect_garbage()
             await self.runtime.clock.sleep(0.5)
 
     async def _run_pod(self, name: str, stateful: StatefulSet) -> None:
@@ -156,7 +157,7 @@ class World:
         )
         await self.client.create(pod)
         engine = ENGINES[pod.metadata.labels["app.kubernetes.io/name"]]
-        endpoint = Endpoint(f"{name}-primary.{KEY.namespace}", engine.port)
+        endpoint = Endpoint(f"{name}-primary.{KEY.namespace}.svc", engine.port)
         # The password is written into the data when they are made, and never changes with the Secret.
         given = Credentials(admin["username"], admin["password"])
         kept = self.passwords_on_volumes.setdefault(claim.metadata.uid, given)

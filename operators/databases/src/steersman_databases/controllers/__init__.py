@@ -11,6 +11,7 @@ from steersman.manager import Manager
 from steersman.meta import Object
 from steersman_databases.api import Database
 from steersman_databases.controllers.database import DatabaseReconciler
+from steersman_databases.controllers.outcome import RECHECK_SECONDS
 from steersman_databases.engines import Engine, engine_named
 from steersman_databases.resources import MANAGED_BY, instance_of
 
@@ -41,6 +42,7 @@ def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> 
         .permits(PersistentVolumeClaim, "create", "patch", "delete")
         .permits(Secret, "create", "patch", "delete")
         .max_concurrent_reconciles(16)
+        .max_retry_delay(RECHECK_SECONDS)
         .complete(lambda context: DatabaseReconciler(context, engines))
     )
 

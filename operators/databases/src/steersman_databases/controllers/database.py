@@ -62,8 +62,9 @@ class DatabaseReconciler(Reconciler[Database]):
         except (Forbidden, Invalid, BadRequest) as error:
             if isinstance(error, Forbidden) and error.namespace_terminating:
                 return None
-            # Quota, admission policies, our own RBAC: the API server's words are the best advice there is.
-            return Outcome(phase="Failed", reason=error.reason or "Refused", message=str(error), retry_after=30.0)
+            # Quota, admission policies, our own RBAC: the API server's words are the best advice there is. Not so
+            # their reason, which may be anything where a webhook wrote it.
+            return Outcome(phase="Failed", reason=type(error).__name__, message=str(error), retry_after=30.0)
 
     async def _provision(self, database: Database, engine: Engine) -> Outcome:
         reference = _check(database, engine)
@@ -81,7 +82,8 @@ class DatabaseReconciler(Reconciler[Database]):
     async def _ensure_contents(
         self, database: Database, engine: Engine, administrator: Credentials, application: Credentials
     ) -> None:
-        endpoint = Endpoint(Names(database.key).host, engine.port)
+        # In a namespace named as a top-level domain is (dev, app), the name without svc could be one of the internet.
+        endpoint = Endpoint(f"{Names(database.key).host}.svc", engine.port)
         desired = Desired(database.database_name, application.username, application.password)
         try:
             self._tell(database, await engine.ensure(endpoint, administrator, desired, _SQL_TIMEOUT_SECONDS))
@@ -121,8 +123,11 @@ def _blocked(error: EngineError, database: Database) -> Blocked:
     match error:
         case UnsupportedVersion():
             return Blocked("Failed", "UnsupportedVersion", f"spec.version: {error}", retry_after=None)
+        case InvalidName(field="password"):
+            secret = Names(database.key).application_secret.name
+            return Blocked("Failed", "InvalidName", f"Secret {secret}: {error}")
         case InvalidName():
-            return Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}", retry_after=None)
+            return Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}")
         case ServerUnreachable():
             return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=2.0)
         case AdministratorRejected():

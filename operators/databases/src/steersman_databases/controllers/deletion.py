@@ -11,6 +11,7 @@ from steersman.errors import Conflict, NotFound
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Database
+from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Outcome
 from steersman_databases.resources import Names, is_ours
 
@@ -55,7 +56,7 @@ class Deletion:
 
     async def _server_runs(self) -> bool:
         """Whether the pod is still there, having asked for its end."""
-        stateful = await self._client.find(StatefulSet, self._names.statefulset)
+        stateful = await find(self._client, StatefulSet, self._names.statefulset)
         if stateful is not None and self._controls(stateful) and stateful.metadata.deletion_timestamp is None:
             await self._ignore_missing(StatefulSet, self._names.statefulset, stateful.metadata.uid)
         if not await self._is_ours(Pod, self._names.pod):
@@ -69,18 +70,18 @@ class Deletion:
             (Secret, self._names.administrator_secret),
             (Secret, self._names.application_secret),
         )
+        deleted: list[str] = []
         for kind, key in kinds:
-            obj = await self._client.find(kind, key)
+            # Whatever is overlooked now is forgotten for good.
+            obj = await find_live(self._client, kind, key)
             if obj is not None and is_ours(obj, self._database):
                 await self._ignore_missing(kind, key, obj.metadata.uid)
-        self._events.normal(
-            self._database,
-            "DataDeleted",
-            f"deleted PersistentVolumeClaim {self._names.volume_claim.name} and its Secrets",
-        )
+                deleted.append(f"{kind.api_resource.kind} {key.name}")
+        if deleted:
+            self._events.normal(self._database, "DataDeleted", f"deleted {', '.join(deleted)}")
 
     async def _is_ours(self, kind: type[Object], key: ObjectKey) -> bool:
-        obj = await self._client.find(kind, key)
+        obj = await find(self._client, kind, key)
         return obj is not None and is_ours(obj, self._database)
 
     def _controls(self, obj: Object) -> bool:

@@ -13,6 +13,9 @@ from steersman_databases.resources import Names
 
 READY = "Ready"
 
+# Words of schedulers, webhooks and servers have no bound of their own; the API server's is 32768.
+_LONGEST_MESSAGE = 1024
+
 # Truth is checked again this often: what was changed behind our back must be healed within 30 s.
 RECHECK_SECONDS = 10.0
 
@@ -53,7 +56,7 @@ def status_of(database: Database, outcome: Outcome, engine: Engine | None, now: 
         type=READY,
         status="True" if outcome.phase == "Ready" else "False",
         reason=outcome.reason,
-        message=outcome.message,
+        message=_shortened(outcome.message),
         observed_generation=database.metadata.generation,
     )
     return DatabaseStatus(
@@ -71,3 +74,7 @@ def is_news(former: DatabaseStatus | None, status: DatabaseStatus) -> bool:
     new = find_condition(status.conditions, READY)
     assert new is not None
     return old is None or (old.status, old.reason, old.message) != (new.status, new.reason, new.message)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"

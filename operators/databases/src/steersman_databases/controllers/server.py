@@ -9,9 +9,9 @@ from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ContainerStatus, Pod, PodCondition, Service
 from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
-from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object, to_builtins
 from steersman_databases.api import Database
+from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.resources import Names, ServerImage, headless_service, primary_service, statefulset
 
@@ -66,16 +66,9 @@ class Server:
             raise Blocked("Provisioning", "ServerStarting", f"waiting for the server in pod {pod.metadata.name}")
 
     async def _declare(self, kind: type[T], config: ApplyConfiguration[T]) -> None:
-        present = await self._client.find(kind, config.key)
-        if present is None:
-            present = await self._find_live(kind, config)
-        if present is not None and not _controlled_by(present, self._database):
-            raise Blocked(
-                "Failed",
-                "NameTaken",
-                f"{kind.api_resource.kind} {config.key.name} exists and does not belong to this Database: "
-                "rename one of them",
-            )
+        present = await find(self._client, kind, config.key)
+        if present is not None:
+            self._require_ours(present)
         if isinstance(present, Service):
             await self._restore_ports(present, config)
         await self._client.apply(config, owner=self._database)
@@ -91,17 +84,25 @@ class Server:
             }
             await self._client.patch(Service, service.key, MergePatch(body))
 
-    async def _find_live(self, kind: type[T], config: ApplyConfiguration[T]) -> T | None:
-        """The cache holds only what carries our labels: a stranger of the same name is seen only live."""
-        try:
-            return await self._client.live.get(kind, config.key)
-        except NotFound:
-            return None
-
-
-def _controlled_by(obj: Object, database: Database) -> bool:
-    reference = obj.controller_reference
-    return reference is not None and reference.uid == database.metadata.uid
+    def _require_ours(self, obj: Object) -> None:
+        reference, resource = obj.controller_reference, type(obj).api_resource
+        if reference is not None and reference.uid == self._database.metadata.uid:
+            return
+        if reference is not None and (reference.kind, reference.name) == (
+            Database.api_resource.kind,
+            self._database.metadata.name,
+        ):
+            raise Blocked(
+                "Pending",
+                "ServerTerminating",
+                f"{resource.kind} {obj.metadata.name} belongs to a former Database of this name; waiting until the "
+                "garbage collector removed it",
+            )
+        raise Blocked(
+            "Failed",
+            "NameTaken",
+            f"{resource.kind} {obj.metadata.name} exists and does not belong to this Database: rename one of them",
+        )
 
 
 def _unschedulable(pod: Pod, condition: PodCondition) -> Blocked:

@@ -2,7 +2,7 @@
 
 The administrator's Secret comes first, then the volume claim, then the claim becomes the Secrets' owner. So a claim
 without a Secret always means that the key was taken away, and a Secret of another claim that it belongs to data
-which is gone.
+which is gone. Nothing is deleted here: such a Secret goes with its claim, by the garbage collector.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import Forbidden, Invalid
 from steersman.meta import Object, ObjectKey, Quantity, to_builtins
 from steersman_databases.api import Database
+from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines import Credentials, Endpoint, Engine, connection_uri
 from steersman_databases.resources import (
@@ -71,7 +72,7 @@ class Storage:
         return _credentials(administrator), _credentials(application)
 
     async def _find_claim(self) -> PersistentVolumeClaim | None:
-        claim = await self._client.find(PersistentVolumeClaim, self._names.volume_claim)
+        claim = await find(self._client, PersistentVolumeClaim, self._names.volume_claim)
         if claim is None:
             return None
         self._require_ours(claim)
@@ -79,7 +80,8 @@ class Storage:
             raise Blocked(
                 "Pending",
                 "VolumeTerminating",
-                f"PersistentVolumeClaim {claim.metadata.name} is being deleted; waiting until it is gone",
+                f"PersistentVolumeClaim {claim.metadata.name} is being deleted; waiting until it is gone. If it "
+                f"stays, delete pod {self._names.pod.name}, which uses it",
             )
         engine = claim.metadata.labels.get(ENGINE_LABEL)
         if engine != self._database.spec.engine:
@@ -92,19 +94,18 @@ class Storage:
         return claim
 
     async def _find_secret(self, key: ObjectKey, claim: PersistentVolumeClaim | None) -> Secret | None:
-        secret = await self._client.find(Secret, key)
+        secret = await find(self._client, Secret, key)
         if secret is None:
             return None
         self._require_ours(secret)
-        owners = {owner.uid for owner in secret.metadata.owner_references}
-        if owners and (claim is None or claim.metadata.uid not in owners):
-            # Its volume is gone, so the garbage collector is about to remove it; the password opens nothing.
-            await self._client.delete(Secret, key, uid=secret.metadata.uid)
+        claims = {
+            o.uid for o in secret.metadata.owner_references if o.kind == PersistentVolumeClaim.api_resource.kind
+        }
+        if claims and (claim is None or claim.metadata.uid not in claims):
             raise Blocked(
                 "Pending",
                 "SecretTerminating",
-                f"Secret {key.name} belonged to a volume that is gone and is being deleted",
-                retry_after=1.0,
+                f"Secret {key.name} belongs to a volume that is gone; waiting until the garbage collector removed it",
             )
         return secret
 

@@ -24,6 +24,7 @@ def _service(database: Database, key: ObjectKey, port: int, *, headless: bool) -
     return ServiceApply(
         metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels_of(database)),
         spec=ServiceSpecApply(
+            type="ClusterIP",
             cluster_ip="None" if headless else UNSET,
             publish_not_ready_addresses=headless,
             selector=selector_of(database),

@@ -55,6 +55,8 @@ def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
         ),
         spec=StatefulSetSpecApply(
             replicas=1,
+            # In order, a pod that cannot start would never be replaced by one of a better template.
+            pod_management_policy="Parallel",
             service_name=names.headless_service.name,
             selector=LabelSelectorApply(match_labels=selector_of(database)),
             template=PodTemplateSpecApply(
