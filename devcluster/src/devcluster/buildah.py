@@ -1,6 +1,7 @@
 """Buildah with a storage of our own: base images made here must not pass for the official ones elsewhere."""
 
 import hashlib
+import json
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -12,6 +13,9 @@ from devcluster.commands import logged
 from devcluster.rootfs import Base
 
 PACKAGES = ("buildah", "mmdebstrap", "debian-archive-keyring")
+
+
+_KEPT = 4
 
 
 def storage() -> Path:
@@ -61,6 +65,18 @@ def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name
     options = ["--isolation=chroot", "--network=host", "--format=oci", "--layers", "--pull=never"]
     command = [*_buildah(storage()), "build", *options, *given, "--tag", name, "--file", str(containerfile)]
     logged([*command, str(context)], log, seconds=1800)
+    _forget_old_stages()
+
+
+def _forget_old_stages() -> None:
+    """Delete images that have lost their names to newer ones; the newest are the layer cache of the next build."""
+    buildah = _buildah(storage())
+    command = [*buildah, "images", "--filter", "dangling=true", "--json"]
+    listed = subprocess.run(command, capture_output=True, check=False).stdout
+    nameless = sorted(json.loads(listed or b"[]") or [], key=lambda image: -int(image["created"]))
+    for image in nameless[_KEPT:]:
+        # One that another build uses right now stays, until the next time.
+        subprocess.run([*buildah, "rmi", str(image["id"])], capture_output=True, check=False)
 
 
 def export(name: str, directory: Path, log: Path) -> None:

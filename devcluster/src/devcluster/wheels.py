@@ -1,7 +1,7 @@
 """What the operator's image is built from, gathered here: a build may not reach, or not trust, the package index."""
 
+import hashlib
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -50,31 +50,27 @@ def _is_source(path: Path) -> bool:
 
 def _download(requirements: Path, cache: Path, target: Path, log: Path) -> None:
     """The pinned wheels for Debian's Python, checked against their hashes, in `target`."""
+    kept = (
+        cache / hashlib.sha256(f"{PYTHON} {platform.machine()}".encode() + requirements.read_bytes()).hexdigest()[:16]
+    )
+    if not kept.exists():
+        unfinished = cache / "unfinished"
+        shutil.rmtree(cache, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        logged([*_pip_download(), f"--dest={unfinished}", f"--requirement={requirements}"], log, seconds=600)
+        unfinished.rename(kept)
+    shutil.copytree(kept, target)
+
+
+def _pip_download() -> list[str]:
     machine = platform.machine()
+    # glibc 2.41, and all that is older
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(41, 16, -1)]
     platforms += [f"manylinux2014_{machine}", f"linux_{machine}"]
-    abi = f"cp{PYTHON.replace('.', '')}"
-    cache.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--require-hashes", "--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}"]
-    command += ["--implementation=cp", *(f"--abi={name}" for name in (abi, "abi3", "none"))]
-    command += [f"--platform={name}" for name in platforms]
-    command += [f"--find-links={cache}", f"--dest={cache}", f"--requirement={requirements}"]
-    logged(command, log, seconds=600)
-    target.mkdir(parents=True)
-    for wheel in _wanted(requirements, cache):
-        shutil.copyfile(wheel, target / wheel.name)
-
-
-def _wanted(requirements: Path, cache: Path) -> Iterator[Path]:
-    """Those of the kept wheels that the requirements pin now: others would make equal images differ."""
-    pinned = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", requirements.read_text(), re.MULTILINE)
-    wanted = {(_normal(name), version) for name, version in pinned}
-    for wheel in sorted(cache.glob("*.whl")):
-        name, version = wheel.name.split("-")[:2]
-        if (_normal(name), version) in wanted:
-            yield wheel
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    command += [
+        "--implementation=cp",
+        *(f"--abi={name}" for name in (f"cp{PYTHON.replace('.', '')}", "abi3", "none")),
+    ]
+    return command + [f"--platform={name}" for name in platforms]
