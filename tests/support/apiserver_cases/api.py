@@ -70,6 +70,7 @@ class Api:
             "roles": "/apis/rbac.authorization.k8s.io/v1",
             "widgets": f"/apis/{GROUP}/v1",
             "gadgets": f"/apis/{GROUP}/v1",
+            "ruleds": f"/apis/{GROUP}/v1",
         }
         parts = [prefixes.get(plural, "/api/v1"), "namespaces", self.namespace, plural, name, subresource]
         return "/".join(p for p in parts if p)
@@ -219,7 +220,8 @@ _WIDGET_SPEC = {
 }
 
 
-def _definition(kind: str, properties: Json, subresources: Json) -> Json:
+def definition(kind: str, properties: Json, subresources: Json) -> Json:
+    """A CustomResourceDefinition of one version."""
     plural = f"{kind.lower()}s"
     version = {
         "name": "v1",
@@ -253,9 +255,9 @@ _WIDGET_STATUS = {
         },
     },
 }
-CRDS = [
-    _definition("Widget", {"spec": _WIDGET_SPEC, "status": _WIDGET_STATUS}, {"status": {}}),
-    _definition(
+MERE_CRDS = [
+    definition("Widget", {"spec": _WIDGET_SPEC, "status": _WIDGET_STATUS}, {"status": {}}),
+    definition(
         "Gadget",
         {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "status": _WIDGET_STATUS},
         {},

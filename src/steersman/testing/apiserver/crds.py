@@ -8,6 +8,7 @@ from steersman.meta import ApiResource
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
 from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.rules import check_definition_rules, has_rules
 from steersman.testing.apiserver.shapes import SchemaShape
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
 
@@ -63,11 +64,14 @@ def _errors(name: str, spec: JsonObject) -> Iterator[FieldError]:
         yield invalid_value("spec.versions", versions, "must have exactly one version marked as storage version")
     for position, version in enumerate(versions):
         schema = map_at(version, "schema").get("openAPIV3Schema")
-        path = f"spec.versions[{position}].schema.openAPIV3Schema"
+        # With one version alone, the real server speaks of the place where it keeps the schema internally.
+        place = "spec.validation" if len(versions) == 1 else f"spec.versions[{position}].schema"
+        path = f"{place}.openAPIV3Schema"
         if not is_map(schema):
             yield required(path, "schemas are required")
         else:
             yield from _structural_errors(schema, path)
+            yield from check_definition_rules(schema, path)
 
 
 def _structural_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
@@ -109,6 +113,7 @@ def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, storage: str
         has_generation=True,
         unconditional_update=False,
         schema=schema,
+        has_rules=has_rules(schema),
         storage_version=storage,
         fields=tuple(f["jsonPath"].lstrip(".") for f in selectable),
         custom=True,

@@ -30,6 +30,7 @@ class Kind:
         unconditional_update: whether a PUT may come without a resourceVersion.
         create_on_update: whether a PUT creates what is not there.
         schema: its OpenAPI schema, for custom resources.
+        has_rules: whether the schema has CEL rules.
         storage_version: the version that objects are kept in.
         fields: what else than name and namespace field selectors know.
         custom: defined by a CustomResourceDefinition.
@@ -44,6 +45,7 @@ class Kind:
     unconditional_update: bool = True
     create_on_update: bool = False
     schema: JsonObject | None = None
+    has_rules: bool = False
     storage_version: str = ""
     fields: tuple[str, ...] = ()
     custom: bool = False

@@ -1,7 +1,7 @@
 """Structural schemas of custom resources: pruning, defaulting and validation.
 
-Not evaluated: CEL rules (``x-kubernetes-validations``), and of formats all but ``date-time``, ``byte``, ``uuid`` and
-``duration``. Source: "Extend the Kubernetes API with CustomResourceDefinitions"; wording of ``kube-openapi``.
+Of formats, ``date-time``, ``byte``, ``uuid`` and ``duration`` are checked. CEL rules are in ``rules``.
+Source: "Extend the Kubernetes API with CustomResourceDefinitions"; wording of ``kube-openapi``.
 """
 
 from __future__ import annotations

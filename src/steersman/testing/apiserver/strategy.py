@@ -18,6 +18,7 @@ from steersman.testing.apiserver.failures import FieldError
 from steersman.testing.apiserver.immutability import check_unchanged
 from steersman.testing.apiserver.kinds import Kind
 from steersman.testing.apiserver.names import check_finalizers, check_metadata
+from steersman.testing.apiserver.rules import BLOCKING, NOT_CHECKED, check_rules
 from steersman.testing.apiserver.schema import fill_defaults, prune, validate, validate_status
 from steersman.testing.apiserver.values import MISSING, JsonObject, clone, metadata, without_nulls
 
@@ -83,7 +84,7 @@ def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: st
     elif kind.has_status:
         result.pop("status", None)
         if "status" in old:
-            result["status"] = old["status"]
+            result["status"] = clone(old["status"])
     meta = _tidy_metadata(result)
     before: JsonObject = old["metadata"]
     for name in (*_SET_BY_SERVER, "name", "namespace"):
@@ -155,7 +156,12 @@ def _update_errors(kind: Kind, old: JsonObject, new: JsonObject, subresource: st
 def _schema_errors(kind: Kind, obj: JsonObject, old: Any, subresource: str) -> list[FieldError]:
     if kind.schema is None:
         return []
-    return validate_status(obj, old, kind.schema) if subresource == "status" else validate(obj, old, kind.schema)
+    check = validate_status if subresource == "status" else validate
+    found = check(obj, old, kind.schema)
+    if not kind.has_rules:
+        return found
+    blocked = any(e.reason in BLOCKING for e in found)
+    return [*found, NOT_CHECKED] if blocked else [*found, *check_rules(obj, old, kind.schema)]
 
 
 def _refuse(kind: Kind, obj: JsonObject, errors: Any) -> None:

@@ -1,0 +1,197 @@
+"""CEL rules of custom resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import GROUP, Api, Json, Reply, definition
+
+_TEXT: Json = {"type": "string", "maxLength": 9}
+_NUMBER: Json = {"type": "integer"}
+
+
+def _rule(rule: str, message: str = "", **more: Any) -> Json:
+    return {"rule": rule, **({"message": message} if message else {}), **more}
+
+
+def _ruled(schema: Json, *rules: Json) -> Json:
+    return {**schema, "x-kubernetes-validations": list(rules)}
+
+
+_PART = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": _TEXT, "weight": _ruled(_NUMBER, _rule("self >= oldSelf", "weight only grows"))},
+}
+_SPEC = _ruled(
+    {
+        "type": "object",
+        "properties": {
+            "min": {**_NUMBER, "default": 1},
+            "max": {**_NUMBER, "default": 10},
+            "secret": _TEXT,
+            "kind": _ruled(_TEXT, _rule("self == oldSelf", "kind is immutable")),
+            "ratio": _ruled({"type": "number"}, _rule("self > 0.5 || self == 0.0")),
+            "when": _ruled(
+                {"type": "string", "format": "date-time"},
+                _rule("self > timestamp('2020-01-01T00:00:00Z')", "too early"),
+            ),
+            "period": _ruled({"type": "string", "format": "duration"}, _rule("self < duration('5m')", "too long")),
+            "tags": {
+                "type": "array",
+                "maxItems": 5,
+                "x-kubernetes-list-type": "set",
+                "items": _ruled(_TEXT, _rule("self.startsWith('t')", "tags begin with t")),
+            },
+            "numbers": _ruled(
+                {"type": "array", "maxItems": 5, "items": _NUMBER},
+                _rule("self.sum() < 10 && self.isSorted()", "small and sorted"),
+            ),
+            "parts": {
+                "type": "array",
+                "maxItems": 5,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": _PART,
+            },
+            "labels": _ruled(
+                {"type": "object", "maxProperties": 4, "additionalProperties": _TEXT},
+                _rule("self.all(k, k.size() < 4)", "short keys"),
+            ),
+            "namespace": _TEXT,
+            "a-b": _TEXT,
+            "once": _ruled(
+                _TEXT,
+                _rule("oldSelf.orValue('') == '' || oldSelf.value() == self", "set once", optionalOldSelf=True),
+            ),
+            "port": _ruled(
+                {"x-kubernetes-int-or-string": True},
+                _rule("type(self) == int ? self > 0 : self != ''", "a port or its name"),
+            ),
+            "divisor": _ruled(_NUMBER, _rule("100 / self > 0")),
+            "note": {**_TEXT, "nullable": True},
+            "size": _ruled(_TEXT, _rule("quantity(self).isGreaterThan(quantity('1Gi'))", "too small")),
+        },
+    },
+    _rule("self.min <= self.max", "min must not exceed max"),
+    _rule("!has(self.secret) || self.secret != 'x'"),
+    _rule("has(self.kind) == has(oldSelf.kind)", "kind cannot be added or removed", fieldPath=".kind"),
+    _rule(
+        "self.min < 50",
+        messageExpression="'min is ' + (self.min > 55 ? 'high' : 'low')",
+        reason="FieldValueForbidden",
+    ),
+    _rule("self.min != 13", "unlucky", reason="FieldValueRequired", fieldPath=".min"),
+    _rule("self.min != 14", "taken", reason="FieldValueDuplicate"),
+    _rule("!has(self.__namespace__) || self.__namespace__ != 'bad'", "bad namespace"),
+    _rule("!has(self.a__dash__b) || self.a__dash__b != 'bad'", "bad a-b"),
+    _rule("!has(self.note) || self.note != 'bad'", "bad note"),
+)
+_STATUS = _ruled(
+    {"type": "object", "properties": {"n": _NUMBER}}, _rule("!has(oldSelf.n) || self.n >= oldSelf.n", "n grows")
+)
+CRD = definition("Ruled", {"spec": _SPEC, "status": _STATUS}, {"status": {}})
+CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [
+    _rule("self.metadata.name.size() < 9", "name too long"),
+    _rule("!has(self.status) || self.status.n < 5", "n is less than 5"),
+]
+
+
+def _body(name: str, spec: Json) -> Json:
+    return {"apiVersion": f"{GROUP}/v1", "kind": "Ruled", "metadata": {"name": name}, "spec": spec}
+
+
+def _refused(reply: Reply, text: str, *causes: tuple[str, str]) -> None:
+    reply.refused(422, "Invalid")
+    name = reply.body["details"]["name"]
+    assert reply.message == f'Ruled.{GROUP} "{name}" is invalid: {text}'
+    if causes:
+        assert reply.causes() == list(causes)
+
+
+async def case_what_keeps_the_rules_is_accepted(api: Api) -> None:
+    for spec in (
+        {},
+        {"ratio": 1},
+        {"ratio": 0},
+        {"when": "2022-01-01T00:00:00Z", "period": "1m"},
+        {"tags": ["t", "ta"], "numbers": [1, 2], "labels": {"abc": "x"}},
+        {"once": "x", "port": "a", "divisor": 1, "note": None, "size": "2Gi"},
+    ):
+        (await api.create("ruleds", _body("a", spec), dryRun="All")).ok()
+
+
+async def case_what_breaks_a_rule_is_refused(api: Api) -> None:
+    broken: list[tuple[Json, str]] = [
+        ({"min": 11}, "spec: Invalid value: min must not exceed max"),
+        ({"secret": "x"}, "spec: Invalid value: failed rule: !has(self.secret) || self.secret != 'x'"),
+        ({"min": 60, "max": 70}, "spec: Forbidden: min is high"),
+        ({"min": 13, "max": 20}, "spec.min: Required value: unlucky"),
+        ({"min": 14, "max": 20}, "spec: Duplicate value"),
+        ({"min": 60, "max": 7}, "[spec: Invalid value: min must not exceed max, spec: Forbidden: min is high]"),
+        ({"ratio": 0.2}, "spec.ratio: Invalid value: 0.2: failed rule: self > 0.5 || self == 0.0"),
+        ({"when": "2019-01-01T00:00:00Z"}, 'spec.when: Invalid value: "2019-01-01T00:00:00Z": too early'),
+        ({"period": "10m"}, 'spec.period: Invalid value: "10m": too long'),
+        ({"tags": ["ta", "b"]}, 'spec.tags[1]: Invalid value: "b": tags begin with t'),
+        ({"numbers": [3, 2]}, "spec.numbers: Invalid value: small and sorted"),
+        ({"labels": {"abcd": "x"}}, "spec.labels: Invalid value: short keys"),
+        ({"namespace": "bad"}, "spec: Invalid value: bad namespace"),
+        ({"a-b": "bad"}, "spec: Invalid value: bad a-b"),
+        ({"note": "bad"}, "spec: Invalid value: bad note"),
+        ({"port": 0}, "spec.port: Invalid value: 0: a port or its name"),
+        ({"port": ""}, 'spec.port: Invalid value: "": a port or its name'),
+        (
+            {"divisor": 0},
+            'spec.divisor: Invalid value: "integer": division by zero evaluating rule: 100 / self > 0',
+        ),
+        ({"size": "1Gi"}, 'spec.size: Invalid value: "1Gi": too small'),
+    ]
+    for spec, text in broken:
+        _refused(await api.create("ruleds", _body("a", spec)), text)
+
+
+async def case_rules_of_the_whole_object_see_its_name(api: Api) -> None:
+    refused = await api.create("ruleds", _body("abcdefghi", {}))
+    _refused(refused, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
+
+
+async def case_rules_wait_for_a_valid_object(api: Api) -> None:
+    refused = await api.create("ruleds", _body("a", {"min": "x", "max": 1}))
+    assert refused.causes() == [("spec.min", "FieldValueTypeInvalid"), ("<nil>", "FieldValueInvalid")]
+    assert "some validation rules were not checked because the object was invalid" in refused.message
+
+
+async def case_transitions_are_checked(api: Api) -> None:
+    spec = {"kind": "k", "once": "o", "parts": [{"name": "p", "weight": 5}]}
+    (await api.create("ruleds", _body("a", spec))).ok()
+    broken: list[tuple[Json, str]] = [
+        ({"kind": "z"}, 'spec.kind: Invalid value: "z": kind is immutable'),
+        ({"kind": None}, "spec.kind: Invalid value: kind cannot be added or removed"),
+        ({"once": "p"}, 'spec.once: Invalid value: "p": set once'),
+        ({"parts": [{"name": "p", "weight": 4}]}, "spec.parts[0].weight: Invalid value: 4: weight only grows"),
+    ]
+    for patch, text in broken:
+        _refused(await api.merge("ruleds", "a", {"spec": patch}), text)
+    for patch in ({"once": None}, {"parts": [{"name": "q", "weight": 4}]}, {"parts": [{"name": "q", "weight": 6}]}):
+        (await api.merge("ruleds", "a", {"spec": patch})).ok()
+
+
+async def case_status_is_judged_with_the_whole_object(api: Api) -> None:
+    (await api.create("ruleds", _body("a", {}))).ok()
+    (await api.merge("ruleds", "a", {"status": {"n": 4}}, "status")).ok()
+    _refused(await api.merge("ruleds", "a", {"status": {"n": 3}}, "status"), "status: Invalid value: n grows")
+    _refused(await api.merge("ruleds", "a", {"status": {"n": 7}}, "status"), "<nil>: Invalid value: n is less than 5")
+
+
+async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    place = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
+    for rule, text in (
+        ("self.min ==", "Syntax error: mismatched input '<EOF>'"),
+        ("nobody(self)", "undeclared reference to 'nobody' (in container '')"),
+    ):
+        body = definition("Faulty", {"spec": _ruled({"type": "object"}, _rule(rule))}, {})
+        refused = await api.call("POST", path, body)
+        refused.refused(422, "Invalid", f"{place}: Invalid value: ")
+        assert "compilation failed: ERROR: <input>:1:" in refused.message
+        assert text in refused.message
