@@ -8,8 +8,8 @@ Imitated
       change nothing, the status subresource, preconditions, finalizers, grace periods of running pods.
     - Server-side apply with ``managedFields``: ownership, conflicts, force, removal, associative lists and sets.
     - Label and field selectors, pages, versions of lists, bookmarks, WatchList, 410 after ``compact``.
-    - CustomResourceDefinitions: pruning, defaults, validation with ratcheting, CEL rules (see ``rules``), strict field
-      validation, selectable fields, several versions that differ in nothing.
+    - CustomResourceDefinitions: pruning, defaults, validation with ratcheting, CEL rules (see ``rules``), strict
+      field validation, selectable fields, several versions that differ in nothing.
     - What the controller manager does about deletion: owners and dependents by all three policies, namespaces,
       definitions, claims in use. It happens within the request that causes it.
     - Built-in kinds by a table (see ``kinds``), with the defaults and refusals that operators meet (see ``defaults``,
@@ -24,8 +24,8 @@ Not imitated, and not noticed
     - Schemas of built-in kinds: unknown fields are kept, and only some of the validation is done. Updates of them own
       some containers of fields that the real server does not list.
     - ``v1`` and ``events.k8s.io/v1`` Events are two collections here, one there.
-    - ``managedFields`` cannot be written, and patches do not see them. Tables, protobuf, OpenAPI, and discovery beyond
-      groups and resources. Type-checking and cost limits of CEL rules.
+    - ``managedFields`` cannot be written, and patches do not see them. Tables, protobuf, OpenAPI, and discovery
+      beyond groups and resources. Type-checking and cost limits of CEL rules.
 """
 
 from steersman.testing.apiserver.faults import matching
