@@ -154,22 +154,3 @@ def run(
         words = (done.stderr or done.stdout).strip()
         raise CommandFailed(f"{' '.join(arguments)} ended with {done.returncode}: {words}")
     return done.stdout
-
-
-def run_logged(arguments: Sequence[str], log: Path, *, seconds: float = 600.0) -> None:
-    """Run a long command with the caller's environment, its output in `log`.
-
-    For package clients, which find mirrors and certificates through the environment. Raises CommandFailed with the
-    end of the log and its path.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        try:
-            code = subprocess.run(
-                arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds, check=False
-            ).returncode
-        except subprocess.TimeoutExpired as error:
-            raise CommandFailed(f"{arguments[0]}: no end after {seconds:.0f} s; see {log}") from error
-    if code != 0:
-        words = log.read_text(errors="replace")[-2000:].strip()
-        raise CommandFailed(f"{arguments[0]} ended with {code}; the whole of it is in {log}:\n{words}")

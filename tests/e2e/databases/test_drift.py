@@ -74,6 +74,9 @@ def test_in_the_cluster(ready: DatabaseUnderTest) -> None:
         '--patch=[{"op":"replace","path":"/spec/ports/0/port","value":1}]',
     )
     _works_again(ready)
+    elsewhere = '--patch={"spec":{"type":"ExternalName","externalName":"elsewhere.invalid"}}'
+    cluster.kubectl("patch", "service", "orders-primary", scope, elsewhere)
+    _works_again(ready)
 
 
 def test_secrets(ready: DatabaseUnderTest) -> None:

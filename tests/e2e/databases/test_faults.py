@@ -99,7 +99,7 @@ def test_server_already_gone_at_deletion(database: DatabaseUnderTest) -> None:
     database.wait_ready()
     scope = f"--namespace={database.namespace}"
     database.cluster.kubectl("delete", "secret", "orders-admin", "orders-app", scope)
-    database.cluster.kubectl("delete", "statefulset", "orders", scope, "--cascade=orphan", "--wait=false")
+    database.cluster.kubectl("delete", "statefulset", "orders", scope, "--wait=false")
     database.delete()
     database.eventually("nothing is left", lambda: not database.objects(), seconds=120)
 

@@ -88,6 +88,18 @@ def test_a_strangers_object_is_not_taken_over(postgresql: DatabaseUnderTest) -> 
     assert postgresql.one("service", "orders-primary")["spec"] == before
 
 
+@pytest.mark.parametrize("name", ["orders-admin", "orders-app"])
+def test_a_strangers_secret_is_not_taken_over(postgresql: DatabaseUnderTest, name: str) -> None:
+    scope = f"--namespace={postgresql.namespace}"
+    postgresql.cluster.kubectl("create", "secret", "generic", name, "--from-literal=password=mine", scope)
+    postgresql.apply()
+    condition = postgresql.wait_reason("NameTaken")
+    assert name in condition["message"]
+    assert postgresql.secret(name.removeprefix("orders-")) == {"password": "mine"}
+    postgresql.delete()
+    assert postgresql.secret(name.removeprefix("orders-")) == {"password": "mine"}
+
+
 @pytest.mark.disruptive
 def test_an_unschedulable_pod_says_why(postgresql: DatabaseUnderTest) -> None:
     cluster = postgresql.cluster

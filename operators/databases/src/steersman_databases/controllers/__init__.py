@@ -41,7 +41,7 @@ def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> 
         .permits(Service, "create", "patch")
         .permits(PersistentVolumeClaim, "create", "patch", "delete")
         .permits(Secret, "create", "patch", "delete")
-        .max_concurrent_reconciles(16)
+        .max_concurrent_reconciles(64)
         .max_retry_delay(RECHECK_SECONDS)
         .complete(lambda context: DatabaseReconciler(context, engines))
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET
@@ -35,15 +35,19 @@ from steersman_databases.resources.names import Names, labels_of, selector_of
 # The uid that the images create; see images/README.md.
 _SERVER_UID = 10001
 _PROBE = "/usr/local/bin/steersman-probe"
+_ARGUMENTS: Mapping[str, Sequence[str]] = {
+    "postgresql": (),
+    # Nobody reads a lone server's binary logs, and kept for MySQL's 30 days they fill the volume.
+    "mysql": ("--skip-log-bin",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerImage:
-    """What runs in the pod: image reference, port, and the server's own arguments."""
+    """What runs in the pod: image reference and port."""
 
     reference: str
     port: int
-    arguments: Sequence[str] = ()
 
 
 def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
@@ -61,7 +65,7 @@ def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
             selector=LabelSelectorApply(match_labels=selector_of(database)),
             template=PodTemplateSpecApply(
                 metadata=TemplateMetaApply(labels=_versioned(database)),
-                spec=_pod(names, image),
+                spec=_pod(names, image, _ARGUMENTS[database.spec.engine]),
             ),
         ),
     )
@@ -71,7 +75,7 @@ def _versioned(database: Database) -> dict[str, str]:
     return {**labels_of(database), "app.kubernetes.io/version": database.spec.version}
 
 
-def _pod(names: Names, image: ServerImage) -> PodSpecApply:
+def _pod(names: Names, image: ServerImage, arguments: Sequence[str]) -> PodSpecApply:
     return PodSpecApply(
         automount_service_account_token=False,
         enable_service_links=False,
@@ -85,7 +89,7 @@ def _pod(names: Names, image: ServerImage) -> PodSpecApply:
             fs_group_change_policy="OnRootMismatch",
             seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
         ),
-        containers=[_server(image)],
+        containers=[_server(image, arguments)],
         volumes=[
             VolumeApply(
                 name="data",
@@ -103,12 +107,12 @@ def _pod(names: Names, image: ServerImage) -> PodSpecApply:
     )
 
 
-def _server(image: ServerImage) -> ContainerApply:
+def _server(image: ServerImage, arguments: Sequence[str]) -> ContainerApply:
     return ContainerApply(
         name="server",
         image=image.reference,
         image_pull_policy="IfNotPresent",
-        args=list(image.arguments) or UNSET,
+        args=arguments or UNSET,
         ports=[ContainerPortApply(name="sql", container_port=image.port, protocol="TCP")],
         # Starting may include crash recovery: half an hour before it is given up.
         startup_probe=_probe("startup", period=1, failures=1800),
