@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
@@ -17,6 +18,9 @@ from image_container import Container, Unpacked, unpack, writable
 
 # Ends an SQL string, starts an escape, is more than a byte, and is a shell's.
 PASSWORD = "it's \"quoted\" \\' -- $(x) `x` é %;\\"
+
+# Tests run side by side, and runc knows containers by name.
+PREFIX = f"steersman-image-test-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 
 REFUSALS = ("Access denied", "password authentication failed", "no password supplied")
 
@@ -58,7 +62,7 @@ class Server:
 
     def container(self, *arguments: str) -> Container:
         self.lives += 1
-        name = f"steersman-image-test-{self.lives}"
+        name = f"{PREFIX}-{self.lives}"
         part = {name: self.directory / name for name in ("volume", "run", "admin")}
         return Container(
             name, self.image, self.directory / name, part["volume"], part["run"], part["admin"], arguments
@@ -100,7 +104,7 @@ def server(image: tuple[str, Unpacked], tmp_path: Path) -> Iterator[Server]:
     server = Server(engine, unpacked, tmp_path)
     yield server
     for number in range(1, server.lives + 1):
-        left = Container(f"steersman-image-test-{number}", unpacked, tmp_path, tmp_path, tmp_path, tmp_path)
+        left = Container(f"{PREFIX}-{number}", unpacked, tmp_path, tmp_path, tmp_path, tmp_path)
         left.remove()
     shutil.rmtree(tmp_path)
 
