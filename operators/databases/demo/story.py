@@ -132,7 +132,10 @@ class Story:
             lines.insert(0, f"export KUBECONFIG={self._target.kubeconfig} PATH={folder}:$PATH")
         self._console.print("\n[bold green]All of it came true.[/] What to try next:\n")
         self._console.print("\n".join(f"  {line}" for line in lines), markup=False, soft_wrap=True)
-        self._console.print("\n  make cluster-down   removes the cluster", markup=False)
+        if self._target.is_devcluster:
+            self._console.print("\n  make cluster-down   removes the cluster", markup=False)
+        else:
+            self._console.print(f"\n  kubectl delete namespace {NAMESPACE}   removes the databases", markup=False)
 
     def _databases(self) -> list[dict[str, Any]]:
         found = self._target.get("databases", f"--namespace={NAMESPACE}")
