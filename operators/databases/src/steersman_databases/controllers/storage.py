@@ -144,7 +144,7 @@ class Storage:
 
     async def _grow(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
         wanted = self._database.spec.storage_size
-        requested = claim.spec.resources.requests.get("storage", "0") if claim.spec and claim.spec.resources else "0"
+        requested = claim.spec.resources.requests.get("storage", "0")
         if wanted <= Quantity(requested):
             return claim
         try:

@@ -75,11 +75,7 @@ def labels_of(database: Database) -> dict[str, str]:
 
 def is_ours(obj: Object, database: Database) -> bool:
     """Whether ``obj`` was made for a ``Database`` of this name, and not by somebody else under the same name."""
-    labels = obj.metadata.labels
-    return (
-        labels.get(f"{_PREFIX}/managed-by") == MANAGED_BY
-        and labels.get(f"{_PREFIX}/instance") == database.metadata.name
-    )
+    return database.key in instance_of(obj)
 
 
 def instance_of(obj: Object) -> tuple[ObjectKey, ...]:
