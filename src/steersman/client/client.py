@@ -10,6 +10,7 @@ import msgspec
 
 from steersman.client.http import error_from_body
 from steersman.client.patch import Patch
+from steersman.client.reading import read_object
 from steersman.client.transport import HttpRequest, Transport
 from steersman.errors import Status as ApiStatus
 from steersman.errors import error_from_status
@@ -88,7 +89,7 @@ class Client:
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key`` of ``kind``. Raises NotFound."""
-        return decode(await self._call("GET", kind.api_resource.path(key)), kind)
+        return self._read(await self._call("GET", kind.api_resource.path(key)), kind)
 
     async def list(
         self,
@@ -112,7 +113,9 @@ class Client:
         while True:
             body = await self._call("GET", kind.api_resource.path(namespace=namespace), query=query)
             page = decode(body, _Page)
-            items.extend(o for raw in page.items or () if (o := _decode(raw, kind, on_decode_error)) is not None)
+            for raw in page.items or ():
+                if (obj := self._read_or_report(raw, kind, on_decode_error)) is not None:
+                    items.append(obj)
             if not page.metadata.continue_:
                 return ObjectList(tuple(items), page.metadata.resource_version)
             query = {**query, "continue": page.metadata.continue_}
@@ -122,13 +125,15 @@ class Client:
         kind = _kind_of(obj)
         path = kind.api_resource.path(namespace=obj.key.namespace)
         query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        return decode(await self._call("POST", path, query=query, body=encode(_with_type(obj))), kind)
+        return self._read(await self._call("POST", path, query=query, body=encode(_with_type(obj))), kind)
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
         """Changes ``key`` by a JSON or merge patch and returns it as stored. Raises NotFound, Conflict, Invalid."""
         path = kind.api_resource.path(key, subresource=subresource)
         body, query = encode(patch.body), {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        return decode(await self._call("PATCH", path, query=query, body=body, content_type=patch.content_type), kind)
+        return self._read(
+            await self._call("PATCH", path, query=query, body=body, content_type=patch.content_type), kind
+        )
 
     async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
         """Creates or changes an object by server-side apply and returns it as stored.
@@ -217,7 +222,7 @@ class Client:
         path = kind.api_resource.path(namespace=namespace)
         request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0)
         async with self._transport.stream(request) as lines:
-            async for event in _events(lines, kind, on_decode_error):
+            async for event in self._events(lines, kind, on_decode_error):
                 yield event
 
     async def _apply(
@@ -226,9 +231,42 @@ class Client:
         query = {"fieldManager": self.field_manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         path = kind.api_resource.path(key, subresource=subresource)
         content_type = "application/apply-patch+yaml"
-        return decode(
+        return self._read(
             await self._call("PATCH", path, query=query, body=encode(document), content_type=content_type), kind
         )
+
+    def _read(self, raw: bytes, kind: type[T]) -> T:
+        return read_object(raw, kind, self.field_manager)
+
+    def _read_or_report(self, raw: msgspec.Raw, kind: type[T], on_error: DecodeErrorHandler | None) -> T | None:
+        try:
+            return read_object(raw, kind, self.field_manager)
+        except msgspec.ValidationError as error:
+            if on_error is None:
+                raise
+            on_error(decode(raw, _Identity).metadata.key, error)
+            return None
+
+    async def _events(
+        self, lines: AsyncIterator[bytes], kind: type[T], on_error: DecodeErrorHandler | None
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        async for line in lines:
+            event = decode(line, _RawEvent)
+            match event.type:
+                case "ERROR":
+                    raise error_from_status(msgspec.json.decode(event.object, type=ApiStatus))
+                case "BOOKMARK":
+                    version = decode(event.object, _Identity).metadata.resource_version
+                    yield WatchEvent("BOOKMARK", None, ObjectKey("", ""), version)
+                case "ADDED" | "MODIFIED" | "DELETED":
+                    obj = self._read_or_report(event.object, kind, on_error)
+                    if obj is not None:
+                        yield WatchEvent(event.type, obj, obj.key, obj.metadata.resource_version)
+                    else:
+                        skipped = decode(event.object, _Identity).metadata
+                        yield WatchEvent(event.type, None, skipped.key, skipped.resource_version)
+                case _:
+                    continue
 
     async def _call(
         self,
@@ -274,7 +312,10 @@ def _type_of(kind: type[Object]) -> dict[str, Any]:
 
 
 def _with_type(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
-    return _type_of(_kind_of(obj)) | to_builtins(obj)
+    document = to_builtins(obj)
+    # The server's record: who sends it back would claim what others own.
+    document["metadata"].pop("managedFields", None)
+    return _type_of(_kind_of(obj)) | document
 
 
 def _explicit(value: Any) -> Any:
@@ -289,35 +330,3 @@ def _explicit(value: Any) -> Any:
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:
     return {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}
-
-
-def _decode(raw: msgspec.Raw, kind: type[T], on_error: DecodeErrorHandler | None) -> T | None:
-    try:
-        return decode(raw, kind)
-    except msgspec.ValidationError as error:
-        if on_error is None:
-            raise
-        on_error(decode(raw, _Identity).metadata.key, error)
-        return None
-
-
-async def _events(
-    lines: AsyncIterator[bytes], kind: type[T], on_error: DecodeErrorHandler | None
-) -> AsyncGenerator[WatchEvent[T], None]:
-    async for line in lines:
-        event = decode(line, _RawEvent)
-        match event.type:
-            case "ERROR":
-                raise error_from_status(msgspec.json.decode(event.object, type=ApiStatus))
-            case "BOOKMARK":
-                version = decode(event.object, _Identity).metadata.resource_version
-                yield WatchEvent("BOOKMARK", None, ObjectKey("", ""), version)
-            case "ADDED" | "MODIFIED" | "DELETED":
-                obj = _decode(event.object, kind, on_error)
-                if obj is not None:
-                    yield WatchEvent(event.type, obj, obj.key, obj.metadata.resource_version)
-                else:
-                    skipped = decode(event.object, _Identity).metadata
-                    yield WatchEvent(event.type, None, skipped.key, skipped.resource_version)
-            case _:
-                continue

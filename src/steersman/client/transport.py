@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +19,9 @@ class HttpRequest:
         body: JSON, or None; stays out of ``repr``, since it may hold a Secret.
         content_type: of the body; a patch's kind is told by it.
         timeout: seconds for the whole exchange; for a stream, seconds without a single byte.
+        accept: the media types that the answer may have; ``as=PartialObjectMetadata`` asks for metadata alone.
+        guard: called at the last moment before the first byte is sent, at every try anew. What it raises ends the
+            request unsent: so a leader that was frozen past its lease sends no write when it thaws.
     """
 
     method: str
@@ -27,6 +30,8 @@ class HttpRequest:
     body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
     timeout: float = 60.0
+    accept: str = "application/json"
+    guard: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

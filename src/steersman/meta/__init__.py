@@ -7,6 +7,7 @@ from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.markers import Field, PrinterColumn, Rule, Scale, resource
 from steersman.meta.object import (
     ApiResource,
+    ManagedFieldsEntry,
     Object,
     ObjectKey,
     ObjectMeta,
@@ -24,6 +25,7 @@ __all__ = [
     "Field",
     "FrozenDict",
     "FrozenStruct",
+    "ManagedFieldsEntry",
     "Object",
     "ObjectKey",
     "ObjectMeta",

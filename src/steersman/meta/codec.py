@@ -70,4 +70,8 @@ def encode(value: Any) -> bytes:
 
 def to_builtins(value: Any) -> Any:
     """``value`` as dicts, lists and scalars, with the same omissions as ``encode``."""
-    return msgspec.to_builtins(value, enc_hook=_encode_hook)
+    try:
+        return msgspec.to_builtins(value, enc_hook=_encode_hook)
+    except TypeError:
+        # Among all types only msgspec.Raw, JSON that was never parsed, has no such form.
+        return msgspec.json.decode(encode(value))

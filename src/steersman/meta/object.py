@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
 from steersman.meta.condition import Condition
 from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.markers import Field, ResourceOptions
@@ -65,8 +67,21 @@ class OwnerReference(FrozenStruct):
     block_owner_deletion: bool | None = None
 
 
+class ManagedFieldsEntry(FrozenStruct):
+    """``metav1.ManagedFieldsEntry``: which fields a manager owns. Source: "Server-Side Apply"."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="fieldsV1")
+    """The set of fields, as JSON that is not parsed until somebody asks."""
+
+    def __hash__(self) -> int:
+        return hash((self.manager, self.operation, self.subresource, bytes(self.fields_v1)))
+
+
 class ObjectMeta(FrozenStruct):
-    """``metav1.ObjectMeta`` without ``managedFields``, which are dropped on reading."""
+    """``metav1.ObjectMeta``. A client keeps of ``managedFields`` only the entries of its own field manager."""
 
     name: str = ""
     generate_name: str = ""
@@ -81,6 +96,7 @@ class ObjectMeta(FrozenStruct):
     annotations: FrozenDict[str, str] = FrozenDict()
     finalizers: tuple[str, ...] = ()
     owner_references: tuple[OwnerReference, ...] = ()
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
 
 
 class Object(FrozenStruct):
