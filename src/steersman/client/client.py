@@ -113,9 +113,8 @@ class Client:
         while True:
             body = await self._call("GET", kind.api_resource.path(namespace=namespace), query=query)
             page = decode(body, _Page)
-            for raw in page.items or ():
-                if (obj := self._read_or_report(raw, kind, on_decode_error)) is not None:
-                    items.append(obj)
+            read = (self._read_or_report(raw, kind, on_decode_error) for raw in page.items or ())
+            items.extend(obj for obj in read if obj is not None)
             if not page.metadata.continue_:
                 return ObjectList(tuple(items), page.metadata.resource_version)
             query = {**query, "continue": page.metadata.continue_}

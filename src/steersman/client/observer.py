@@ -15,7 +15,7 @@ class WriteObserver(Protocol):
         ...
 
     def written(self, kind: type[Object], obj: Object, raw: bytes) -> None:
-        """The server answered with ``obj``, whose JSON is ``raw`` (for informers that hold the kind in another form)."""
+        """The server answered with ``obj``; ``raw`` is its JSON, for informers that hold the kind in another form."""
         ...
 
     def deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
