@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from steersman.client.documents import apply_document, kind_of, status_document, with_type
 from steersman.client.http import error_from_body
 from steersman.client.patch import Patch
 from steersman.client.reading import read_object
 from steersman.client.transport import HttpRequest, Transport
 from steersman.errors import Status as ApiStatus
 from steersman.errors import error_from_status
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, decode, encode, to_builtins
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, decode, encode
 from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
@@ -121,10 +122,10 @@ class Client:
 
     async def create(self, obj: T | ApplyConfiguration[T]) -> T:
         """Creates ``obj`` and returns it as stored. Raises AlreadyExists, Invalid."""
-        kind = _kind_of(obj)
+        kind = kind_of(obj)
         path = kind.api_resource.path(namespace=obj.key.namespace)
         query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        return self._read(await self._call("POST", path, query=query, body=encode(_with_type(obj))), kind)
+        return self._read(await self._call("POST", path, query=query, body=encode(with_type(obj))), kind)
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
         """Changes ``key`` by a JSON or merge patch and returns it as stored. Raises NotFound, Conflict, Invalid."""
@@ -150,11 +151,7 @@ class Client:
             raise TypeError(
                 f"apply() takes an apply type such as {type(config).__name__}Apply, not an object that was read"
             )
-        document = _with_type(config)
-        if owner is not None:
-            document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, config.key))
-        kind = _kind_of(config)
-        return await self._apply(kind, config.key, document, force=force)
+        return await self._apply(kind_of(config), config.key, apply_document(config, owner), force=force)
 
     async def apply_status(self, obj: T, status: Status) -> T:
         """Declares the whole ``status`` of ``obj``; what it no longer says is removed. Raises NotFound.
@@ -162,12 +159,7 @@ class Client:
         It conflicts with no other change. The API server ignores a UID here, so a namesake created in the meantime
         is told the same, until its own reconcile, which its creation triggers, says better.
         """
-        document = _type_of(type(obj))
-        document["metadata"] = {"name": obj.metadata.name}
-        if obj.metadata.namespace:
-            document["metadata"]["namespace"] = obj.metadata.namespace
-        document["status"] = _explicit(status)
-        return await self._apply(type(obj), obj.key, document, force=True, subresource="status")
+        return await self._apply(type(obj), obj.key, status_document(obj, status), force=True, subresource="status")
 
     async def delete(
         self,
@@ -281,50 +273,6 @@ class Client:
         if response.status >= 300:
             raise error_from_body(response.status, response.body, response.retry_after)
         return response.body
-
-
-def owner_reference(owner: Object, dependent: ObjectKey) -> dict[str, Any]:
-    """The controller reference to ``owner``, in wire form.
-
-    Raises:
-        ValueError: ``owner`` lives in another namespace than ``dependent``; the garbage collector would delete
-            the dependent at once. Source: "Owners and Dependents".
-    """
-    if owner.metadata.namespace and owner.metadata.namespace != dependent.namespace:
-        raise ValueError(f"{owner.key} cannot own {dependent}: an owner lives in the same namespace or in none")
-    return {
-        **_type_of(type(owner)),
-        "name": owner.metadata.name,
-        "uid": owner.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
-def _kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
-    kind: Any = obj.read_type if isinstance(obj, ApplyConfiguration) else type(obj)
-    return kind
-
-
-def _type_of(kind: type[Object]) -> dict[str, Any]:
-    return {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind}
-
-
-def _with_type(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
-    document = to_builtins(obj)
-    # The server's record: who sends it back would claim what others own.
-    document["metadata"].pop("managedFields", None)
-    return _type_of(_kind_of(obj)) | document
-
-
-def _explicit(value: Any) -> Any:
-    """``value`` in wire form with every field that is not None, so that a zero is seen in ``kubectl get``."""
-    if isinstance(value, FrozenStruct):
-        fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {wire: _explicit(v) for wire, name in fields if (v := getattr(value, name)) is not None}
-    if isinstance(value, tuple):
-        return [_explicit(v) for v in cast("tuple[Any, ...]", value)]
-    return to_builtins(value)
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

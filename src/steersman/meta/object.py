@@ -73,6 +73,7 @@ class ManagedFieldsEntry(FrozenStruct):
     manager: str = ""
     operation: str = ""
     subresource: str = ""
+    api_version: str = ""
     fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="fieldsV1")
     """The set of fields, as JSON that is not parsed until somebody asks."""
 
