@@ -3,7 +3,9 @@
     SteersmanError
     ├── ConfigurationError        kubeconfig, in-cluster files or options: says which file and field
     ├── ConnectionFailed          no answer from the API server (refused, reset, timed out)
+    ├── NoKindMatch               discovery knows no such kind: is its CRD installed?
     ├── CacheNotSynced            an informer did not finish its first list in time
+    ├── LeadershipLost            another replica may lead by now: nothing more is written, and the process ends
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
     ├── SchemaError               a type has no structural schema (defined in ``steersman.crd``)
     ├── QueueShutDown             there will be no more keys (defined in ``steersman.controller``)
@@ -13,6 +15,7 @@
         ├── Forbidden             403
         ├── NotFound              404
         ├── MethodNotAllowed      405
+        ├── NotAcceptable         406
         ├── Conflict              409  the object has changed, or another manager owns the field
         │   └── AlreadyExists     409  reason AlreadyExists
         ├── Expired               410  reasons Expired and Gone: list again
@@ -22,6 +25,7 @@
         ├── TooManyRequests       429
         └── ServerError           5xx
             ├── InternalError     500
+            │   └── StorageReadError  500  an object in etcd cannot be decrypted or decoded
             ├── ServiceUnavailable 503
             └── ServerTimeout     504  reasons ServerTimeout and Timeout
 
@@ -42,11 +46,28 @@ class ConfigurationError(SteersmanError):
 
 
 class ConnectionFailed(SteersmanError):
-    """The API server gave no (complete) answer. Whether a write was carried out is unknown."""
+    """The API server gave no (complete) answer.
+
+    Attributes:
+        sent: whether anything of the request may have reached the server, so that it is unknown whether a write was
+            carried out. False only where it is certain that it was not, as when the connection was refused.
+    """
+
+    def __init__(self, message: str = "", *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class NoKindMatch(SteersmanError):
+    """The API server serves no such kind or resource; the message says what was asked for and where to look."""
 
 
 class CacheNotSynced(SteersmanError):
     """An informer did not finish its first list within the time limit; the message names the kind."""
+
+
+class LeadershipLost(SteersmanError):
+    """This process does not, or no longer, hold the lease of leader election; a request that it stopped was not sent."""
 
 
 class TerminalError(SteersmanError):
@@ -138,6 +159,10 @@ class MethodNotAllowed(ApiError):
     """405: the resource does not support this verb."""
 
 
+class NotAcceptable(ApiError):
+    """406: the server has none of the media types that were asked for."""
+
+
 class Conflict(ApiError):
     """409: the object changed since it was read, or (server-side apply) another manager owns a field."""
 
@@ -174,6 +199,10 @@ class InternalError(ServerError):
     """500."""
 
 
+class StorageReadError(InternalError):
+    """500: an object in etcd cannot be decrypted or decoded; deleting it needs force (KEP-3926)."""
+
+
 class ServiceUnavailable(ServerError):
     """503: the server is starting, stopping or overloaded."""
 
@@ -188,6 +217,7 @@ _BY_REASON: dict[str, type[ApiError]] = {
     "Forbidden": Forbidden,
     "NotFound": NotFound,
     "MethodNotAllowed": MethodNotAllowed,
+    "NotAcceptable": NotAcceptable,
     "Conflict": Conflict,
     "AlreadyExists": AlreadyExists,
     "Expired": Expired,
@@ -197,6 +227,7 @@ _BY_REASON: dict[str, type[ApiError]] = {
     "Invalid": Invalid,
     "TooManyRequests": TooManyRequests,
     "InternalError": InternalError,
+    "StorageReadError": StorageReadError,
     "ServiceUnavailable": ServiceUnavailable,
     "ServerTimeout": ServerTimeout,
     "Timeout": ServerTimeout,
@@ -208,6 +239,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
     403: Forbidden,
     404: NotFound,
     405: MethodNotAllowed,
+    406: NotAcceptable,
     409: Conflict,
     410: Expired,
     413: PayloadTooLarge,

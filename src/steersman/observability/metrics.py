@@ -65,6 +65,32 @@ watch_restarts = Counter(
 decode_errors = Counter(
     "steersman_decode_errors_total", "Objects skipped since they do not fit their type.", ["kind"], registry=registry
 )
+leader_election_master_status = Gauge(
+    "leader_election_master_status",
+    "Whether this process leads (1) or stands by (0), by the name of the lease.",
+    ["name"],
+    registry=registry,
+)
+leader_election_slowpath = Counter(
+    "leader_election_slowpath_total",
+    "Renewals that had to read the lease first, since somebody else had written it or an answer was lost.",
+    ["name"],
+    registry=registry,
+)
+event_loop_lag = Histogram(
+    "steersman_event_loop_lag_seconds",
+    "How much later than asked for the event loop wakes up.",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    registry=registry,
+)
+event_loop_longest_lag = Gauge(
+    "steersman_event_loop_longest_lag_seconds", "The longest lag of the event loop so far.", registry=registry
+)
+event_loop_blocks = Counter(
+    "steersman_event_loop_blocks_total",
+    "How often the event loop was blocked for longer than the limit; the log has the stack.",
+    registry=registry,
+)
 _requests = Counter(
     "rest_client_requests_total", "Requests by status code.", ["code", "method", "host"], registry=registry
 )
