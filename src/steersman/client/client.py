@@ -9,7 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from steersman.client.documents import apply_document, kind_of, status_document, with_type
-from steersman.client.http import error_from_body
+from steersman.client.exchange import Exchange
+from steersman.client.observer import WriteObserver
 from steersman.client.patch import Patch
 from steersman.client.reading import read_object
 from steersman.client.transport import HttpRequest, Transport
@@ -82,15 +83,19 @@ class Client:
     Args:
         transport: from ``connect(load_config())``, or an in-memory server in tests.
         field_manager: the name under which writes own their fields.
+        observer: told of every write that is no dry run: a ``Cache``, which then knows them before its watch does.
     """
 
-    def __init__(self, transport: Transport, *, field_manager: str = "steersman") -> None:
+    def __init__(
+        self, transport: Transport, *, field_manager: str = "steersman", observer: WriteObserver | None = None
+    ) -> None:
         self._transport = transport
+        self._exchange = Exchange(transport, field_manager, observer)
         self.field_manager = field_manager
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key`` of ``kind``. Raises NotFound."""
-        return self._read(await self._call("GET", kind.api_resource.path(key)), kind)
+        return self._exchange.read(await self._call(kind.api_resource.path(key)), kind)
 
     async def list(
         self,
@@ -112,7 +117,7 @@ class Client:
         items: list[T] = []
         query = {"limit": str(page_size), **_selectors(label_selector, field_selector)}
         while True:
-            body = await self._call("GET", kind.api_resource.path(namespace=namespace), query=query)
+            body = await self._call(kind.api_resource.path(namespace=namespace), query)
             page = decode(body, _Page)
             read = (self._read_or_report(raw, kind, on_decode_error) for raw in page.items or ())
             items.extend(obj for obj in read if obj is not None)
@@ -125,15 +130,15 @@ class Client:
         kind = kind_of(obj)
         path = kind.api_resource.path(namespace=obj.key.namespace)
         query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        return self._read(await self._call("POST", path, query=query, body=encode(with_type(obj))), kind)
+        request = HttpRequest(method="POST", path=path, query=query, body=encode(with_type(obj)))
+        return await self._exchange.write(request, kind, obj.key)
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
         """Changes ``key`` by a JSON or merge patch and returns it as stored. Raises NotFound, Conflict, Invalid."""
         path = kind.api_resource.path(key, subresource=subresource)
         body, query = encode(patch.body), {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        return self._read(
-            await self._call("PATCH", path, query=query, body=body, content_type=patch.content_type), kind
-        )
+        request = HttpRequest(method="PATCH", path=path, query=query, body=body, content_type=patch.content_type)
+        return await self._exchange.write(request, kind, key)
 
     async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
         """Creates or changes an object by server-side apply and returns it as stored.
@@ -163,14 +168,16 @@ class Client:
 
     async def delete(
         self,
-        kind: type[Object],
+        kind: type[T],
         key: ObjectKey,
         *,
         uid: str = "",
         resource_version: str = "",
         propagation: Propagation = "Background",
-    ) -> None:
-        """Deletes ``key``, or marks it for deletion while finalizers hold it.
+    ) -> T | None:
+        """Deletes ``key``, or marks it for deletion while finalizers or a grace period hold it.
+
+        Returns the object that is still there, or None when it is gone.
 
         Args:
             uid: only if the object still is this one; otherwise Conflict.
@@ -181,7 +188,8 @@ class Client:
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if preconditions:
             options["preconditions"] = preconditions
-        await self._call("DELETE", kind.api_resource.path(key), body=encode(options))
+        request = HttpRequest(method="DELETE", path=kind.api_resource.path(key), body=encode(options))
+        return await self._exchange.delete(request, kind, key)
 
     async def watch(
         self,
@@ -221,13 +229,14 @@ class Client:
     ) -> T:
         query = {"fieldManager": self.field_manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         path = kind.api_resource.path(key, subresource=subresource)
-        content_type = "application/apply-patch+yaml"
-        return self._read(
-            await self._call("PATCH", path, query=query, body=encode(document), content_type=content_type), kind
+        request = HttpRequest(
+            method="PATCH",
+            path=path,
+            query=query,
+            body=encode(document),
+            content_type="application/apply-patch+yaml",
         )
-
-    def _read(self, raw: bytes, kind: type[T]) -> T:
-        return read_object(raw, kind, self.field_manager)
+        return await self._exchange.write(request, kind, key)
 
     def _read_or_report(self, raw: msgspec.Raw, kind: type[T], on_error: DecodeErrorHandler | None) -> T | None:
         try:
@@ -259,20 +268,8 @@ class Client:
                 case _:
                     continue
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: dict[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        request = HttpRequest(method=method, path=path, query=query or {}, body=body, content_type=content_type)
-        response = await self._transport.request(request)
-        if response.status >= 300:
-            raise error_from_body(response.status, response.body, response.retry_after)
-        return response.body
+    async def _call(self, path: str, query: dict[str, str] | None = None) -> bytes:
+        return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}))
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

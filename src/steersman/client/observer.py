@@ -8,14 +8,22 @@ from steersman.meta import Object, ObjectKey
 
 
 class WriteObserver(Protocol):
-    """Told of each write of a ``Client``, on the event loop, before the writer sees the answer. Never of dry runs."""
+    """Told of each write of a ``Client``, on the event loop, before the writer sees the answer. Never of dry runs.
+
+    Where the server generates the name, nothing is ``begun``: it begins with ``written``. Of the objects that a
+    deletion of a collection names, each is ``begun`` and ``uncertain``, since the server does not say what holds it.
+    """
 
     def begun(self, kind: type[Object], key: ObjectKey) -> None:
-        """A write of ``key`` is about to be sent; one of the three below follows, or ``refused``."""
+        """A write of ``key`` is about to be sent; exactly one of the four below follows."""
         ...
 
     def written(self, kind: type[Object], obj: Object, raw: bytes) -> None:
-        """The server answered with ``obj``; ``raw`` is its JSON, for informers that hold the kind in another form."""
+        """The server answered with ``obj``, which exists.
+
+        ``raw`` is its JSON, for informers that hold the kind in another form; it may lack apiVersion and kind, and
+        is mere metadata where ``kind`` is.
+        """
         ...
 
     def deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
@@ -23,7 +31,7 @@ class WriteObserver(Protocol):
         ...
 
     def uncertain(self, kind: type[Object], key: ObjectKey) -> None:
-        """No answer came: the write may or may not have been carried out."""
+        """No answer came, or one that does not tell the new state: the write may or may not have been carried out."""
         ...
 
     def refused(self, kind: type[Object], key: ObjectKey) -> None:
