@@ -1,0 +1,73 @@
+"""The exception tree: what is drawn is what there is, and no reason of the API server is without its class."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from steersman import errors
+from steersman.errors import ApiError, ConnectionFailed, ServerError, Status, SteersmanError, error_from_status
+
+BRANCH = re.compile(r"^(?P<indent>[ │]*)(?:[├└]── )?(?P<name>[A-Z]\w+)\b(?P<text>.*)$")
+# metav1.StatusReason of Kubernetes 1.36, with the code that the API server sends along.
+REASONS = {
+    "Unauthorized": 401,
+    "Forbidden": 403,
+    "NotFound": 404,
+    "AlreadyExists": 409,
+    "Conflict": 409,
+    "Gone": 410,
+    "Invalid": 422,
+    "ServerTimeout": 500,
+    "StorageReadError": 500,
+    "Timeout": 504,
+    "TooManyRequests": 429,
+    "BadRequest": 400,
+    "MethodNotAllowed": 405,
+    "NotAcceptable": 406,
+    "RequestEntityTooLarge": 413,
+    "UnsupportedMediaType": 415,
+    "InternalError": 500,
+    "Expired": 410,
+    "ServiceUnavailable": 503,
+}
+
+
+def drawn() -> dict[str, str]:
+    """Each name of the picture in the module's text, and the name above it."""
+    parents: dict[str, str] = {}
+    path: list[tuple[int, str]] = []
+    for line in (inspect.getdoc(errors) or "").splitlines():
+        found = BRANCH.match(line)
+        if found is None or "defined in" in line or not line.startswith("    "):
+            continue
+        depth = len(line) - len(line.lstrip(" │├└─"))
+        path = [(d, n) for d, n in path if d < depth]
+        parents[found["name"]] = path[-1][1] if path else "Exception"
+        path.append((depth, found["name"]))
+    return parents
+
+
+def test_the_tree_is_drawn_as_it_is() -> None:
+    defined: dict[str, Any] = {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, SteersmanError)
+    }
+    assert drawn() == {name: value.__base__.__name__ for name, value in defined.items()}
+
+
+@pytest.mark.parametrize(("reason", "code"), REASONS.items())
+def test_every_reason_has_a_class_of_its_own(reason: str, code: int) -> None:
+    by_reason = error_from_status(Status(reason=reason, code=code))
+    assert type(by_reason) not in (ApiError, ServerError)
+    # Proxies leave the reason out: then the code leads to the same class, or to the one above it.
+    assert isinstance(by_reason, type(error_from_status(Status(code=code)))) or reason == "ServerTimeout"
+
+
+def test_a_lost_connection_leaves_the_outcome_open_unless_told_otherwise() -> None:
+    assert ConnectionFailed("reset").sent
+    assert not ConnectionFailed("refused", sent=False).sent
