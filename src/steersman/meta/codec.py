@@ -37,6 +37,8 @@ def _decode_hook(kind: Any, value: Any) -> Any:
 def _encode_hook(value: Any) -> Any:
     if isinstance(value, Quantity | MicroTime):
         return str(value)
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
     raise NotImplementedError(f"no JSON form is known for {type(value)!r}")
 
 
@@ -70,8 +72,4 @@ def encode(value: Any) -> bytes:
 
 def to_builtins(value: Any) -> Any:
     """``value`` as dicts, lists and scalars, with the same omissions as ``encode``."""
-    try:
-        return msgspec.to_builtins(value, enc_hook=_encode_hook)
-    except TypeError:
-        # Among all types only msgspec.Raw, JSON that was never parsed, has no such form.
-        return msgspec.json.decode(encode(value))
+    return msgspec.to_builtins(value, enc_hook=_encode_hook)

@@ -1,0 +1,162 @@
+"""Whether a server-side apply would change anything, told from the object and its ``managedFields``.
+
+An apply changes nothing when each field that it declares has that value already, and our manager owns exactly the
+declared fields: no more, since one that we owned and no longer declare is removed, and no less, since one that
+somebody else set would become ours as well.
+
+Where this cannot be told for sure, the answer is that it would: a needless request does no harm, a missing one does.
+So it is, for example, for a value that the server writes in another way than we do, and for a list or map that is
+owned as a whole and was completed with defaults by the server.
+
+Source: "Server-Side Apply" in the Kubernetes documentation, KEP-555, and ``structured-merge-diff`` for ``fieldsV1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, cast
+
+import msgspec
+
+from steersman.meta import ManagedFieldsEntry, Object, Quantity, decode_builtins, to_builtins
+from steersman.meta.frozen import FrozenStruct
+
+# What an apply configuration needs to be addressed, and nobody owns.
+_IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
+_IDENTITY_METADATA = frozenset(("name", "namespace", "uid", "resourceVersion"))
+_ITSELF = "."
+
+
+def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, subresource: str = "") -> bool:
+    """Whether applying ``document`` to ``obj`` would change it, or who owns its fields.
+
+    Args:
+        document: an apply configuration in wire form, with apiVersion and kind.
+        obj: the object as it is, read by a client whose field manager is ``manager``.
+        manager: the field manager that would apply.
+        subresource: empty, or ``status``.
+    """
+    entry = _entry(obj, manager, subresource)
+    if entry is None or entry.api_version != document["apiVersion"]:
+        return True
+    owned: dict[str, Any] = msgspec.json.decode(entry.fields_v1)
+    declared = {k: v for k, v in document.items() if k not in _IDENTITY}
+    metadata = {k: v for k, v in document["metadata"].items() if k not in _IDENTITY_METADATA}
+    if metadata:
+        declared["metadata"] = metadata
+    return not _same_map(declared, owned, obj)
+
+
+def _entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEntry | None:
+    found = [
+        e
+        for e in obj.metadata.managed_fields
+        if e.manager == manager and e.operation == "Apply" and e.subresource == subresource
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _same(declared: Any, owned: dict[str, Any], live: Any) -> bool:
+    """Whether ``live`` has what is ``declared``, and ``owned`` (a node of ``fieldsV1``) is exactly that."""
+    if declared is None:
+        return False
+    if live is None:
+        # Go leaves out what is zero. Had somebody removed the field, we would not own it any more.
+        return not owned and not declared
+    if not owned:
+        return _equal(declared, live)
+    if isinstance(declared, dict):
+        return _same_map(cast("dict[str, Any]", declared), owned, live)
+    if isinstance(declared, list) and isinstance(live, tuple):
+        items, present = cast("list[Any]", declared), cast("tuple[Any, ...]", live)
+        if any(name.startswith("k:") for name in owned):
+            return _same_associative(items, owned, present)
+        return _same_set(items, owned, present)
+    return False
+
+
+def _same_map(declared: dict[str, Any], owned: dict[str, Any], live: Any) -> bool:
+    ours = 0
+    for name, value in declared.items():
+        children = owned.get(f"f:{name}")
+        if children is not None:
+            ours += 1
+            if not _same(value, children, _member(live, name)):
+                return False
+        elif value not in ([], {}) or _member(live, name):
+            # An empty list whose items have owners has no owner itself.
+            return False
+    return ours == len(owned) - (_ITSELF in owned)
+
+
+def _same_associative(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
+    """A list whose items are told apart by keys: ours must all be there, in the order that we declare."""
+    if len(owned) - (_ITSELF in owned) != len(declared):
+        return False
+    place = -1
+    keys = [(msgspec.json.decode(name[2:]), node) for name, node in owned.items() if name.startswith("k:")]
+    for item in declared:
+        # A key that the item leaves out was given by a default: ``protocol: TCP`` of a port.
+        matching = [(key, node) for key, node in keys if all(item.get(k, v) == v for k, v in key.items())]
+        if len(matching) != 1:
+            return False
+        key, node = matching[0]
+        found = next((i for i, o in enumerate(live) if all(_member(o, k) == v for k, v in key.items())), -1)
+        if found <= place or not _same(item, node, live[found]):
+            return False
+        place = found
+    return True
+
+
+def _same_set(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
+    """A list of scalars of which each may have its own owner."""
+    names = {name[2:] for name in owned if name.startswith("v:")}
+    if names != {msgspec.json.encode(value).decode() for value in declared}:
+        return False
+    places = [live.index(value) if value in live else -1 for value in declared]
+    return -1 not in places and places == sorted(places)
+
+
+def _equal(declared: Any, live: Any) -> bool:
+    """Whether ``live`` as a whole is what is ``declared``."""
+    if isinstance(live, FrozenStruct):
+        if not isinstance(declared, dict):
+            return False
+        try:
+            return decode_builtins(declared, type(live)) == live
+        except msgspec.ValidationError:
+            return False
+    if isinstance(live, tuple):
+        items, present = declared, cast("tuple[Any, ...]", live)
+        return (
+            isinstance(items, list)
+            and len(cast("list[Any]", items)) == len(present)
+            and all(map(_equal, cast("list[Any]", items), present))
+        )
+    if isinstance(live, dict):
+        members = cast("dict[str, Any]", live)
+        return (
+            isinstance(declared, dict)
+            and declared.keys() == members.keys()
+            and all(_equal(value, members[name]) for name, value in cast("dict[str, Any]", declared).items())
+        )
+    if isinstance(live, Quantity):
+        return live == Quantity(declared)
+    if isinstance(live, str | int | float):
+        # True equals 1 in Python and nowhere else.
+        return declared == live and isinstance(declared, bool) == isinstance(live, bool)
+    return declared == to_builtins(live)
+
+
+def _member(live: Any, name: str) -> Any:
+    if isinstance(live, FrozenStruct):
+        attribute = _attributes(type(live)).get(name)
+        return None if attribute is None else getattr(live, attribute)
+    return cast("dict[str, Any]", live).get(name) if isinstance(live, dict) else None
+
+
+@cache
+def _attributes(kind: type[FrozenStruct]) -> dict[str, str]:
+    """From names in wire form to attributes."""
+    return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
