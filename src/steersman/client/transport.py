@@ -36,11 +36,20 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The answer: status code, body, and the seconds of a ``Retry-After`` header (None without one)."""
+    """The answer.
+
+    Attributes:
+        status: the HTTP status code.
+        body: as it came, of any content type.
+        retry_after: the seconds of a ``Retry-After`` header; None without one.
+        uncertain: an earlier try of the same request may have been carried out, so a refusal may be the effect of our
+            own write: a Conflict, since we have changed the object; a NotFound, since we have deleted it.
+    """
 
     status: int
     body: bytes = field(repr=False)
     retry_after: float | None = None
+    uncertain: bool = False
 
 
 class Transport(Protocol):

@@ -102,6 +102,20 @@ _request_duration = Histogram(
     registry=registry,
 )
 
+request_retries = Counter(
+    "rest_client_request_retries_total",
+    "Requests that were tried again, by the status code of the try before.",
+    ["code", "verb", "host"],
+    registry=registry,
+)
+rate_limiter_duration = Histogram(
+    "rest_client_rate_limiter_duration_seconds",
+    "How long a request waits for the rate limit on the client's side.",
+    ["verb", "host"],
+    buckets=_LATENCY,
+    registry=registry,
+)
+
 
 def observe_request(method: str, host: str | None, code: int | str, seconds: float | None) -> None:
     """Counts a request; ``seconds`` is None for a stream, which has no meaningful duration."""
