@@ -2,6 +2,7 @@
 
     SteersmanError
     ├── ConfigurationError        kubeconfig, in-cluster files or options: says which file and field
+    │   └── CredentialsFailed     a token file or exec plugin gave no credential
     ├── ConnectionFailed          no answer from the API server (refused, reset, timed out)
     ├── NoKindMatch               discovery knows no such kind: is its CRD installed?
     ├── CacheNotSynced            an informer did not finish its first list in time
@@ -43,6 +44,10 @@ class SteersmanError(Exception):
 
 class ConfigurationError(SteersmanError):
     """Something the user configured is missing or malformed; the message names the file and the field."""
+
+
+class CredentialsFailed(ConfigurationError):
+    """A token file or exec plugin gave no credential; nothing was sent. It may give one later."""
 
 
 class ConnectionFailed(SteersmanError):
