@@ -2,8 +2,12 @@
 
 from steersman.client.client import Client, ObjectList, WatchEvent
 from steersman.client.config import ClusterConfig, load_config
-from steersman.client.http import HttpTransport, connect
+from steersman.client.conflict import retry_on_conflict
+from steersman.client.connection import connect
+from steersman.client.http import HttpTransport
 from steersman.client.patch import JsonPatch, MergePatch, Patch
+from steersman.client.rate_limit import RateLimit, RateLimitedTransport
+from steersman.client.retry import RetryingTransport, RetryPolicy
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 
 __all__ = [
@@ -16,8 +20,13 @@ __all__ = [
     "MergePatch",
     "ObjectList",
     "Patch",
+    "RateLimit",
+    "RateLimitedTransport",
+    "RetryPolicy",
+    "RetryingTransport",
     "Transport",
     "WatchEvent",
     "connect",
     "load_config",
+    "retry_on_conflict",
 ]

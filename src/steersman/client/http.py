@@ -142,16 +142,6 @@ class HttpTransport(Transport):
         return self._token
 
 
-@asynccontextmanager
-async def connect(config: ClusterConfig) -> AsyncGenerator[HttpTransport, None]:
-    """An open transport to ``config``'s server, closed at the end of the block."""
-    transport = HttpTransport(config)
-    try:
-        yield transport
-    finally:
-        await transport.close()
-
-
 def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiError:
     """The exception for a failed answer. Proxies answer without a Status: then the text is its message."""
     try:
@@ -180,4 +170,6 @@ def _retry_after(response: aiohttp.ClientResponse) -> float | None:
 
 def _connection_failed(base: URL, request: HttpRequest, error: Exception) -> ConnectionFailed:
     reason = str(error) or ("timed out" if isinstance(error, asyncio.TimeoutError) else type(error).__name__)
-    return ConnectionFailed(f"{request.method} {base.origin()}{request.path}: {reason}")
+    # Both come before the first byte of the request; any other error may come after it has arrived.
+    unsent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    return ConnectionFailed(f"{request.method} {base.origin()}{request.path}: {reason}", sent=not unsent)

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from certificates import Authority
-from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport, connect
+from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport
 from steersman.client.http import error_from_body, ssl_context, watchful_socket
 from steersman.errors import (
     AlreadyExists,
@@ -53,10 +53,20 @@ async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncG
 
 
 @asynccontextmanager
+async def opened(config: ClusterConfig) -> AsyncGenerator[HttpTransport, None]:
+    """The bare transport, which tries everything once."""
+    transport = HttpTransport(config)
+    try:
+        yield transport
+    finally:
+        await transport.close()
+
+
+@asynccontextmanager
 async def connected(handler: Handler, **config: Any) -> AsyncGenerator[HttpTransport, None]:
     async with (
         serving(handler) as port,
-        connect(ClusterConfig(server=f"http://127.0.0.1:{port}", **config)) as transport,
+        opened(ClusterConfig(server=f"http://127.0.0.1:{port}", **config)) as transport,
     ):
         yield transport
 
@@ -108,7 +118,7 @@ async def test_a_base_path_is_kept_and_redirects_are_answers() -> None:
 
     async with (
         serving(handler) as port,
-        connect(ClusterConfig(server=f"http://127.0.0.1:{port}/k8s/clusters/c-1")) as transport,
+        opened(ClusterConfig(server=f"http://127.0.0.1:{port}/k8s/clusters/c-1")) as transport,
     ):
         assert (await transport.request(get())).status == 307
 
@@ -125,7 +135,7 @@ async def test_retry_after(header: str, seconds: float | None) -> None:
 async def test_nobody_listens() -> None:
     async with serving(lambda _: asyncio.sleep(0, web.Response())) as port:
         closed = port
-    async with connect(ClusterConfig(server=f"http://127.0.0.1:{closed}")) as transport:
+    async with opened(ClusterConfig(server=f"http://127.0.0.1:{closed}")) as transport:
         with pytest.raises(ConnectionFailed, match=rf"GET http://127.0.0.1:{closed}/api/v1/pods: "):
             await transport.request(get())
         with pytest.raises(ConnectionFailed):
@@ -284,14 +294,14 @@ async def test_certificates_on_both_sides(tmp_path: Path) -> None:
             client_key=key,
             tls_server_name="kubernetes",
         )
-        async with connect(config) as transport:
+        async with opened(config) as transport:
             assert (await transport.request(get())).body == b"jane"
 
 
 async def test_a_server_that_another_authority_vouches_for_is_refused(tmp_path: Path) -> None:
     async with serving(echo_token, ssl_server(Authority(), tmp_path)) as port:
         config = ClusterConfig(server=f"https://127.0.0.1:{port}", ca=Authority().certificate, token="s3cret")
-        async with connect(config) as transport:
+        async with opened(config) as transport:
             with pytest.raises(ConnectionFailed, match="certificate verify failed"):
                 await transport.request(get())
 
