@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from buoy import BuoyApply, BuoySpecApply
-from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply, StatefulSetApply, StatefulSetSpecApply
+from steersman.api.apply.apps_v1 import DeploymentApply, StatefulSetApply, StatefulSetSpecApply
 from steersman.api.apply.core_v1 import (
     ConfigMapApply,
     ContainerApply,
@@ -31,7 +31,7 @@ def metadata(name: str, **fields: Any) -> ObjectMetaApply:
     return ObjectMetaApply(name=name, namespace=NAMESPACE, **fields)
 
 
-def deployment(**changes: Any) -> DeploymentApply:
+def deployment() -> DeploymentApply:
     spec: dict[str, Any] = {
         "replicas": 1,
         "selector": {"matchLabels": {"app": "web"}},
@@ -68,7 +68,7 @@ def deployment(**changes: Any) -> DeploymentApply:
                 "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
             },
         },
-    } | changes
+    }
     document = {"metadata": {"name": "web", "namespace": NAMESPACE, "labels": {"app": "web"}}, "spec": spec}
     return decode_builtins(document, DeploymentApply)
 

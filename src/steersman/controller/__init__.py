@@ -3,6 +3,7 @@
 from steersman.controller.builder import Builder
 from steersman.controller.client import CachedClient
 from steersman.controller.controller import Controller
+from steersman.controller.create_or_patch import create_or_patch
 from steersman.controller.events import EventRecorder
 from steersman.controller.finalizers import add_finalizer, remove_finalizer
 from steersman.controller.permissions import Permission
@@ -24,6 +25,7 @@ __all__ = [
     "Result",
     "WorkQueue",
     "add_finalizer",
+    "create_or_patch",
     "generation_changed",
     "remove_finalizer",
 ]

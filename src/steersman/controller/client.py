@@ -8,7 +8,10 @@ from typing import TypeVar
 from steersman.cache import Cache
 from steersman.client import Client
 from steersman.client.client import Propagation
+from steersman.client.documents import apply_document, kind_of, status_document
+from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
+from steersman.controller.applied import AppliedDocuments
 from steersman.errors import NotFound
 from steersman.errors import Status as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status
@@ -26,6 +29,7 @@ class CachedClient:
     def __init__(self, live: Client, cache: Cache) -> None:
         self.live = live
         self._cache = cache
+        self._applied = AppliedDocuments()
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key``. Raises NotFound."""
@@ -60,11 +64,27 @@ class CachedClient:
         return await self.live.create(obj)
 
     async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
-        """As ``Client.apply``."""
-        return await self.live.apply(config, owner=owner, force=force)
+        """As ``Client.apply``, but without a request where it is certain that nothing would change."""
+        current = self._held(kind_of(config), config.key)
+        if current is None:
+            return await self.live.apply(config, owner=owner, force=force)
+        document = apply_document(config, owner)
+        if not apply_would_change(document, current, self.live.field_manager):
+            return current
+        if self._applied.recalls(document, current):
+            return current
+        applied = await self.live.apply(config, owner=owner, force=force)
+        if apply_would_change(document, applied, self.live.field_manager):
+            self._applied.remember(document, applied)
+        return applied
 
     async def apply_status(self, obj: T, status: Status) -> T:
-        """As ``Client.apply_status``."""
+        """As ``Client.apply_status``, but without a request where it is certain that nothing would change."""
+        current = self._held(type(obj), obj.key)
+        if current is not None and current.metadata.uid == obj.metadata.uid:
+            document = status_document(obj, status)
+            if not apply_would_change(document, current, self.live.field_manager, "status"):
+                return current
         return await self.live.apply_status(obj, status)
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
@@ -82,3 +102,6 @@ class CachedClient:
     ) -> None:
         """As ``Client.delete``."""
         await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
+
+    def _held(self, kind: type[T], key: ObjectKey) -> T | None:
+        return self._cache.informer(kind).store.get(key) if self._cache.holds(kind) else None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from apply_configurations import statefulset
 from buoy import Buoy, BuoyStatus
 from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
+from steersman.client import Client, MergePatch
 from steersman.errors import NotFound
-from steersman.meta import ObjectMetaApply
+from steersman.meta import Object, ObjectKey, ObjectMetaApply
 from steersman.testing import virtual_time
-from world import NAMESPACE, World, key
+from world import NAMESPACE, World, eventually, key
 
 
 @virtual_time
@@ -63,3 +66,73 @@ async def test_writes_go_to_the_server() -> None:
             ConfigMapApply(metadata=ObjectMetaApply(name="cm", namespace=NAMESPACE), data={})
         )
         assert created.metadata.uid
+
+
+def version(world: World, kind: type[Object], name: ObjectKey) -> str:
+    """That of the cached object."""
+    found = world.cache.informer(kind).store.get(name)
+    return found.metadata.resource_version if found is not None else ""
+
+
+def config(name: str = "cm", **data: str) -> ConfigMapApply:
+    return ConfigMapApply(metadata=ObjectMetaApply(name=name, namespace=NAMESPACE), data=data)
+
+
+@virtual_time
+async def test_an_apply_that_changes_nothing_costs_no_request() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        cached = world.cached
+        applied = await cached.apply(config(a="1"))
+        await eventually(lambda: world.cache.informer(ConfigMap).store.get(key("cm")) is not None)
+        world.server.requests.clear()
+        assert await cached.apply(config(a="1")) == applied
+        assert world.server.requests == []
+        assert (await cached.apply(config(a="2"))).data == {"a": "2"}
+        assert len(world.server.writes) == 1
+
+
+@virtual_time
+async def test_drift_is_healed_by_the_next_apply() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        cached = world.cached
+        await cached.apply(config(a="1"))
+        stranger = Client(world.server, field_manager="stranger")
+        drifted = await stranger.patch(ConfigMap, key("cm"), MergePatch({"data": {"a": "2"}}))
+        await eventually(lambda: version(world, ConfigMap, key("cm")) == drifted.metadata.resource_version)
+        assert (await cached.apply(config(a="1"))).data == {"a": "1"}
+
+
+@virtual_time
+async def test_a_status_that_is_there_costs_no_request() -> None:
+    world = World()
+    world.make("a")
+    async with world.cache_running(Buoy):
+        cached = world.cached
+        described = await cached.apply_status(world.buoy("a"), BuoyStatus(depth=3))
+        await eventually(lambda: world.cache.informer(Buoy).store.get(key("a")) == described)
+        world.server.requests.clear()
+        assert await cached.apply_status(described, BuoyStatus(depth=3)) == described
+        assert world.server.requests == []
+        assert (await cached.apply_status(described, BuoyStatus(depth=0))).status == BuoyStatus(depth=0)
+
+
+@virtual_time
+async def test_what_the_server_completes_is_applied_once() -> None:
+    world = World()
+    async with world.cache_running(StatefulSet):
+        cached = world.cached
+        applied = await cached.apply(statefulset())
+        await eventually(lambda: world.cache.informer(StatefulSet).store.get(applied.key) is not None)
+        await cached.apply(statefulset())
+        world.server.requests.clear()
+        status = {"status": {"replicas": 1}}
+        await Client(world.server).patch(StatefulSet, applied.key, MergePatch(status), subresource="status")
+        await cached.apply(statefulset())
+        assert len(world.server.writes) == 1, "a change of the status says nothing against what was applied"
+        labelled = MergePatch({"metadata": {"labels": {"x": "y"}}})
+        changed = await Client(world.server).patch(StatefulSet, applied.key, labelled)
+        await eventually(lambda: version(world, StatefulSet, applied.key) == changed.metadata.resource_version)
+        await cached.apply(statefulset())
+        assert len(world.server.writes) == 3

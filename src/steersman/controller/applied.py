@@ -1,0 +1,42 @@
+"""What was applied, for the cases in which the object alone does not tell that applying it again changes nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from steersman.meta import ApiResource, Object, ObjectKey, encode
+
+_REMEMBERED = 10_000
+
+
+class AppliedDocuments:
+    """Remembers apply configurations whose effect the server completed, such as the claim templates of a StatefulSet.
+
+    It saves requests and nothing else: what is forgotten, at a restart above all, is applied once more.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[ApiResource, ObjectKey], tuple[int, tuple[Any, ...]]] = OrderedDict()
+
+    def remember(self, document: Mapping[str, Any], obj: Object) -> None:
+        """``obj`` is what the server made of ``document``."""
+        place = (type(obj).api_resource, obj.key)
+        self._known[place] = (hash(encode(document)), _state(obj))
+        self._known.move_to_end(place)
+        if len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def recalls(self, document: Mapping[str, Any], obj: Object) -> bool:
+        """Whether ``document`` was the last that was applied to ``obj``, and nobody has changed the object since."""
+        known = self._known.get((type(obj).api_resource, obj.key))
+        return known is not None and known == (hash(encode(document)), _state(obj))
+
+
+def _state(obj: Object) -> tuple[Any, ...]:
+    """What changes with all that an apply configuration can declare, and not with the status."""
+    meta = obj.metadata
+    # Kinds that do not count the changes of their spec are told apart by every change.
+    version = meta.generation or meta.resource_version
+    return meta.uid, version, meta.labels, meta.annotations, meta.finalizers, meta.owner_references

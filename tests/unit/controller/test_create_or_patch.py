@@ -1,0 +1,86 @@
+"""Creates, or patches just what differs; what our types do not know survives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from buoy import Buoy, BuoySpec
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import JsonPatch
+from steersman.controller import create_or_patch
+from steersman.controller.create_or_patch import difference
+from steersman.errors import Conflict
+from steersman.meta import FrozenDict, ObjectMeta
+from steersman.testing import virtual_time
+from steersman.testing.apiserver.patches import json_patch
+from world import NAMESPACE, World, key
+
+
+def blank(name: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=NAMESPACE))
+
+
+def with_data(**data: str) -> Any:
+    def mutate(config: ConfigMap) -> ConfigMap:
+        return replace(config, data=FrozenDict({**config.data, **data}))
+
+    return mutate
+
+
+@virtual_time
+async def test_created_patched_and_left_alone() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        made, outcome = await create_or_patch(world.cached, blank("c"), with_data(a="1"))
+        assert (outcome, made.data) == ("created", {"a": "1"})
+        made, outcome = await create_or_patch(world.cached, blank("c"), with_data(b="2"))
+        assert (outcome, made.data) == ("patched", {"a": "1", "b": "2"})
+        world.server.requests.clear()
+        made, outcome = await create_or_patch(world.cached, blank("c"), with_data(b="2"))
+        assert (outcome, made.data) == ("unchanged", {"a": "1", "b": "2"})
+        assert world.server.requests == []
+
+
+@virtual_time
+async def test_somebody_else_in_between_is_a_conflict_and_not_undone() -> None:
+    world = World()
+    world.make("b")
+    read = world.buoy("b")
+
+    async def find(*_: Any) -> Buoy:
+        return read
+
+    cached = world.cached
+    cached.find = find  # pyright: ignore[reportAttributeAccessIssue]
+    await world.client.patch(Buoy, key("b"), JsonPatch([{"op": "replace", "path": "/spec/depth", "value": 7}]))
+    with pytest.raises(Conflict):
+        await create_or_patch(cached, read, lambda buoy: replace(buoy, spec=BuoySpec(depth=2)))
+    assert world.buoy("b").spec.depth == 7
+
+
+@virtual_time
+async def test_nobody_is_renamed() -> None:
+    world = World()
+    with pytest.raises(ValueError, match="cannot be renamed"):
+        await create_or_patch(world.cached, blank("c"), lambda _: blank("d"))
+
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=2),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(old=documents, new=documents)
+def test_the_difference_makes_one_of_the_other(old: Any, new: Any) -> None:
+    before, after = {"metadata": {"name": "x"}, "o": old}, {"metadata": {"name": "x"}, "o": new}
+    made = json_patch(before, difference(before, after))
+    # As text, since to Python 1 equals True.
+    assert json.dumps(made, sort_keys=True) == json.dumps(after, sort_keys=True)
