@@ -17,7 +17,7 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.observability.runtime import Runtime
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, DatabaseSpec
-from steersman_databases.controllers import LABEL_SELECTORS, setup
+from steersman_databases.controllers import INFORMERS, setup
 from steersman_databases.engines import ENGINES, Credentials, Endpoint, Engine
 from steersman_databases.engines.model import ModelEngine, ModelServer
 
@@ -121,7 +121,7 @@ class World:
         """Runs the operator, and what a cluster does with its objects, during the block."""
         manager = Manager(
             transport or self.server,
-            ManagerOptions(name="steersman-databases", label_selectors=LABEL_SELECTORS, graceful_shutdown_timeout=0),
+            ManagerOptions(name="steersman-databases", informers=INFORMERS, graceful_shutdown_timeout=0),
             self.runtime,
         )
         setup(manager, self.engine)

@@ -2,7 +2,18 @@
 
 from steersman.cache.cache import Cache
 from steersman.cache.informer import Change, Informer
+from steersman.cache.options import InformerOptions, Selection, Transform
 from steersman.cache.reflector import Reflector, ReflectorState
 from steersman.cache.store import Store
 
-__all__ = ["Cache", "Change", "Informer", "Reflector", "ReflectorState", "Store"]
+__all__ = [
+    "Cache",
+    "Change",
+    "Informer",
+    "InformerOptions",
+    "Reflector",
+    "ReflectorState",
+    "Selection",
+    "Store",
+    "Transform",
+]

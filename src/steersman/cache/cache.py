@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from steersman.cache.informer import Informer
+from steersman.cache.options import InformerOptions, scopes_of
 from steersman.client import Client
 from steersman.errors import CacheNotSynced
 from steersman.meta import Object
@@ -14,14 +15,15 @@ from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
 
+_DEFAULTS = InformerOptions()
+
 
 class Cache:
     """Makes and runs informers.
 
     Args:
-        namespace: the only namespace to watch; empty for all.
-        label_selectors: by kind, which objects to hold. Secrets of a whole cluster are a burden and a risk:
-            select those that are yours.
+        namespaces: the only namespaces to watch; empty for all.
+        options: by kind, which objects to hold and in what form.
     """
 
     def __init__(
@@ -29,27 +31,26 @@ class Cache:
         client: Client,
         *,
         runtime: Runtime,
-        namespace: str = "",
-        label_selectors: Mapping[type[Object], str] | None = None,
+        namespaces: tuple[str, ...] = (),
+        options: Mapping[type[Object], InformerOptions] | None = None,
     ) -> None:
         self._client = client
         self._runtime = runtime
-        self._namespace = namespace
-        self._label_selectors = dict(label_selectors or {})
+        self._namespaces = namespaces
+        self._options = dict(options or {})
         self._informers: dict[type[Object], Informer[Any]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 
     def informer(self, kind: type[T]) -> Informer[T]:
-        """The informer of ``kind``, made at the first call, and started with the cache or at once if that runs."""
+        """The informer of ``kind``, made at the first call, and started with the cache or at once if that runs.
+
+        Raises:
+            ConfigurationError: the kind's ``InformerOptions`` do not fit it, or it is Secret and all would be held.
+        """
         if kind not in self._informers:
-            self._informers[kind] = Informer(
-                self._client,
-                kind,
-                runtime=self._runtime,
-                namespace=self._namespace if kind.api_resource.namespaced else "",
-                label_selector=self._label_selectors.get(kind, ""),
-            )
+            scopes = scopes_of(kind, self._options.get(kind, _DEFAULTS), self._namespaces)
+            self._informers[kind] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
             if self._started:
                 self._run(self._informers[kind])
         return self._informers[kind]
@@ -93,13 +94,14 @@ class Cache:
 
     def _run(self, informer: Informer[Any]) -> None:
         name = f"reflector {informer.kind.api_resource.kind}"
-        self._tasks.append(self._runtime.spawn(informer.reflector.run(), name))
+        self._tasks.extend(self._runtime.spawn(r.run(), name) for r in informer.reflectors)
 
     def _laggards(self) -> list[str]:
-        late = [i for i in self._informers.values() if not i.has_synced]
-        return [f"{_title(i.kind)} ({i.reflector.last_error or 'no answer yet'})" for i in late]
+        late = [p for i in self._informers.values() for p in i.parts if not p.has_synced]
+        return [f"{_title(p.kind, p.scope.namespace)} ({p.reflector.last_error or 'no answer yet'})" for p in late]
 
 
-def _title(kind: type[Object]) -> str:
+def _title(kind: type[Object], namespace: str) -> str:
     resource = kind.api_resource
-    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return f"{name} in {namespace}" if namespace else name

@@ -21,6 +21,7 @@ from contextlib import aclosing
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
+from steersman.cache.options import Scope
 from steersman.client import Client, WatchEvent
 from steersman.errors import ApiError, ConnectionFailed, ServiceUnavailable, SteersmanError, TooManyRequests
 from steersman.meta import Object, ObjectKey
@@ -35,6 +36,7 @@ _FIRST_DELAY = 0.8
 _LONGEST_DELAY = 30.0
 # A server, or a proxy, that ends watches sooner than this without an event is failing; as client-go sees it.
 _SHORTEST_WATCH = 1.0
+_EVERYTHING = Scope()
 
 log = get_logger("cache")
 
@@ -73,15 +75,13 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         runtime: Runtime,
-        namespace: str = "",
-        label_selector: str = "",
+        scope: Scope = _EVERYTHING,
     ) -> None:
         self._client = client
         self._kind = kind
         self._sink = sink
         self._runtime = runtime
-        self._namespace = namespace
-        self._label_selector = label_selector
+        self._scope = scope
         self._failures = 0
         self._name = kind.api_resource.kind
         self.state = ReflectorState.LISTING
@@ -106,8 +106,9 @@ class Reflector(Generic[T]):
         self.state = ReflectorState.LISTING
         found = await self._client.list(
             self._kind,
-            namespace=self._namespace,
-            label_selector=self._label_selector,
+            namespace=self._scope.namespace,
+            label_selector=self._scope.selection.label_selector,
+            field_selector=self._scope.selection.field_selector,
             on_decode_error=self._report,
         )
         self._sink.replace(found.items)
@@ -119,8 +120,9 @@ class Reflector(Generic[T]):
         stream = self._client.watch(
             self._kind,
             resource_version=self.resource_version,
-            namespace=self._namespace,
-            label_selector=self._label_selector,
+            namespace=self._scope.namespace,
+            label_selector=self._scope.selection.label_selector,
+            field_selector=self._scope.selection.field_selector,
             # Spread over five to ten minutes, as client-go does, so that watches do not all end together.
             timeout=300.0 * (1 + self._runtime.random.random()),
             on_decode_error=self._report,

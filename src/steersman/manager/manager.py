@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from steersman.cache import Cache
+from steersman.cache import Cache, InformerOptions
 from steersman.client import Client, Transport
 from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
 from steersman.manager.server import Check, ProbeServer
@@ -29,8 +29,8 @@ class ManagerOptions:
     Attributes:
         name: field manager of all writes, and the source of Events; a DNS name such as ``steersman-databases``.
         instance: which replica this is, such as the pod's name.
-        namespace: the only namespace to watch; empty for all.
-        label_selectors: by kind, which objects to cache.
+        namespaces: the only namespaces to watch; empty for all.
+        informers: by kind, which objects to cache and in what form.
         health_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty: none.
         metrics_bind_address: ``host:port`` of ``/metrics``; empty: none.
         cache_sync_timeout: seconds for the first lists.
@@ -39,8 +39,8 @@ class ManagerOptions:
 
     name: str = "steersman"
     instance: str = "steersman"
-    namespace: str = ""
-    label_selectors: Mapping[type[Object], str] = field(default_factory=dict[type[Object], str])
+    namespaces: tuple[str, ...] = ()
+    informers: Mapping[type[Object], InformerOptions] = field(default_factory=dict[type[Object], InformerOptions])
     health_bind_address: str = ""
     metrics_bind_address: str = ""
     cache_sync_timeout: float = 120.0
@@ -63,8 +63,8 @@ class Manager:
         self.cache = Cache(
             live,
             runtime=self.runtime,
-            namespace=self.options.namespace,
-            label_selectors=self.options.label_selectors,
+            namespaces=self.options.namespaces,
+            options=self.options.informers,
         )
         self.client = CachedClient(live, self.cache)
         self._recorders: list[EventRecorder] = []

@@ -9,20 +9,21 @@ import pytest
 from buoy import Buoy, wire
 from scripted_transport import ScriptedTransport, listed, refusal
 from steersman.api.core_v1 import Node, Pod
-from steersman.cache import Cache
+from steersman.cache import Cache, InformerOptions
 from steersman.client import Client
 from steersman.errors import CacheNotSynced
 from steersman.testing.virtual_time import virtual_runtime, virtual_time
 
 
-def cache_over(transport: ScriptedTransport, **options: str) -> Cache:
-    return Cache(Client(transport), runtime=virtual_runtime(), label_selectors={Buoy: "x=y"}, **options)
+def cache_over(transport: ScriptedTransport, *namespaces: str) -> Cache:
+    selected = InformerOptions(label_selector="x=y", field_selector="metadata.name!=z")
+    return Cache(Client(transport), runtime=virtual_runtime(), namespaces=namespaces, options={Buoy: selected})
 
 
 @virtual_time
 async def test_one_informer_a_kind_in_the_one_namespace() -> None:
     transport = ScriptedTransport([listed(wire("a"), version="5"), listed(version="5")])
-    cache = cache_over(transport, namespace="sea")
+    cache = cache_over(transport, "sea")
     assert cache.informer(Buoy) is cache.informer(Buoy)
     cache.informer(Node)
     assert (cache.holds(Buoy), cache.holds(Pod)) == (True, False)
@@ -33,7 +34,7 @@ async def test_one_informer_a_kind_in_the_one_namespace() -> None:
     assert len(cache.informer(Buoy).store) == 1
     buoys, nodes = (r for _, r in transport.requests if "watch" not in r.query)
     assert buoys.path == "/apis/sea.example.com/v1/namespaces/sea/buoys"
-    assert buoys.query["labelSelector"] == "x=y"
+    assert (buoys.query["labelSelector"], buoys.query["fieldSelector"]) == ("x=y", "metadata.name!=z")
     assert nodes.path == "/api/v1/nodes"
     assert "labelSelector" not in nodes.query
     await cache.stop()

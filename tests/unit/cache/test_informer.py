@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from buoy import Buoy, buoy
 from scripted_transport import ScriptedTransport
 from steersman.cache import Change, Informer
+from steersman.cache.informer import Part
 from steersman.client import Client
 from steersman.meta import ObjectKey
 from steersman.testing.virtual_time import virtual_runtime
@@ -16,6 +17,11 @@ from steersman.testing.virtual_time import virtual_runtime
 @pytest.fixture
 def informer() -> Informer[Buoy]:
     return Informer(Client(ScriptedTransport()), Buoy, runtime=virtual_runtime())
+
+
+@pytest.fixture
+def part(informer: Informer[Buoy]) -> Part[Buoy]:
+    return informer.parts[0]
 
 
 class Told(list[tuple[str, str, str]]):
@@ -39,70 +45,72 @@ def told(informer: Informer[Buoy]) -> Told:
     return told
 
 
-def test_a_list_then_changes(informer: Informer[Buoy], told: Told) -> None:
+def test_a_list_then_changes(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
     assert not informer.has_synced
-    informer.replace((buoy("a", 1), buoy("b", 2)))
+    part.replace((buoy("a", 1), buoy("b", 2)))
     assert informer.has_synced
     assert told.take() == [("", "1", "a"), ("", "2", "b")]
-    informer.upsert(buoy("a", 3))
-    informer.delete(ObjectKey("sea", "b"))
+    part.upsert(buoy("a", 3))
+    part.delete(ObjectKey("sea", "b"))
     assert told.take() == [("1", "3", "a"), ("2", "", "b")]
     assert [o.metadata.name for o in informer.store] == ["a"]
 
 
-def test_the_first_list_is_marked_and_later_news_are_not(informer: Informer[Buoy]) -> None:
+def test_the_first_list_is_marked_and_later_news_are_not(informer: Informer[Buoy], part: Part[Buoy]) -> None:
     seen: list[bool] = []
     informer.subscribe(lambda change: seen.append(change.initial))
-    informer.replace((buoy("a", 1),))
-    informer.upsert(buoy("b", 2))
-    informer.replace((buoy("a", 3), buoy("b", 2), buoy("c", 4)))
+    part.replace((buoy("a", 1),))
+    part.upsert(buoy("b", 2))
+    part.replace((buoy("a", 3), buoy("b", 2), buoy("c", 4)))
     assert seen == [True, False, False, True]
 
 
-def test_what_was_deleted_while_nobody_watched(informer: Informer[Buoy], told: Told) -> None:
-    informer.replace((buoy("a", 1), buoy("b", 2)))
+def test_what_was_deleted_while_nobody_watched(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
+    part.replace((buoy("a", 1), buoy("b", 2)))
     told.take()
-    informer.replace((buoy("b", 2),))
+    part.replace((buoy("b", 2),))
     assert told.take() == [("1", "", "a")]
 
 
-def test_what_was_deleted_and_created_again_while_nobody_watched(informer: Informer[Buoy], told: Told) -> None:
-    informer.replace((buoy("a", 1, uid="first"),))
+def test_what_was_deleted_and_created_again_while_nobody_watched(
+    informer: Informer[Buoy], part: Part[Buoy], told: Told
+) -> None:
+    part.replace((buoy("a", 1, uid="first"),))
     told.take()
-    informer.replace((buoy("a", 9, uid="second"),))
+    part.replace((buoy("a", 9, uid="second"),))
     assert told.take() == [("1", "", "a"), ("", "9", "a")]
 
 
-def test_the_same_version_again_is_no_news(informer: Informer[Buoy], told: Told) -> None:
-    informer.replace((buoy("a", 1),))
+def test_the_same_version_again_is_no_news(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
+    part.replace((buoy("a", 1),))
     told.take()
-    informer.replace((buoy("a", 1),))
-    informer.upsert(buoy("a", 1))
+    part.replace((buoy("a", 1),))
+    part.upsert(buoy("a", 1))
     assert told == []
 
 
-def test_the_deletion_of_something_unknown_is_no_news(informer: Informer[Buoy], told: Told) -> None:
-    informer.delete(ObjectKey("sea", "never"))
+def test_the_deletion_of_something_unknown_is_no_news(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
+    part.delete(ObjectKey("sea", "never"))
     assert told == []
 
 
-def test_who_subscribes_late_learns_what_is_there(informer: Informer[Buoy]) -> None:
-    informer.replace((buoy("a", 1), buoy("b", 2)))
+def test_who_subscribes_late_learns_what_is_there(informer: Informer[Buoy], part: Part[Buoy]) -> None:
+    part.replace((buoy("a", 1), buoy("b", 2)))
     told = Told()
     informer.subscribe(told)
     assert told == [("", "1", "a"), ("", "2", "b")]
 
 
-def test_the_store_is_ahead_of_what_is_told(informer: Informer[Buoy]) -> None:
+def test_the_store_is_ahead_of_what_is_told(informer: Informer[Buoy], part: Part[Buoy]) -> None:
     seen: list[bool] = []
     informer.subscribe(lambda change: seen.append(informer.store.get(change.object.key) is change.new))
-    informer.replace((buoy("a", 1),))
-    informer.upsert(buoy("a", 2))
-    informer.delete(ObjectKey("sea", "a"))
+    part.replace((buoy("a", 1),))
+    part.upsert(buoy("a", 2))
+    part.delete(ObjectKey("sea", "a"))
     assert seen == [True, True, True]
 
 
-def test_a_subscriber_that_fails_costs_the_others_nothing(informer: Informer[Buoy]) -> None:
+def test_a_subscriber_that_fails_costs_the_others_nothing(informer: Informer[Buoy], part: Part[Buoy]) -> None:
     def fail(change: Change[Buoy]) -> None:
         raise RuntimeError(f"cannot map {change.object.metadata.name}")
 
@@ -110,6 +118,6 @@ def test_a_subscriber_that_fails_costs_the_others_nothing(informer: Informer[Buo
     informer.subscribe(fail)
     informer.subscribe(told)
     with capture_logs() as logs:
-        informer.replace((buoy("a", 1), buoy("b", 2)))
+        part.replace((buoy("a", 1), buoy("b", 2)))
     assert told == [("", "1", "a"), ("", "2", "b")]
     assert [(entry["log_level"], entry["object"]) for entry in logs] == [("error", "sea/a"), ("error", "sea/b")]

@@ -12,25 +12,31 @@ from structlog.testing import capture_logs
 
 from buoy import Buoy, wire
 from scripted_transport import ScriptedTransport, bookmark, event, failure, listed, refusal
-from steersman.cache import Informer, Reflector, ReflectorState
+from steersman.cache import Informer, Reflector, ReflectorState, Selection
+from steersman.cache.options import Scope
 from steersman.client import Client
 from steersman.errors import ConnectionFailed
 from steersman.testing.virtual_time import virtual_runtime, virtual_time
 
 LOST = ConnectionFailed("scripted loss")
+SELECTED = (Scope(selection=Selection(label_selector="x=y")),)
 
 
 @asynccontextmanager
 async def reflecting(transport: ScriptedTransport) -> AsyncGenerator[Informer[Buoy], None]:
     """An informer whose reflector runs; it must still do so at the end."""
-    informer = Informer(Client(transport), Buoy, runtime=virtual_runtime(), label_selector="x=y")
-    task = asyncio.create_task(informer.reflector.run())
+    informer = Informer(Client(transport), Buoy, runtime=virtual_runtime(), scopes=SELECTED)
+    task = asyncio.create_task(reflector_of(informer).run())
     try:
         yield informer
         assert not task.done()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def reflector_of(informer: Informer[Buoy]) -> Reflector[Buoy]:
+    return informer.reflectors[0]
 
 
 def names(informer: Informer[Buoy]) -> dict[str, str]:
@@ -65,7 +71,7 @@ async def test_list_then_watch_from_its_version() -> None:
         await informer.wait_for_sync()
         await asyncio.sleep(1)
         assert names(informer) == {"a": "7"}
-        reflector = informer.reflector
+        reflector = reflector_of(informer)
         assert (reflector.state, reflector.resource_version) == (ReflectorState.WATCHING, "20")
     assert asked(transport) == ["list", "5"]
     assert all(r.query["labelSelector"] == "x=y" for _, r in transport.requests)
@@ -166,7 +172,7 @@ async def test_a_server_that_restarts_is_awaited() -> None:
     async with reflecting(transport) as informer:
         await informer.wait_for_sync()
         assert names(informer) == {"a": "1"}
-        assert informer.reflector.last_error is None
+        assert reflector_of(informer).last_error is None
 
 
 @virtual_time
@@ -174,7 +180,7 @@ async def test_what_is_wrong_can_be_asked() -> None:
     transport = ScriptedTransport([refusal(403, "Forbidden")])
     async with reflecting(transport) as informer:
         await asyncio.sleep(0.1)
-        reflector = informer.reflector
+        reflector = reflector_of(informer)
         assert reflector.state is ReflectorState.BACKING_OFF
         assert str(reflector.last_error) == "scripted Forbidden"
 
@@ -187,7 +193,7 @@ async def test_one_unreadable_object_is_named_and_skipped_and_the_stream_goes_on
         async with reflecting(transport) as informer:
             await asyncio.sleep(1)
             assert names(informer) == {"a": "3", "b": "7"}
-            assert informer.reflector.resource_version == "7"
+            assert reflector_of(informer).resource_version == "7"
     assert [entry["object"] for entry in logs] == ["sea/worse", "sea/bad"]
     assert "depth" in logs[0]["error"]
     assert asked(transport) == ["list", "5"]
@@ -227,7 +233,7 @@ async def test_it_survives_what_nobody_thought_of() -> None:
 async def test_it_ends_by_cancellation_and_closes_its_stream() -> None:
     transport = ScriptedTransport([listed(version="5")])
     informer = Informer(Client(transport), Buoy, runtime=virtual_runtime())
-    task = asyncio.create_task(informer.reflector.run())
+    task = asyncio.create_task(reflector_of(informer).run())
     await asyncio.sleep(1)
     assert transport.open_streams == 1
     task.cancel()
@@ -242,7 +248,7 @@ async def test_watches_of_several_kinds_do_not_end_together() -> None:
     for seed in range(20):
         transport = ScriptedTransport([listed(version="5")])
         informer = Informer(Client(transport), Buoy, runtime=virtual_runtime(seed))
-        reflector: Reflector[Buoy] = informer.reflector
+        reflector = reflector_of(informer)
         task = asyncio.create_task(reflector.run())
         await asyncio.sleep(1)
         task.cancel()

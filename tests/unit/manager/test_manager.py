@@ -16,6 +16,7 @@ from buoy import Buoy, BuoyStatus
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
+from steersman.cache import InformerOptions
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import CacheNotSynced, ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
@@ -198,9 +199,8 @@ async def test_a_kind_that_cannot_be_listed_ends_it_with_the_reason() -> None:
 @virtual_time
 async def test_one_namespace_and_selected_objects() -> None:
     world = World()
-    manager = Manager(
-        world.server, ManagerOptions(namespace=NAMESPACE, label_selectors={ConfigMap: "x=y"}), world.runtime
-    )
+    options = ManagerOptions(namespaces=(NAMESPACE,), informers={ConfigMap: InformerOptions(label_selector="x=y")})
+    manager = Manager(world.server, options, world.runtime)
     manager.controller(Buoy).owns(ConfigMap).complete(Chains)
     task = asyncio.create_task(manager.run())
     await settle()

@@ -15,7 +15,7 @@ from steersman.client import connect, load_config
 from steersman.errors import SteersmanError
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.logging import LogFormat, LogLevel, configure_logging
-from steersman_databases.controllers import LABEL_SELECTORS, setup
+from steersman_databases.controllers import INFORMERS, setup
 from steersman_databases.manifests import generated_manifests
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The Steersman database operator.")
@@ -38,8 +38,8 @@ def run(
     options = ManagerOptions(
         name="steersman-databases",
         instance=os.environ.get("POD_NAME", "steersman-databases"),
-        namespace=namespace,
-        label_selectors=LABEL_SELECTORS,
+        namespaces=(namespace,) if namespace else (),
+        informers=INFORMERS,
         health_bind_address=health_probe_bind_address,
         metrics_bind_address=metrics_bind_address,
     )

@@ -18,7 +18,7 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity, encode
 from steersman.observability.runtime import Runtime
 from steersman.testing.envtest import Envtest
 from steersman_databases.api import Database, DatabaseSpec
-from steersman_databases.controllers import LABEL_SELECTORS, setup
+from steersman_databases.controllers import INFORMERS, setup
 from steersman_databases.manifests import generated_manifests
 
 USER = "the-operator"
@@ -138,7 +138,7 @@ async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envt
         connect(load_config(installed.user(USER))) as transport,
         asyncio.timeout(60),
     ):
-        options = ManagerOptions(name="steersman-databases", namespace="roles", label_selectors=LABEL_SELECTORS)
+        options = ManagerOptions(name="steersman-databases", namespaces=("roles",), informers=INFORMERS)
         manager = Manager(transport, options, Runtime())
         setup(manager)
         running = asyncio.create_task(manager.run())

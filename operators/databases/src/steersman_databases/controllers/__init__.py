@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from steersman.cache import InformerOptions
 from steersman.controller import generation_changed
 from steersman.manager import Manager
 from steersman.meta import Object
@@ -15,9 +16,9 @@ from steersman_databases.controllers.outcome import RECHECK_SECONDS
 from steersman_databases.engines import Engine, engine_named
 from steersman_databases.resources import MANAGED_BY, instance_of
 
-_OURS = f"app.kubernetes.io/managed-by={MANAGED_BY}"
+_OURS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
 
-LABEL_SELECTORS: Mapping[type[Object], str] = dict.fromkeys(
+INFORMERS: Mapping[type[Object], InformerOptions] = dict.fromkeys(
     (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod), _OURS
 )
 """What the operator caches of each kind: only what it made. Pass it to ``ManagerOptions``."""
@@ -47,4 +48,4 @@ def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> 
     )
 
 
-__all__ = ["LABEL_SELECTORS", "DatabaseReconciler", "setup"]
+__all__ = ["INFORMERS", "DatabaseReconciler", "setup"]
