@@ -77,7 +77,7 @@ class HttpTransport(Transport):
                 limit=0,
                 socket_factory=watchful_socket,
             ),
-            headers={"Accept": "application/json", "User-Agent": "steersman"},
+            headers={"User-Agent": "steersman"},
             trust_env=False,
         )
 
@@ -116,7 +116,9 @@ class HttpTransport(Transport):
         self, request: HttpRequest, timeout: aiohttp.ClientTimeout
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         url = self._base.with_path(self._base.path.rstrip("/") + request.path, encoded=True)
-        headers = {"Content-Type": request.content_type} if request.body is not None else {}
+        headers = {"Accept": request.accept}
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
         if token := self._current_token():
             headers["Authorization"] = f"Bearer {token}"
         return self._session.request(
