@@ -12,7 +12,7 @@ from steersman.client.documents import apply_document, kind_of, status_document,
 from steersman.client.exchange import Exchange
 from steersman.client.observer import WriteObserver
 from steersman.client.patch import Patch
-from steersman.client.reading import read_object
+from steersman.client.reading import accepted, read_object
 from steersman.client.transport import HttpRequest, Transport
 from steersman.errors import Status as ApiStatus
 from steersman.errors import error_from_status
@@ -95,7 +95,7 @@ class Client:
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key`` of ``kind``. Raises NotFound."""
-        return self._exchange.read(await self._call(kind.api_resource.path(key)), kind)
+        return self._exchange.read(await self._call(kind.api_resource.path(key), accept=accepted(kind)), kind)
 
     async def list(
         self,
@@ -117,7 +117,8 @@ class Client:
         items: list[T] = []
         query = {"limit": str(page_size), **_selectors(label_selector, field_selector)}
         while True:
-            body = await self._call(kind.api_resource.path(namespace=namespace), query)
+            path = kind.api_resource.path(namespace=namespace)
+            body = await self._call(path, query, accept=accepted(kind, listed=True))
             page = decode(body, _Page)
             read = (self._read_or_report(raw, kind, on_decode_error) for raw in page.items or ())
             items.extend(obj for obj in read if obj is not None)
@@ -130,14 +131,23 @@ class Client:
         kind = kind_of(obj)
         path = kind.api_resource.path(namespace=obj.key.namespace)
         query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        request = HttpRequest(method="POST", path=path, query=query, body=encode(with_type(obj)))
+        request = HttpRequest(
+            method="POST", path=path, query=query, body=encode(with_type(obj)), accept=accepted(kind)
+        )
         return await self._exchange.write(request, kind, obj.key)
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
         """Changes ``key`` by a JSON or merge patch and returns it as stored. Raises NotFound, Conflict, Invalid."""
         path = kind.api_resource.path(key, subresource=subresource)
         body, query = encode(patch.body), {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
-        request = HttpRequest(method="PATCH", path=path, query=query, body=body, content_type=patch.content_type)
+        request = HttpRequest(
+            method="PATCH",
+            path=path,
+            query=query,
+            body=body,
+            content_type=patch.content_type,
+            accept=accepted(kind),
+        )
         return await self._exchange.write(request, kind, key)
 
     async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
@@ -188,7 +198,8 @@ class Client:
         options: dict[str, Any] = {"propagationPolicy": propagation}
         if preconditions:
             options["preconditions"] = preconditions
-        request = HttpRequest(method="DELETE", path=kind.api_resource.path(key), body=encode(options))
+        path = kind.api_resource.path(key)
+        request = HttpRequest(method="DELETE", path=path, body=encode(options), accept=accepted(kind))
         return await self._exchange.delete(request, kind, key)
 
     async def watch(
@@ -219,7 +230,7 @@ class Client:
         }
         # A healthy server ends the stream itself; one that has said nothing for this long is gone.
         path = kind.api_resource.path(namespace=namespace)
-        request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0)
+        request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accepted(kind))
         async with self._transport.stream(request) as lines:
             async for event in self._events(lines, kind, on_decode_error):
                 yield event
@@ -235,6 +246,7 @@ class Client:
             query=query,
             body=encode(document),
             content_type="application/apply-patch+yaml",
+            accept=accepted(kind),
         )
         return await self._exchange.write(request, kind, key)
 
@@ -268,8 +280,8 @@ class Client:
                 case _:
                     continue
 
-    async def _call(self, path: str, query: dict[str, str] | None = None) -> bytes:
-        return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}))
+    async def _call(self, path: str, query: dict[str, str] | None = None, *, accept: str) -> bytes:
+        return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

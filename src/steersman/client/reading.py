@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from functools import cache
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from steersman.meta import ManagedFieldsEntry, Object, decode
+from steersman.meta import FrozenDict, ManagedFieldsEntry, Object, ObjectMetadata, Unstructured, decode
 
 T = TypeVar("T", bound=Object)
+
+_METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_LIST_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+
+@cache
+def accepted(kind: type[Object], *, listed: bool = False) -> str:
+    """The media types to ask for where ``kind`` is to be read. Source: KEP-2334, "Metadata-only" of API Concepts."""
+    if not issubclass(kind, ObjectMetadata):
+        return "application/json"
+    return _METADATA_LIST_ONLY if listed else _METADATA_ONLY
 
 
 def read_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> T:
@@ -25,9 +37,18 @@ def read_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> 
     if obj.metadata.managed_fields:
         own = tuple(_kept(e) for e in obj.metadata.managed_fields if e.manager == field_manager)
         force_setattr(obj.metadata, "managed_fields", own)
+        if isinstance(obj, Unstructured):
+            force_setattr(obj, "content", _without_managers_but(field_manager, obj.content))
     return obj
 
 
 def _kept(entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
     # Unparsed JSON is a view of the whole answer, which would live as long as this entry.
     return replace(entry, fields_v1=msgspec.Raw(bytes(entry.fields_v1)))
+
+
+def _without_managers_but(manager: str, content: FrozenDict[str, Any]) -> FrozenDict[str, Any]:
+    metadata: FrozenDict[str, Any] = content["metadata"]
+    own = tuple(e for e in metadata["managedFields"] if e.get("manager") == manager)
+    kept = {k: v for k, v in metadata.items() if k != "managedFields"} | ({"managedFields": own} if own else {})
+    return FrozenDict({**content, "metadata": FrozenDict(kept)})

@@ -17,6 +17,7 @@ from steersman.meta.object import (
     Status,
 )
 from steersman.meta.quantity import Quantity
+from steersman.meta.unstructured import ObjectMetadata, Unstructured, metadata_only, unstructured
 
 __all__ = [
     "ApiResource",
@@ -30,6 +31,7 @@ __all__ = [
     "ObjectKey",
     "ObjectMeta",
     "ObjectMetaApply",
+    "ObjectMetadata",
     "OwnerReference",
     "OwnerReferenceApply",
     "PrinterColumn",
@@ -40,12 +42,15 @@ __all__ = [
     "Spec",
     "Status",
     "TemplateMetaApply",
+    "Unstructured",
     "decode",
     "decode_builtins",
     "encode",
     "find_condition",
     "is_true",
+    "metadata_only",
     "resource",
     "set_condition",
     "to_builtins",
+    "unstructured",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -43,8 +44,10 @@ def _encode_hook(value: Any) -> Any:
 
 
 @cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_decode_hook)
+def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
+    # Types that are more than the sum of their fields, see ``Unstructured``.
+    own: Callable[[bytes | msgspec.Raw], Any] | None = getattr(kind, "decode_wire", None)
+    return own or msgspec.json.Decoder(kind, dec_hook=_decode_hook).decode
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
@@ -57,19 +60,27 @@ def decode(data: bytes | msgspec.Raw, kind: type[T]) -> T:
         msgspec.ValidationError: a field has another type than ``kind`` says; names its path.
         msgspec.DecodeError: not JSON.
     """
-    return _decoder(kind).decode(data)
+    return _decoder(kind)(data)
 
 
 def decode_builtins(value: Any, kind: type[T]) -> T:
     """``value`` (dicts, lists, strings, numbers) as an instance of ``kind``. Raises as ``decode`` does."""
+    if hasattr(kind, "decode_wire"):
+        return decode(encode(value), kind)
     return msgspec.convert(value, kind, dec_hook=_decode_hook)
 
 
 def encode(value: Any) -> bytes:
     """``value`` as JSON. Fields at their default are left out of read types, unset ones out of apply types."""
-    return _encoder.encode(value)
+    return _encoder.encode(_wire_form(value))
 
 
 def to_builtins(value: Any) -> Any:
     """``value`` as dicts, lists and scalars, with the same omissions as ``encode``."""
-    return msgspec.to_builtins(value, enc_hook=_encode_hook)
+    return msgspec.to_builtins(_wire_form(value), enc_hook=_encode_hook)
+
+
+def _wire_form(value: Any) -> Any:
+    kind = cast("type[Any]", type(value))
+    own: Callable[[Any], Any] | None = getattr(kind, "to_wire", None)
+    return value if own is None else own(value)

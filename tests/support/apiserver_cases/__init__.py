@@ -4,12 +4,12 @@ Each is an async function of an ``Api`` with a namespace of its own. The unit te
 integration tests on a real kube-apiserver, unchanged.
 """
 
-from apiserver_cases import apply, crud, custom, deletion, lists, patches, rules, watches
+from apiserver_cases import apply, crud, custom, deletion, lists, metadata, patches, rules, watches
 from apiserver_cases.api import MERE_CRDS, Api, Case
 
 CASES: dict[str, Case] = {
     f"{module.__name__.rpartition('.')[2]}-{name.removeprefix('case_')}": function
-    for module in (crud, lists, patches, apply, custom, rules, deletion, watches)
+    for module in (crud, lists, patches, apply, custom, rules, deletion, watches, metadata)
     for name, function in vars(module).items()
     if name.startswith("case_")
 }

@@ -82,11 +82,18 @@ class Api:
         body: Any = None,
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Reply:
         """Sends a request."""
         encoded = None if body is None else json.dumps(body).encode()
         request = HttpRequest(
-            method=method, path=path, query=query or {}, body=encoded, content_type=content_type, timeout=30
+            method=method,
+            path=path,
+            query=query or {},
+            body=encoded,
+            content_type=content_type,
+            timeout=30,
+            accept=accept,
         )
         response = await self.transport.request(request)
         try:
@@ -127,10 +134,10 @@ class Api:
         query = {"fieldManager": manager, "force": str(force).lower()}
         return await self.call("PATCH", path, body, query, "application/apply-patch+yaml")
 
-    async def events(self, plural: str, count: int, **query: str) -> list[Json]:
+    async def events(self, plural: str, count: int, accept: str = "application/json", **query: str) -> list[Json]:
         """The first ``count`` events of a watch; fewer, if it ends within 10 s."""
         query = {"watch": "true", "timeoutSeconds": "10", **query}
-        request = HttpRequest(method="GET", path=self.path(plural), query=query, timeout=30)
+        request = HttpRequest(method="GET", path=self.path(plural), query=query, timeout=30, accept=accept)
         found: list[Json] = []
         async with self.transport.stream(request) as lines:
             async for line in lines:

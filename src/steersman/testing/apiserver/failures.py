@@ -178,6 +178,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     return _failure(415, "UnsupportedMediaType", message)
 
 
+def not_acceptable() -> ApiError:
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    message = f"only the following media types are accepted: {types}"
+    return _failure(406, "NotAcceptable", message)
+
+
 def too_old(wanted: int, oldest: int) -> ApiError:
     return error_from_status(
         Status(message=f"too old resource version: {wanted} ({oldest})", reason="Expired", code=410)

@@ -8,14 +8,33 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.kinds import Kind
 from steersman.testing.apiserver.routes import Route
 from steersman.testing.apiserver.selectors import Matcher, field_matcher, label_matcher
-from steersman.testing.apiserver.storage import Storage, Stored
+from steersman.testing.apiserver.storage import PARTIAL, Storage, Stored
 from steersman.testing.apiserver.values import JsonObject
+
+
+def wants_metadata(request: HttpRequest, *, listed: bool = False) -> bool:
+    """Whether the answer is to be metadata alone. Source: KEP-2334.
+
+    Raises:
+        ApiError: 406, none of the media types that are accepted can be had.
+    """
+    for wanted in request.accept.split(","):
+        media_type, *options = (part.strip() for part in wanted.split(";"))
+        named = next((o.removeprefix("as=") for o in options if o.startswith("as=")), "")
+        if media_type not in ("application/json", "application/*", "*/*"):
+            continue
+        # The first that fits is taken, even where it does not fit the answer's shape.
+        if named in ("", f"{PARTIAL}List" if listed else PARTIAL):
+            return bool(named)
+        break
+    raise failures.not_acceptable()
 
 
 def selection(route: Route, query: Mapping[str, str]) -> Matcher | None:
@@ -38,12 +57,13 @@ class _Token(msgspec.Struct):
     name: str
 
 
-def list_objects(storage: Storage, route: Route, query: Mapping[str, str]) -> bytes:
+def list_objects(storage: Storage, route: Route, request: HttpRequest) -> bytes:
     """A page of a collection, as JSON.
 
     Raises:
         ApiError: 400, a parameter is malformed; 410, the version is forgotten; 504, it is still to come.
     """
+    query = request.query
     token = _token(query.get("continue", ""))
     exact, shown = _version(storage, query, token)
     matches = selection(route, query)
@@ -64,18 +84,18 @@ def list_objects(storage: Storage, route: Route, query: Mapping[str, str]) -> by
         meta["continue"] = _encode_token(_Token(shown, last.namespace, last.name))
         if matches is None:
             meta["remainingItemCount"] = len(found) - len(page)
-    return encode_list(route.kind, page, meta)
+    return encode_list(route.kind, page, meta, partial=wants_metadata(request, listed=True))
 
 
-def encode_list(kind: Kind, items: list[Stored], meta: JsonObject) -> bytes:
+def encode_list(kind: Kind, items: list[Stored], meta: JsonObject, *, partial: bool) -> bytes:
     """A list of ``items`` as JSON. Items of built-in kinds come without apiVersion and kind, as from typed Go."""
+    version = kind.resource.api_version
     head = {
-        "kind": f"{kind.resource.kind}List",
-        "apiVersion": kind.resource.api_version,
+        "kind": f"{PARTIAL if partial else kind.resource.kind}List",
+        "apiVersion": "meta.k8s.io/v1" if partial else version,
         "metadata": meta,
     }
-    version = kind.resource.api_version
-    encoded = b",".join(s.encoded(version, typed=kind.custom) for s in items)
+    encoded = b",".join(s.encoded(version, typed=kind.custom, partial=partial) for s in items)
     return msgspec.json.encode(head)[:-1] + b',"items":[' + encoded + b"]}"
 
 

@@ -21,7 +21,7 @@ from steersman.testing.apiserver.crds import CRD, established_status, kinds_of
 from steersman.testing.apiserver.discovery import discover
 from steersman.testing.apiserver.faults import Failure, Faults, Moment, Predicate, failure_for
 from steersman.testing.apiserver.kinds import GroupResource, KindRegistry, registered_kind
-from steersman.testing.apiserver.listing import encode_list, list_objects, selection
+from steersman.testing.apiserver.listing import encode_list, list_objects, selection, wants_metadata
 from steersman.testing.apiserver.routes import Route, find_route, unserved
 from steersman.testing.apiserver.storage import Broken, Storage, Stored
 from steersman.testing.apiserver.values import JsonObject
@@ -87,7 +87,7 @@ class InMemoryApiServer:
         route = find_route(request.path, self._kinds)
         if not _is_watch(request):
             raise failures.refused_here(f"streaming {request.path} without watch=true")
-        watch = Watch(self._storage, route, request.query, self._runtime)
+        watch = Watch(self._storage, route, request, self._runtime)
         async with aclosing(_unbroken(watch, request)) as lines:
             yield lines
 
@@ -208,7 +208,7 @@ class InMemoryApiServer:
         route = find_route(request.path, self._kinds)
         if _is_watch(request):
             # Errors of the query come before the stream; a healthy watch cannot be answered in one piece.
-            Watch(self._storage, route, request.query, self._runtime)
+            Watch(self._storage, route, request, self._runtime)
             raise ValueError("a watch is opened with stream(), not with request()")
         if route.subresource and not (route.subresource == "status" and route.kind.has_status):
             raise self._unserved(route)
@@ -216,16 +216,16 @@ class InMemoryApiServer:
             raise failures.unknown_path()
         match request.method, bool(route.name):
             case "GET", True:
-                return 200, self._encode(route, self._verbs.get(route))
+                return 200, self._encode(route, request, self._verbs.get(route))
             case "GET", False:
-                return 200, list_objects(self._storage, route, request.query)
+                return 200, list_objects(self._storage, route, request)
             case "POST", False:
-                return 201, self._encode(route, self._verbs.create(route, request))
+                return 201, self._encode(route, request, self._verbs.create(route, request))
             case "PUT", True:
-                return 200, self._encode(route, self._verbs.update(route, request))
+                return 200, self._encode(route, request, self._verbs.update(route, request))
             case "PATCH", True:
                 existed = self._storage.get(route.kind.collection, route.key) is not None
-                return 200 if existed else 201, self._encode(route, self._verbs.patch(route, request))
+                return 200 if existed else 201, self._encode(route, request, self._verbs.patch(route, request))
             case "DELETE", True if not route.subresource:
                 return self._verbs.delete(route, request)
             case "DELETE", False:
@@ -240,8 +240,8 @@ class InMemoryApiServer:
             return unserved(self._kinds, resource.group, resource.version)
         return failures.refused_here(f"the subresource {resource.plural}/{route.subresource}")
 
-    def _encode(self, route: Route, stored: Stored) -> bytes:
-        return stored.encoded(route.kind.resource.api_version)
+    def _encode(self, route: Route, request: HttpRequest, stored: Stored) -> bytes:
+        return stored.encoded(route.kind.resource.api_version, partial=wants_metadata(request))
 
     def _delete_collection(self, route: Route, request: HttpRequest) -> bytes:
         options = decode_options(request)
@@ -250,7 +250,8 @@ class InMemoryApiServer:
         chosen = [s for s in found if matches is None or matches(s.object)]
         for stored in chosen:
             self._verbs.remove(stored, {**request.query, **options})
-        return encode_list(route.kind, chosen, {"resourceVersion": str(self._storage.version)})
+        meta: JsonObject = {"resourceVersion": str(self._storage.version)}
+        return encode_list(route.kind, chosen, meta, partial=wants_metadata(request, listed=True))
 
     def _after_write(self, stored: Stored) -> None:
         """Kinds come and change with their definitions, and a definition's status tells that it is served."""

@@ -16,6 +16,7 @@ from steersman.testing.apiserver.kinds import GroupResource
 from steersman.testing.apiserver.ownership import Managers
 from steersman.testing.apiserver.values import JsonObject
 
+PARTIAL = "PartialObjectMetadata"
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -59,13 +60,20 @@ class Stored:
             metadata = {**metadata, "managedFields": ownership.render(self.managers)}
         return {**self.object, "apiVersion": api_version, "metadata": metadata}
 
-    def encoded(self, api_version: str, *, typed: bool = True) -> bytes:
-        """``rendered`` as JSON, made once; without apiVersion and kind where not ``typed``."""
-        form = api_version if typed else ""
+    def encoded(self, api_version: str, *, typed: bool = True, partial: bool = False) -> bytes:
+        """``rendered`` as JSON, made once.
+
+        Args:
+            typed: whether with apiVersion and kind.
+            partial: as PartialObjectMetadata.
+        """
+        form = PARTIAL if partial else api_version if typed else ""
         found = self._encoded.get(form)
         if found is None:
             obj = self.rendered(api_version)
-            if not typed:
+            if partial:
+                obj = {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+            elif not typed:
                 del obj["apiVersion"], obj["kind"]
             found = self._encoded[form] = msgspec.json.encode(obj)
         return found

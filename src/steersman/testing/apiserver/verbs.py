@@ -17,6 +17,7 @@ from steersman.testing.apiserver.bodies import How, check_body, decode_body, dec
 from steersman.testing.apiserver.crds import CRD, check_definition, complete_definition
 from steersman.testing.apiserver.failures import invalid_value
 from steersman.testing.apiserver.kinds import GroupResource, Kind, KindRegistry
+from steersman.testing.apiserver.listing import wants_metadata
 from steersman.testing.apiserver.names import generate
 from steersman.testing.apiserver.ownership import ManagerKey, Managers, own_changes
 from steersman.testing.apiserver.patches import json_patch, merge_patch, strategic_merge_patch
@@ -294,7 +295,7 @@ class Verbs:
         left, gone = self.remove(old, {**request.query, **options})
         if gone and resource.kind not in _RETURNS_THE_DELETED:
             return 200, _deleted_status(route, old)
-        return 200, left.encoded(resource.api_version)
+        return 200, left.encoded(resource.api_version, partial=wants_metadata(request))
 
     def remove(self, old: Stored, options: Mapping[str, Any]) -> tuple[Stored, bool]:
         """Deletes ``old`` as the DeleteOptions say."""

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Mapping
 
 import msgspec
 
+from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.kinds import Kind
-from steersman.testing.apiserver.listing import parse_number, selection
+from steersman.testing.apiserver.listing import parse_number, selection, wants_metadata
 from steersman.testing.apiserver.routes import Route
-from steersman.testing.apiserver.storage import Event, Storage, Stored, Subscription
+from steersman.testing.apiserver.storage import PARTIAL, Event, Storage, Stored, Subscription
 from steersman.testing.apiserver.values import JsonObject, map_at
 
 _BOOKMARK_INTERVAL = 60.0
@@ -23,10 +23,12 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 class Watch:
     """One watch: what the query asks for. Raises ApiError where the real server refuses before it answers 200."""
 
-    def __init__(self, storage: Storage, route: Route, query: Mapping[str, str], runtime: Runtime) -> None:
+    def __init__(self, storage: Storage, route: Route, request: HttpRequest, runtime: Runtime) -> None:
+        query = request.query
         self._storage = storage
         self._route = route
         self._runtime = runtime
+        self._partial = wants_metadata(request)
         self._matches = selection(route, query)
         self._since = parse_number(query, "resourceVersion")
         self._bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
@@ -96,18 +98,19 @@ class Watch:
         return self._matches is None or self._matches(stored.object)
 
     def _encode(self, kind: str, stored: Stored) -> bytes:
-        return _line(kind, stored.encoded(self._route.kind.resource.api_version))
+        return _line(kind, stored.encoded(self._route.kind.resource.api_version, partial=self._partial))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
-        return _line("BOOKMARK", _bookmark_object(self._route.kind, self._storage.version, annotations))
+        return _line("BOOKMARK", self._bookmark_object(annotations))
 
-
-def _bookmark_object(kind: Kind, version: int, annotations: dict[str, str] | None) -> bytes:
-    meta: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
-    if annotations:
-        meta["annotations"] = annotations
-    bookmark = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version, "metadata": meta}
-    return msgspec.json.encode(bookmark)
+    def _bookmark_object(self, annotations: dict[str, str] | None) -> bytes:
+        resource = self._route.kind.resource
+        meta: JsonObject = {"resourceVersion": str(self._storage.version), "creationTimestamp": None}
+        if annotations:
+            meta["annotations"] = annotations
+        named = (PARTIAL, "meta.k8s.io/v1") if self._partial else (resource.kind, resource.api_version)
+        bookmark = {"kind": named[0], "apiVersion": named[1], "metadata": meta}
+        return msgspec.json.encode(bookmark)
 
 
 def _initial_events(query: Mapping[str, str]) -> bool | None:
