@@ -60,6 +60,11 @@ class RateLimitedTransport(Transport):
         self._tokens = float(limit.burst)
         self._filled_at = float("-inf")
 
+    @property
+    def inner(self) -> Transport:
+        """What carries the requests: leader election goes past this one, so that it waits for nobody."""
+        return self._inner
+
     async def request(self, request: HttpRequest) -> HttpResponse:
         asked_at = self._clock.monotonic()
         await self._take()

@@ -91,6 +91,11 @@ class RetryingTransport(Transport):
         self._runtime = runtime or Runtime()
         self._host = host
 
+    @property
+    def inner(self) -> Transport:
+        """What carries the requests: leader election goes past this one, so that it waits for nobody."""
+        return self._inner
+
     async def request(self, request: HttpRequest) -> HttpResponse:
         deadline = self._runtime.clock.monotonic() + self._policy.limit
         uncertain = False
