@@ -4,15 +4,19 @@ from steersman.client.client import Client, ObjectList, WatchEvent
 from steersman.client.config import ClusterConfig, load_config
 from steersman.client.conflict import retry_on_conflict
 from steersman.client.connection import connect
+from steersman.client.discovery import Discovery
+from steersman.client.features import ServerFeatures, ServerVersion, detect_features, server_version
 from steersman.client.http import HttpTransport
 from steersman.client.patch import JsonPatch, MergePatch, Patch
 from steersman.client.rate_limit import RateLimit, RateLimitedTransport
 from steersman.client.retry import RetryingTransport, RetryPolicy
+from steersman.client.served import ServedResource
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 
 __all__ = [
     "Client",
     "ClusterConfig",
+    "Discovery",
     "HttpRequest",
     "HttpResponse",
     "HttpTransport",
@@ -24,9 +28,14 @@ __all__ = [
     "RateLimitedTransport",
     "RetryPolicy",
     "RetryingTransport",
+    "ServedResource",
+    "ServerFeatures",
+    "ServerVersion",
     "Transport",
     "WatchEvent",
     "connect",
+    "detect_features",
     "load_config",
     "retry_on_conflict",
+    "server_version",
 ]

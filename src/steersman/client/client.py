@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
@@ -92,6 +92,17 @@ class Client:
         self._transport = transport
         self._exchange = Exchange(transport, field_manager, observer)
         self.field_manager = field_manager
+
+    @property
+    def transport(self) -> Transport:
+        """What carries the requests."""
+        return self._transport
+
+    async def raw(
+        self, path: str, *, accept: str = "application/json", query: Mapping[str, str] | None = None
+    ) -> bytes:
+        """The body of a GET of ``path``, for what is no object, such as ``/version``: ``kubectl get --raw``."""
+        return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key`` of ``kind``. Raises NotFound."""

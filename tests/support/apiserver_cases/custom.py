@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from apiserver_cases.api import GROUP, Api, gadget, widget
+
+SHORT_NAMES = {
+    "": "configmaps=cm endpoints=ep events=ev limitranges=limits namespaces=ns nodes=no persistentvolumeclaims=pvc "
+    "persistentvolumes=pv pods=po resourcequotas=quota secrets= serviceaccounts=sa services=svc",
+    "apiextensions.k8s.io": "customresourcedefinitions=crd,crds",
+    "apps": "controllerrevisions= daemonsets=ds deployments=deploy replicasets=rs statefulsets=sts",
+    "batch": "cronjobs=cj jobs=",
+    "events.k8s.io": "events=ev",
+    "networking.k8s.io": "ingressclasses= ingresses=ing networkpolicies=netpol",
+    "policy": "poddisruptionbudgets=pdb",
+    "scheduling.k8s.io": "priorityclasses=pc",
+    "storage.k8s.io": "storageclasses=sc",
+}
 
 
 async def case_unknown_fields_are_pruned(api: Api) -> None:
@@ -194,3 +208,57 @@ async def case_discovery_names_the_kinds(api: Api) -> None:
     assert entries["widgets"]["singularName"] == "widget"
     groups = (await api.call("GET", "/apis")).ok().body["groups"]
     assert {"apps", GROUP} <= {g["name"] for g in groups}
+
+
+async def case_discovery_in_one_document(api: Api) -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+    (core,) = (await api.call("GET", "/api", accept=accept)).ok().body["items"]
+    listed = (await api.call("GET", "/apis", accept=accept)).ok().body["items"]
+    assert core["metadata"] == {}
+    groups = {g["metadata"]["name"]: g for g in listed}
+    groups[""] = core
+    served = {
+        (name, version["version"], resource["resource"]): resource
+        for name, group in groups.items()
+        for version in group["versions"]
+        for resource in version["resources"]
+    }
+    widget = served[GROUP, "v1", "widgets"]
+    assert (widget["responseKind"]["kind"], widget["scope"]) == ("Widget", "Namespaced")
+    assert widget["singularResource"] == "widget"
+    assert [s["subresource"] for s in widget["subresources"]] == ["status"]
+    assert served["", "v1", "namespaces"]["scope"] == "Cluster"
+    for group, told in SHORT_NAMES.items():
+        for plural, _, names in (entry.partition("=") for entry in told.split()):
+            assert ",".join(served[group, "v1", plural].get("shortNames", [])) == names, plural
+
+
+async def case_the_most_stable_version_is_preferred(api: Api) -> None:
+    group = "many.cases.steersman.dev"
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    names = ("v1alpha2", "v1", "v10", "v2beta1", "v2", "v1alpha10")
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"manies.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Many", "plural": "manies"},
+            "versions": [{"name": n, "served": True, "storage": n == "v1alpha2", "schema": schema} for n in names],
+        },
+    }
+    created = await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert created.code in (201, 409)
+    async with asyncio.timeout(30):
+        while (found := await api.call("GET", f"/apis/{group}")).code == 404:
+            await asyncio.sleep(0.05)
+    assert [v["version"] for v in found.ok().body["versions"]] == [
+        "v10",
+        "v2",
+        "v1",
+        "v2beta1",
+        "v1alpha10",
+        "v1alpha2",
+    ]
+    assert found.body["preferredVersion"]["version"] == "v10"

@@ -1,6 +1,9 @@
-"""What a server tells about itself: version, health, groups and resources."""
+"""What a server tells about itself: version, health, groups and resources, the latter in both forms (KEP-3352)."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -9,20 +12,52 @@ from steersman.testing.apiserver.values import JsonObject
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "in-memory"}
+_AGGREGATED = re.compile(r"g=apidiscovery\.k8s\.io;v=v2;as=APIGroupDiscoveryList\b")
+_VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
+_SHORT_NAMES = {
+    "configmaps": ("cm",),
+    "cronjobs": ("cj",),
+    "customresourcedefinitions": ("crd", "crds"),
+    "daemonsets": ("ds",),
+    "deployments": ("deploy",),
+    "endpoints": ("ep",),
+    "events": ("ev",),
+    "horizontalpodautoscalers": ("hpa",),
+    "ingresses": ("ing",),
+    "limitranges": ("limits",),
+    "namespaces": ("ns",),
+    "networkpolicies": ("netpol",),
+    "nodes": ("no",),
+    "persistentvolumeclaims": ("pvc",),
+    "persistentvolumes": ("pv",),
+    "poddisruptionbudgets": ("pdb",),
+    "pods": ("po",),
+    "priorityclasses": ("pc",),
+    "replicasets": ("rs",),
+    "resourcequotas": ("quota",),
+    "serviceaccounts": ("sa",),
+    "services": ("svc",),
+    "statefulsets": ("sts",),
+    "storageclasses": ("sc",),
+}
 
 
-def discover(path: str, kinds: KindRegistry) -> bytes | None:
+def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
     """The answer to a GET of ``path``; None where it is no discovery path."""
+    aggregated = _AGGREGATED.search(accept) is not None
     match path.strip("/").split("/"):
         case ["version"]:
             return msgspec.json.encode(_VERSION)
         case ["healthz" | "livez" | "readyz"]:
             return b"ok"
+        case ["api"] if aggregated:
+            return _aggregated([""], kinds)
+        case ["apis"] if aggregated:
+            return _aggregated(_groups(kinds), kinds)
         case ["api"]:
             return msgspec.json.encode({"kind": "APIVersions", "versions": ["v1"]})
         case ["apis"]:
-            groups = sorted({k.resource.group for k in kinds} - {""})
-            listed = [_group(g, kinds) for g in groups]
+            listed = [_group(g, kinds) for g in _groups(kinds)]
             return msgspec.json.encode({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed})
         case ["api", "v1"]:
             return _resources("", "v1", kinds)
@@ -34,18 +69,81 @@ def discover(path: str, kinds: KindRegistry) -> bytes | None:
             return None
 
 
+def _groups(kinds: KindRegistry) -> list[str]:
+    """Built-in groups come first."""
+    custom = {k.resource.group: k.custom for k in kinds if k.resource.group}
+    return sorted(custom, key=lambda group: (custom[group], group))
+
+
+def _versions(group: str, kinds: KindRegistry) -> list[str]:
+    """The most stable and newest version first, whichever is stored."""
+    return sorted({k.resource.version for k in kinds if k.resource.group == group}, key=_rank)
+
+
+def _rank(version: str) -> tuple[int, int, int, str]:
+    found = _VERSION_NAME.fullmatch(version)
+    if found is None:
+        return 3, 0, 0, version
+    return {None: 0, "beta": 1, "alpha": 2}[found["stage"]], -int(found["major"]), -int(found["minor"] or 0), ""
+
+
 def _group(group: str, kinds: KindRegistry) -> JsonObject:
-    served = {k.resource.version: k for k in kinds if k.resource.group == group}
-    versions = [{"groupVersion": f"{group}/{v}", "version": v} for v in sorted(served)]
-    preferred = next((v for v in versions if served[v["version"]].storage_version == v["version"]), versions[0])
-    return {"name": group, "versions": versions, "preferredVersion": preferred}
+    versions = [{"groupVersion": f"{group}/{v}", "version": v} for v in _versions(group, kinds)]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _aggregated(groups: Sequence[str], kinds: KindRegistry) -> bytes:
+    items: list[JsonObject] = [
+        {
+            "metadata": {"name": group} if group else {},
+            "versions": [
+                {"version": v, "resources": _aggregated_resources(group, v, kinds), "freshness": "Current"}
+                for v in _versions(group, kinds)
+            ],
+        }
+        for group in groups
+    ]
+    listed = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    return msgspec.json.encode(listed)
+
+
+def _aggregated_resources(group: str, version: str, kinds: KindRegistry) -> list[JsonObject]:
+    """The same as ``_resources`` tells, in the other form."""
+    found: list[JsonObject] = []
+    for kind in _served(group, version, kinds):
+        entry, *below = _entries(kind)
+        told: JsonObject = {
+            "resource": entry["name"],
+            "responseKind": {"group": "", "version": "", "kind": entry["kind"]},
+            "scope": "Namespaced" if entry["namespaced"] else "Cluster",
+            "singularResource": entry["singularName"],
+            "verbs": entry["verbs"],
+        }
+        if "shortNames" in entry:
+            told["shortNames"] = entry["shortNames"]
+        if below:
+            told["subresources"] = [
+                {
+                    "subresource": b["name"].partition("/")[2],
+                    "responseKind": {"group": b.get("group", ""), "version": b.get("version", ""), "kind": b["kind"]},
+                    "verbs": b["verbs"],
+                }
+                for b in below
+            ]
+        found.append(told)
+    return found
+
+
+def _served(group: str, version: str, kinds: KindRegistry) -> list[Kind]:
+    found = [k for k in kinds if (k.resource.group, k.resource.version) == (group, version)]
+    return sorted(found, key=lambda k: k.resource.plural)
 
 
 def _resources(group: str, version: str, kinds: KindRegistry) -> bytes | None:
-    served = [k for k in kinds if (k.resource.group, k.resource.version) == (group, version)]
+    served = _served(group, version, kinds)
     if not served:
         return None
-    resources = [r for k in sorted(served, key=lambda k: k.resource.plural) for r in _entries(k)]
+    resources = [r for k in served for r in _entries(k)]
     name = f"{group}/{version}" if group else version
     listed = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
     return msgspec.json.encode(listed)
@@ -60,8 +158,8 @@ def _entries(kind: Kind) -> list[JsonObject]:
         "kind": resource.kind,
         "verbs": _VERBS,
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
+    if names := kind.short_names or (() if kind.custom else _SHORT_NAMES.get(resource.plural, ())):
+        entry["shortNames"] = list(names)
     if not kind.has_status:
         return [entry]
     status = {**entry, "name": f"{resource.plural}/status", "singularName": "", "verbs": ["get", "patch", "update"]}

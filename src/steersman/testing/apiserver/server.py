@@ -202,7 +202,7 @@ class InMemoryApiServer:
 
     def _dispatch(self, request: HttpRequest) -> tuple[int, bytes]:
         if request.method == "GET":
-            described = discover(request.path, self._kinds)
+            described = discover(request.path, request.accept, self._kinds)
             if described is not None:
                 return 200, described
         route = find_route(request.path, self._kinds)
