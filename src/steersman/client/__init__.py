@@ -1,17 +1,20 @@
 """A typed client of the Kubernetes API: configuration, transport, and verbs on objects."""
 
-from steersman.client.client import Client, ObjectList, WatchEvent
+from steersman.client.client import Client
 from steersman.client.config import ClusterConfig, load_config
 from steersman.client.conflict import retry_on_conflict
 from steersman.client.connection import connect
 from steersman.client.discovery import Discovery
 from steersman.client.features import ServerFeatures, ServerVersion, detect_features, server_version
 from steersman.client.http import HttpTransport
+from steersman.client.listing import ObjectList, ObjectPage
 from steersman.client.patch import JsonPatch, MergePatch, Patch
 from steersman.client.rate_limit import RateLimit, RateLimitedTransport
 from steersman.client.retry import RetryingTransport, RetryPolicy
 from steersman.client.served import ServedResource
+from steersman.client.sync import SyncClient
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.watching import WatchEvent
 
 __all__ = [
     "Client",
@@ -23,6 +26,7 @@ __all__ = [
     "JsonPatch",
     "MergePatch",
     "ObjectList",
+    "ObjectPage",
     "Patch",
     "RateLimit",
     "RateLimitedTransport",
@@ -31,6 +35,7 @@ __all__ = [
     "ServedResource",
     "ServerFeatures",
     "ServerVersion",
+    "SyncClient",
     "Transport",
     "WatchEvent",
     "connect",

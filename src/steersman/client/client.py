@@ -2,76 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
-
-import msgspec
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Literal, TypeVar
 
 from steersman.client.documents import apply_document, kind_of, status_document, with_type
 from steersman.client.exchange import Exchange
+from steersman.client.listing import (
+    DecodeErrorHandler,
+    ObjectList,
+    ObjectPage,
+    ObjectReader,
+    VersionMatch,
+    list_query,
+)
 from steersman.client.observer import WriteObserver
 from steersman.client.patch import Patch
-from steersman.client.reading import accepted, read_object
+from steersman.client.reading import accepted
 from steersman.client.transport import HttpRequest, Transport
-from steersman.errors import Status as ApiStatus
-from steersman.errors import error_from_status
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, decode, encode
-from steersman.meta.frozen import FrozenStruct
+from steersman.client.watching import EventReader, Skip, WatchEvent
+from steersman.errors import Expired
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, encode
 
 T = TypeVar("T", bound=Object)
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
-DecodeErrorHandler = Callable[[ObjectKey, msgspec.ValidationError], None]
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectList(Generic[T]):
-    """All objects of a list, whatever number of pages it took, and the version to start a watch from."""
-
-    items: tuple[T, ...]
-    resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
-    """One change. A ``BOOKMARK`` carries no object, only how far the watch has come.
-
-    Nor is there an ``object`` where it did not fit its type and an ``on_decode_error`` was given; ``key`` says which
-    one it is.
-    """
-
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    object: T | None
-    key: ObjectKey
-    resource_version: str
-
-
-class _Metadata(FrozenStruct):
-    """What lists, and objects that do not fit their type, can always be asked."""
-
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-    @property
-    def key(self) -> ObjectKey:
-        return ObjectKey(self.namespace, self.name)
-
-
-class _Page(FrozenStruct):
-    metadata: _Metadata = _Metadata()
-    items: list[msgspec.Raw] | None = None
-
-
-class _Identity(FrozenStruct):
-    metadata: _Metadata = _Metadata()
-
-
-class _RawEvent(FrozenStruct):
-    type: str
-    object: msgspec.Raw
 
 
 class Client:
@@ -115,27 +69,56 @@ class Client:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
+        resource_version: str = "",
+        match: VersionMatch = "",
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> ObjectList[T]:
-        """All objects of ``kind`` in ``namespace`` (empty: in all) that the selectors match.
+        """All objects of ``kind`` in ``namespace`` (empty: in all) that the selectors match, as of one moment.
 
         Args:
-            page_size: objects a request.
+            resource_version: empty for what is true now; otherwise see ``match``.
+            match: ``NotOlderThan``, which the server may answer from its cache, or ``Exact``.
+            page_size: objects a request; 0 for all in one, which is also how a list is read whose pages expired.
             on_decode_error: called with the key of an object that does not fit ``kind``, which is then left out;
                 without it, such an object raises ``msgspec.ValidationError``.
+
+        Raises:
+            Expired: the server no longer knows ``resource_version``.
         """
-        items: list[T] = []
-        query = {"limit": str(page_size), **_selectors(label_selector, field_selector)}
-        while True:
-            path = kind.api_resource.path(namespace=namespace)
-            body = await self._call(path, query, accept=accepted(kind, listed=True))
-            page = decode(body, _Page)
-            read = (self._read_or_report(raw, kind, on_decode_error) for raw in page.items or ())
-            items.extend(obj for obj in read if obj is not None)
-            if not page.metadata.continue_:
-                return ObjectList(tuple(items), page.metadata.resource_version)
-            query = {**query, "continue": page.metadata.continue_}
+        query = list_query(label_selector, field_selector, resource_version, match)
+        reader = ObjectReader(kind, self.field_manager, on_decode_error)
+        pages: list[ObjectPage[T]] = []
+        try:
+            async for page in self._pages(kind, namespace, query, page_size, reader):
+                pages.append(page)  # noqa: PERF401 - those that came before an error are to be known
+        except Expired:
+            if not pages:
+                raise
+            pages = [p async for p in self._pages(kind, namespace, query, 0, reader)]
+        return ObjectList(tuple(i for p in pages for i in p.items), pages[-1].resource_version)
+
+    async def pages(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        match: VersionMatch = "",
+        page_size: int = 500,
+        on_decode_error: DecodeErrorHandler | None = None,
+    ) -> AsyncGenerator[ObjectPage[T], None]:
+        """As ``list``, page by page, so that a large collection need not be held as a whole.
+
+        Raises:
+            Expired: also between two pages, some minutes after the first: what came so far is not the whole list.
+        """
+        query = list_query(label_selector, field_selector, resource_version, match)
+        reader = ObjectReader(kind, self.field_manager, on_decode_error)
+        async for page in self._pages(kind, namespace, query, page_size, reader):
+            yield page
 
     async def create(self, obj: T | ApplyConfiguration[T]) -> T:
         """Creates ``obj`` and returns it as stored. Raises AlreadyExists, Invalid."""
@@ -217,34 +200,49 @@ class Client:
         self,
         kind: type[T],
         *,
-        resource_version: str,
+        resource_version: str = "",
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
         timeout: float = 300.0,
+        send_initial_events: bool = False,
+        skip: Skip | None = None,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after ``resource_version``, in order, until the server ends the watch after ``timeout`` seconds.
 
-        Bookmarks are asked for. Raises Expired when the version is too old: list again.
+        Bookmarks are asked for.
 
         Args:
+            send_initial_events: what exists comes first, as ADDED, then a bookmark with ``initial_events_end``
+                ("streaming list"); it is at least as new as ``resource_version``, or, where that is empty, as this
+                call. Servers without it, among them those before Kubernetes 1.32, raise Invalid: list instead.
+            skip: asked with the JSON of each ADDED or MODIFIED object; where it says yes, the object is not read,
+                and its event comes without it.
             on_decode_error: called with the key of an object that does not fit ``kind``; its event comes without it;
                 without it, such an object raises ``msgspec.ValidationError``.
+
+        Raises:
+            Expired: ``resource_version`` is too old: list again.
+            ConnectionFailed: the stream broke, or fell silent for longer than the server lets a watch run.
         """
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(int(timeout)),
-            **_selectors(label_selector, field_selector),
+            **list_query(label_selector, field_selector),
         }
-        # A healthy server ends the stream itself; one that has said nothing for this long is gone.
+        if send_initial_events:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = kind.api_resource.path(namespace=namespace)
+        # A healthy server ends the stream itself; one that has said nothing for this long is gone.
         request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accepted(kind))
+        reader = EventReader(ObjectReader(kind, self.field_manager, on_decode_error), skip)
         async with self._transport.stream(request) as lines:
-            async for event in self._events(lines, kind, on_decode_error):
-                yield event
+            async for line in lines:
+                if (event := reader.read(line)) is not None:
+                    yield event
 
     async def _apply(
         self, kind: type[T], key: ObjectKey, document: dict[str, Any], *, force: bool, subresource: str = ""
@@ -261,39 +259,19 @@ class Client:
         )
         return await self._exchange.write(request, kind, key)
 
-    def _read_or_report(self, raw: msgspec.Raw, kind: type[T], on_error: DecodeErrorHandler | None) -> T | None:
-        try:
-            return read_object(raw, kind, self.field_manager)
-        except msgspec.ValidationError as error:
-            if on_error is None:
-                raise
-            on_error(decode(raw, _Identity).metadata.key, error)
-            return None
+    async def _pages(
+        self, kind: type[T], namespace: str, query: Mapping[str, str], page_size: int, reader: ObjectReader[T]
+    ) -> AsyncGenerator[ObjectPage[T], None]:
+        path, accept = kind.api_resource.path(namespace=namespace), accepted(kind, listed=True)
+        asked = {**query, "limit": str(page_size)} if page_size else query
+        while True:
+            page, token = reader.page(await self._call(path, asked, accept=accept))
+            yield page
+            if not token:
+                return
+            # The token says the version.
+            kept = {k: v for k, v in asked.items() if k not in ("resourceVersion", "resourceVersionMatch")}
+            asked = {**kept, "continue": token}
 
-    async def _events(
-        self, lines: AsyncIterator[bytes], kind: type[T], on_error: DecodeErrorHandler | None
-    ) -> AsyncGenerator[WatchEvent[T], None]:
-        async for line in lines:
-            event = decode(line, _RawEvent)
-            match event.type:
-                case "ERROR":
-                    raise error_from_status(msgspec.json.decode(event.object, type=ApiStatus))
-                case "BOOKMARK":
-                    version = decode(event.object, _Identity).metadata.resource_version
-                    yield WatchEvent("BOOKMARK", None, ObjectKey("", ""), version)
-                case "ADDED" | "MODIFIED" | "DELETED":
-                    obj = self._read_or_report(event.object, kind, on_error)
-                    if obj is not None:
-                        yield WatchEvent(event.type, obj, obj.key, obj.metadata.resource_version)
-                    else:
-                        skipped = decode(event.object, _Identity).metadata
-                        yield WatchEvent(event.type, None, skipped.key, skipped.resource_version)
-                case _:
-                    continue
-
-    async def _call(self, path: str, query: dict[str, str] | None = None, *, accept: str) -> bytes:
+    async def _call(self, path: str, query: Mapping[str, str] | None = None, *, accept: str) -> bytes:
         return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
-
-
-def _selectors(labels: str, fields: str) -> dict[str, str]:
-    return {k: v for k, v in (("labelSelector", labels), ("fieldSelector", fields)) if v}

@@ -11,8 +11,8 @@ import pytest
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
 from scripted_transport import ScriptedTransport, answer, bookmark, event, failure, listed, refusal
 from steersman.client import Client, HttpRequest, JsonPatch, MergePatch, WatchEvent
-from steersman.client.client import DecodeErrorHandler
-from steersman.errors import AlreadyExists, Conflict, Expired, NotFound
+from steersman.client.listing import DecodeErrorHandler
+from steersman.errors import AlreadyExists, Conflict, ConnectionFailed, Expired, NotFound
 from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, OwnerReferenceApply
 from steersman.testing.virtual_time import virtual_time
 
@@ -52,10 +52,42 @@ async def test_lists_are_read_page_by_page() -> None:
 
 
 @virtual_time
-async def test_an_expired_page_ends_the_list() -> None:
+async def test_a_list_whose_pages_expire_is_read_anew_in_one() -> None:
+    whole = listed(wire("a"), wire("c"), version="9")
+    transport = ScriptedTransport([listed(wire("a"), wire("b"), more="next"), refusal(410, "Expired"), whole])
+    found = await client(transport).list(Buoy)
+    assert ([b.metadata.name for b in found.items], found.resource_version) == (["a", "c"], "9")
+    assert transport.requests[-1][1].query == {}
+
+
+@virtual_time
+async def test_a_version_that_is_forgotten_ends_the_list() -> None:
+    transport = ScriptedTransport([refusal(410, "Expired")])
+    with pytest.raises(Expired):
+        await client(transport).list(Buoy, resource_version="3", match="Exact")
+    assert transport.requests[0][1].query == {"limit": "500", "resourceVersion": "3", "resourceVersionMatch": "Exact"}
+
+
+@virtual_time
+async def test_pages_come_one_by_one() -> None:
+    transport = ScriptedTransport(
+        [listed(wire("a"), wire("b"), version="7", more="next"), listed(wire("c"), version="7"), listed(more="x")]
+    )
+    pages = client(transport).pages(Buoy, page_size=2, resource_version="5", match="NotOlderThan")
+    first = await anext(pages)
+    assert ([b.metadata.name for b in first.items], first.resource_version) == (["a", "b"], "7")
+    assert first.sizes == tuple(len(json.dumps(wire(n))) for n in "ab")
+    assert len(transport.requests) == 1
+    assert [len(p.items) async for p in pages] == [1]
+    # The token says the version, and the server refuses both together.
+    assert transport.requests[1][1].query == {"limit": "2", "continue": "next"}
+
+
+@virtual_time
+async def test_pages_that_expire_are_for_the_caller_to_read_anew() -> None:
     transport = ScriptedTransport([listed(wire("a"), more="next"), refusal(410, "Expired")])
     with pytest.raises(Expired):
-        await client(transport).list(Buoy)
+        assert [p async for p in client(transport).pages(Buoy)] == []
 
 
 @virtual_time
@@ -249,8 +281,11 @@ async def test_an_unreadable_object_in_a_watch_is_known_by_its_key() -> None:
     lines = [event("MODIFIED", wire("b", 6, depth="deep")), event("DELETED", wire("b", 7, depth="deep"))]
     skipped: list[ObjectKey] = []
     events = await watched(ScriptedTransport(streams=[lines]), on_decode_error=lambda key, _: skipped.append(key))
-    key = ObjectKey("sea", "b")
-    assert events == [WatchEvent("MODIFIED", None, key, "6"), WatchEvent("DELETED", None, key, "7")]
+    key, size = ObjectKey("sea", "b"), len(json.dumps(wire("b", 6, depth="deep")))
+    assert events == [
+        WatchEvent("MODIFIED", None, key, "6", "uid-b", size),
+        WatchEvent("DELETED", None, key, "7", "uid-b", size),
+    ]
     assert skipped == [key, key]
     with pytest.raises(msgspec.ValidationError):
         await watched(ScriptedTransport(streams=[lines]))
@@ -264,6 +299,68 @@ async def test_a_watch_that_is_left_is_closed() -> None:
     assert transport.open_streams == 1
     await stream.aclose()
     assert transport.open_streams == 0
+
+
+@virtual_time
+async def test_what_the_caller_knows_is_not_read() -> None:
+    lines = [event(kind, wire("a", n, depth="deep")) for n, kind in enumerate(("ADDED", "MODIFIED", "DELETED"), 5)]
+    asked: list[Any] = []
+
+    def skip(raw: bytes | msgspec.Raw) -> bool:
+        asked.append(msgspec.json.decode(raw)["metadata"]["resourceVersion"])
+        return True
+
+    events = await watched(ScriptedTransport(streams=[lines[:2]]), skip=skip)
+    assert asked == ["5", "6"]
+    assert [(e.type, e.object, e.key, e.uid, e.resource_version) for e in events] == [
+        ("ADDED", None, KEY, "uid-a", "5"),
+        ("MODIFIED", None, KEY, "uid-a", "6"),
+    ]
+    with pytest.raises(msgspec.ValidationError):
+        await watched(ScriptedTransport(streams=[lines[2:]]), skip=skip)
+
+
+@virtual_time
+async def test_a_streaming_list_ends_its_beginning_with_a_bookmark() -> None:
+    end = {"metadata": {"resourceVersion": "8", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    lines = [event("ADDED", wire("a", 6)), bookmark("7"), event("BOOKMARK", end), event("MODIFIED", wire("a", 9))]
+    transport = ScriptedTransport(streams=[lines])
+    stream = client(transport).watch(Buoy, send_initial_events=True)
+    events = [e async for e in stream]
+    assert [(e.type, e.initial_events_end) for e in events] == [
+        ("ADDED", False),
+        ("BOOKMARK", False),
+        ("BOOKMARK", True),
+        ("MODIFIED", False),
+    ]
+    assert {**transport.requests[0][1].query, "timeoutSeconds": ""} == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "",
+        "timeoutSeconds": "",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+    }
+
+
+@virtual_time
+@pytest.mark.parametrize("compact", [False, True])
+async def test_lines_are_understood_however_they_are_spaced(compact: bool) -> None:
+    separators = (",", ":") if compact else None
+    document = {"type": "ADDED", "object": wire("a", 6, depth=4)}
+    line = json.dumps(document, separators=separators).encode()
+    (read,) = await watched(ScriptedTransport(streams=[[line]]))
+    assert read.object is not None
+    assert (read.object.spec.depth, read.uid) == (4, "uid-a")
+    assert read.size == len(json.dumps(document["object"], separators=separators))
+
+
+@virtual_time
+@pytest.mark.parametrize("kept", [5, 30, 60, -1, -2])
+async def test_a_line_that_breaks_off_is_a_lost_connection(kept: int) -> None:
+    line = b'{"type":"ADDED","object":' + json.dumps(wire("a", 6)).encode() + b"}"
+    with pytest.raises(ConnectionFailed, match="within a line"):
+        await watched(ScriptedTransport(streams=[[line[:kept]]]))
 
 
 def test_read_objects_are_written_without_their_defaults() -> None:
