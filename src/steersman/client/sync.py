@@ -1,0 +1,166 @@
+"""The client for scripts without ``async``: the same verbs, which wait for their answer.
+
+    with SyncClient() as client:
+        for pod in client.list(Pod, namespace="default").items:
+            print(pod.metadata.name)
+
+An event loop runs in a thread of its own, so this works where a loop runs already, as in Jupyter, and from several
+threads at once. Operators do not use it: a reconciler that waits like this would hold up all others.
+
+The verbs are those of ``Client``, taken over with their signatures, so there is no second list of them to maintain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from steersman.client.client import Client
+from steersman.client.config import ClusterConfig, load_config
+from steersman.client.connection import connect
+from steersman.client.transport import Transport
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _waiting(
+    verb: Callable[Concatenate[Client, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[SyncClient, P], R]:
+    @functools.wraps(verb)
+    def call(self: SyncClient, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.run(verb(self.client, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    verb: Callable[Concatenate[Client, P], AsyncGenerator[R, None]],
+) -> Callable[Concatenate[SyncClient, P], Generator[R, None, None]]:
+    @functools.wraps(verb)
+    def call(self: SyncClient, *args: P.args, **kwargs: P.kwargs) -> Generator[R, None, None]:
+        return self.iterate(verb(self.client, *args, **kwargs))
+
+    return call
+
+
+class SyncClient:
+    """Reads and writes objects of one cluster, and waits for each answer.
+
+    Open it by ``with``, or close it by ``close``. Raises what ``Client`` raises.
+
+    Args:
+        server: a configuration, or a transport such as an in-memory server; without it, ``load_config()``.
+        field_manager: the name under which writes own their fields.
+
+    Attributes:
+        client: the asynchronous client behind it; what it gives is to be handed to ``run``.
+
+    Raises:
+        ConfigurationError: no cluster is configured, or not well.
+    """
+
+    client: Client
+
+    def __init__(self, server: ClusterConfig | Transport | None = None, *, field_manager: str = "steersman") -> None:
+        server = server if server is not None else load_config()
+        self._loop = asyncio.new_event_loop()
+        self._open = AsyncExitStack()
+        self._iterations: set[AsyncGenerator[Any, None]] = set()
+        # It ends with the interpreter even where nobody closes it.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="steersman-sync-client", daemon=True)
+        self._thread.start()
+        self._is_closed = False
+        try:
+            self.client = self.run(self._connected(server, field_manager))
+        except BaseException:
+            self.close()
+            raise
+
+    async def _connected(self, server: ClusterConfig | Transport, field_manager: str) -> Client:
+        if isinstance(server, ClusterConfig):
+            server = await self._open.enter_async_context(connect(server))
+        return Client(server, field_manager=field_manager)
+
+    def __enter__(self) -> SyncClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections, and iterations that are still open. May be called again."""
+        if self._is_closed:
+            return
+        self.run(self._end())
+        self._is_closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        mine = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        # From the outside in: the loop's own shutdown_asyncgens closes them in any order, those inside of others too.
+        for items in list(self._iterations):
+            await items.aclose()
+        await self._open.aclose()
+
+    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Runs ``coroutine`` where the client lives and waits for its result::
+
+            client.run(Discovery(client.client).mapping("deploy"))
+
+        Ctrl-C, or any other exception in the waiting thread, cancels it.
+
+        Raises:
+            RuntimeError: the client is closed, or this was called from its own loop, which would wait for itself.
+        """
+        if self._is_closed or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("the client is closed" if self._is_closed else "this would wait for itself: use await")
+        future: Future[R] | None = None
+        try:
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return future.result()
+        except BaseException:
+            if future is not None:
+                future.cancel()
+            raise
+
+    def iterate(self, items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
+        """What an asynchronous generator of ``client`` yields, such as a watch; leaving the loop ends it."""
+        self._iterations.add(items)
+        try:
+            while True:
+                try:
+                    item = self.run(anext(items))  # pyright: ignore[reportArgumentType]
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._iterations.discard(items)
+            if not self._is_closed:
+                self.run(items.aclose())
+
+    get = _waiting(Client.get)
+    list = _waiting(Client.list)
+    create = _waiting(Client.create)
+    patch = _waiting(Client.patch)
+    apply = _waiting(Client.apply)
+    apply_status = _waiting(Client.apply_status)
+    delete = _waiting(Client.delete)
+    raw = _waiting(Client.raw)
+    pages = _iterating(Client.pages)
+    watch = _iterating(Client.watch)

@@ -1,0 +1,165 @@
+"""The client without async: the same verbs, on a loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import Client, ClusterConfig, Discovery, MergePatch, SyncClient
+from steersman.errors import ConnectionFailed, NotFound
+from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.testing import InMemoryApiServer
+
+KEY = ObjectKey("default", "words")
+# What belongs to the asynchronous client itself, and is reached by ``client.client``.
+NO_VERBS = {"transport", "field_manager"}
+
+
+@pytest.fixture
+def server() -> InMemoryApiServer:
+    return InMemoryApiServer()
+
+
+@pytest.fixture
+def client(server: InMemoryApiServer) -> Iterator[SyncClient]:
+    with SyncClient(server, field_manager="script") as client:
+        yield client
+
+
+def words(**data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), data=data)  # type: ignore[arg-type]
+
+
+def test_every_verb_is_there_with_its_signature_and_text() -> None:
+    verbs = {name: verb for name, verb in vars(Client).items() if not name.startswith("_") and name not in NO_VERBS}
+    assert {"get", "watch", "apply"} <= set(verbs)
+    for name, verb in verbs.items():
+        mine: Any = getattr(SyncClient, name, None)
+        assert mine is not None, f"SyncClient lacks {name}: add it to the list at the end of the class"
+        assert inspect.signature(mine).parameters.keys() == inspect.signature(verb).parameters.keys()
+        assert mine.__doc__ == verb.__doc__
+        assert not inspect.iscoroutinefunction(mine) and not inspect.isasyncgenfunction(mine)
+
+
+def test_a_script(client: SyncClient) -> None:
+    made = client.create(words(hello="world"))
+    assert client.get(ConfigMap, KEY) == made
+    client.patch(ConfigMap, KEY, MergePatch({"data": {"a": "b"}}))
+    client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="other", namespace="default"), data={"c": "d"}))
+    assert [o.metadata.name for o in client.list(ConfigMap, namespace="default").items] == ["other", "words"]
+    client.delete(ConfigMap, KEY)
+    with pytest.raises(NotFound):
+        client.get(ConfigMap, KEY)
+
+
+def test_a_watch_is_a_loop_and_ends_when_it_is_left(client: SyncClient, server: InMemoryApiServer) -> None:
+    version = client.list(ConfigMap).resource_version
+    client.create(words(n="1"))
+    client.patch(ConfigMap, KEY, MergePatch({"data": {"n": "2"}}))
+    seen: list[str] = []
+    for event in client.watch(ConfigMap, resource_version=version):
+        assert event.object is not None
+        seen.append(event.object.data["n"])
+        if len(seen) == 2:
+            break
+    assert seen == ["1", "2"]
+    assert server.break_watches() == 0
+
+
+def test_it_is_used_from_a_running_loop() -> None:
+    """As in Jupyter, whose cells run on a loop."""
+
+    async def cell() -> int:
+        with SyncClient(InMemoryApiServer()) as client:
+            return len(client.list(ConfigMap).items)
+
+    assert asyncio.run(cell()) == 0
+
+
+def test_several_threads_share_it(client: SyncClient) -> None:
+    def create(number: int) -> None:
+        client.create(ConfigMap(metadata=ObjectMeta(name=f"n{number}", namespace="default")))
+
+    threads = [threading.Thread(target=create, args=(n,)) for n in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(client.list(ConfigMap).items) == 10
+
+
+def test_everything_asynchronous_can_be_run(client: SyncClient) -> None:
+    assert client.run(Discovery(client.client).mapping("cm")).kind == "ConfigMap"
+
+
+def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> None:
+    before = threading.active_count()
+    client = SyncClient(server)
+    version = client.list(ConfigMap).resource_version
+    client.create(words())
+    events = client.watch(ConfigMap, resource_version=version)
+    assert next(events).type == "ADDED"
+    client.close()
+    client.close()
+    assert server.break_watches() == 0
+    assert threading.active_count() == before
+    with pytest.raises(RuntimeError, match="closed"):
+        client.get(ConfigMap, KEY)
+    events.close()
+
+
+def test_waiting_for_itself_is_refused(client: SyncClient) -> None:
+    async def wait_inside() -> None:
+        client.get(ConfigMap, KEY)
+
+    with pytest.raises(RuntimeError, match="use await"):
+        client.run(wait_inside())
+
+
+def test_a_script_that_is_interrupted_leaves_nothing_behind(
+    client: SyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is raised in the waiting thread, Ctrl-C above all, cancels what it waits for."""
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def endless() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def interrupted(_: Any) -> None:
+        assert begun.wait(10)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(concurrent.futures.Future, "result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            client.run(endless())
+    assert cancelled.wait(10)
+
+
+def test_no_server(unused_port: int) -> None:
+    with (
+        SyncClient(ClusterConfig(server=f"http://127.0.0.1:{unused_port}")) as client,
+        pytest.raises(ConnectionFailed),
+    ):
+        client.list(ConfigMap)
+
+
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    """Bound by us and never listened on: connections are refused."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
