@@ -1,6 +1,21 @@
-"""The process: builds the cache, runs controllers, serves health and metrics, stops in order."""
+"""The process: builds the cache, runs controllers, elects a leader, serves health and metrics, stops in order."""
 
-from steersman.manager.manager import Manager, ManagerOptions
-from steersman.manager.server import ProbeServer
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Manager", "ManagerOptions", "ProbeServer"]
+from steersman.manager.election import LeaderElection
+from steersman.manager.manager import Manager
+from steersman.manager.options import ManagerOptions
+
+if TYPE_CHECKING:
+    from steersman.manager.server import ProbeServer
+
+__all__ = ["LeaderElection", "Manager", "ManagerOptions", "ProbeServer"]
+
+
+def __getattr__(name: str) -> Any:
+    # The web server is dear to import, and a process without endpoints does without it.
+    if name == "ProbeServer":
+        from steersman.manager.server import ProbeServer
+
+        return ProbeServer
+    raise AttributeError(f"module 'steersman.manager' has no attribute {name!r}")

@@ -4,51 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from steersman.cache import Cache, InformerOptions
+from prometheus_client import CollectorRegistry
+
+from steersman.cache import Cache
 from steersman.client import Client, Transport
 from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
-from steersman.manager.server import Check, ProbeServer
+from steersman.manager.campaign import Campaign, campaign_for
+from steersman.manager.endpoints import Check, Endpoints, Handler
+from steersman.manager.fence import GuardedTransport
+from steersman.manager.options import ManagerOptions
+from steersman.manager.permissions import endpoint_permissions
+from steersman.manager.runnables import Run, Runnables
 from steersman.meta import Object
 from steersman.observability import metrics
+from steersman.observability.heartbeat import Heartbeat, Watchdog
 from steersman.observability.logging import get_logger
-from steersman.observability.runtime import Runtime
+from steersman.observability.runtime import Runtime, SystemClock
 
 T = TypeVar("T", bound=Object)
+
+# What follows the work at shutdown has little to do; a server that is gone must not keep the process.
+_FLUSH_SECONDS = 2.0
+_RELEASE_SECONDS = 3.0
 
 log = get_logger("manager")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagerOptions:
-    """Settings of a manager.
-
-    Attributes:
-        name: field manager of all writes, and the source of Events; a DNS name such as ``steersman-databases``.
-        instance: which replica this is, such as the pod's name.
-        namespaces: the only namespaces to watch; empty for all.
-        informers: by kind, which objects to cache and in what form.
-        health_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty: none.
-        metrics_bind_address: ``host:port`` of ``/metrics``; empty: none.
-        cache_sync_timeout: seconds for the first lists.
-        graceful_shutdown_timeout: seconds that running reconciles get at shutdown.
-    """
-
-    name: str = "steersman"
-    instance: str = "steersman"
-    namespaces: tuple[str, ...] = ()
-    informers: Mapping[type[Object], InformerOptions] = field(default_factory=dict[type[Object], InformerOptions])
-    health_bind_address: str = ""
-    metrics_bind_address: str = ""
-    cache_sync_timeout: float = 120.0
-    graceful_shutdown_timeout: float = 30.0
-
-
 class Manager:
     """Runs controllers over one shared cache.
+
+    With leader election, replicas that stand by keep their caches warm, and every write of ``client`` is refused
+    with LeadershipLost while another replica may lead; ``unfenced_client`` is for work that all replicas do.
 
     Example:
         ``manager = Manager(transport); setup(manager); await manager.run()``
@@ -59,20 +48,30 @@ class Manager:
     ) -> None:
         self.options = options or ManagerOptions()
         self.runtime = runtime or Runtime()
-        live = Client(transport, field_manager=self.options.name)
+        self._transport = transport
+        self._heartbeat = Heartbeat()
+        self._campaign = self._new_campaign()
+        unobserved = Client(transport, field_manager=self.options.name)
         self.cache = Cache(
-            live,
-            runtime=self.runtime,
-            namespaces=self.options.namespaces,
-            options=self.options.informers,
+            unobserved, runtime=self.runtime, namespaces=self.options.namespaces, options=self.options.informers
         )
-        self.client = CachedClient(live, self.cache)
+        self.unfenced_client = self._client_over(transport)
+        self.client = self._client_for("")
+        self._endpoints = Endpoints(self.options, unobserved, self.runtime)
+        self._runnables = Runnables(self.runtime, self._fail)
         self._recorders: list[EventRecorder] = []
         self._controllers: list[Controller] = []
-        self._permissions: list[Permission] = []
+        self._unfenced: set[str] = set()
+        self._permissions: list[Permission] = list(endpoint_permissions(self.options))
         self._tasks: list[asyncio.Task[Any]] = []
-        self._servers: list[ProbeServer] = []
+        self._watchdog: Watchdog | None = None
         self._stopping = asyncio.Event()
+        self._failed = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._error: BaseException | None = None
+        self._endpoints.ready |= {"cache": self._cache_check, "running": self._running_check}
+        if self._campaign is not None:
+            self._endpoints.information["leader-election"] = self._describe_leadership
 
     def controller(self, kind: type[T]) -> Builder[T]:
         """Begins a controller that reconciles ``kind``; call ``complete`` at the end."""
@@ -82,6 +81,41 @@ class Manager:
             informer=self.cache.informer,
             register=self._register,
         )
+
+    def add(self, run: Run, *, name: str = "", needs_leader_election: bool = True) -> None:
+        """Runs a coroutine function beside the controllers.
+
+        It starts with them, once the caches are synced, and is cancelled at shutdown. It may return when it is done;
+        an uncaught error ends the manager, whose ``run`` then raises it.
+
+        Args:
+            name: for people; the function's own unless told.
+            needs_leader_election: whether it runs only while this process leads.
+        """
+        name = name or getattr(run, "__qualname__", "runnable")
+        self._runnables.add(run, name, needs_leader_election=needs_leader_election)
+
+    def add_health_check(self, name: str, check: Check) -> None:
+        """Adds a check to ``/healthz``: when one fails for long, the kubelet restarts the pod."""
+        self._endpoints.health[name] = check
+
+    def add_ready_check(self, name: str, check: Check) -> None:
+        """Adds a check to ``/readyz``: while one fails, the pod gets no traffic and a rolling update waits."""
+        self._endpoints.ready[name] = check
+
+    def add_metrics_handler(self, path: str, handler: Handler) -> None:
+        """Serves ``path`` beside ``/metrics``, under the same protection; call it before ``run``."""
+        self._endpoints.handlers[path] = handler
+
+    @property
+    def metrics_registry(self) -> CollectorRegistry:
+        """Where an operator registers metrics of its own: ``Counter(…, registry=manager.metrics_registry)``."""
+        return metrics.registry
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process may write; always, without leader election."""
+        return self._campaign is None or self._campaign.fence.is_leader
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
@@ -94,20 +128,24 @@ class Manager:
         Raises:
             CacheNotSynced: a kind could not be listed in time.
             ConfigurationError: an endpoint cannot listen.
+            LeadershipLost: another replica may lead by now. Connections are closed; the process must end.
+            Exception: what a runnable did not catch.
         """
         starting = self.runtime.spawn(self._start(), "start")
-        stopping = self.runtime.spawn(self._stopping.wait(), "stop")
+        ends = [self.runtime.spawn(event.wait(), "end") for event in (self._stopping, self._failed)]
         try:
             # Asked to stop before the first lists are complete, it must not wait for them.
-            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
-                await stopping
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (starting, stopping):
+            for task in (starting, *ends):
                 task.cancel()
-            await asyncio.gather(starting, stopping, return_exceptions=True)
+            await asyncio.gather(starting, *ends, return_exceptions=True)
             await self._shut_down()
+        if self._error is not None:
+            raise self._error
 
     async def run_until_signalled(self) -> None:
         """Runs until SIGTERM or SIGINT; a second signal ends the process at once. Raises as ``run`` does."""
@@ -128,51 +166,148 @@ class Manager:
         log.info("stopping", signal=number.name)
         self.stop()
 
+    def _fail(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self._failed.set()
+
+    def _leadership_ended(self, error: BaseException) -> None:
+        log.error("leadership lost: this process ends", reason=str(error))
+        self._error = error
+        self._lost.set()
+        self._failed.set()
+
+    # Start
+
     async def _start(self) -> None:
-        await self._serve()
+        await self._endpoints.start()
+        self._start_heartbeat()
         for recorder in self._recorders:
             self._tasks.append(self.runtime.spawn(recorder.run(), "event recorder"))
         self.cache.start()
         await self.cache.wait_for_sync(self.options.cache_sync_timeout)
         log.info("cache synced", controllers=[c.name for c in self._controllers])
-        for controller in self._controllers:
-            controller.start()
+        self._start_work(needs_leader_election=False)
+        if self._campaign is not None:
+            # Only now: a replica that cannot read what it needs must not keep the lease from one that can.
+            self._campaign.start(self._leadership_ended)
+            await self._campaign.elected.wait()
+            # What the former leader wrote last may not have arrived here yet.
+            if (catch_up := getattr(self.cache, "catch_up", None)) is not None:
+                await catch_up()
+        self._start_work(needs_leader_election=True)
 
-    async def _serve(self) -> None:
-        if bind := self.options.health_bind_address:
-            ready: dict[str, Check] = {"cache": self._cache_check}
-            self._servers.append(ProbeServer(bind, health={"ping": lambda: None}, ready=ready))
-        if bind := self.options.metrics_bind_address:
-            self._servers.append(ProbeServer(bind, metrics=metrics.registry))
-        for server in self._servers:
-            await server.start()
+    def _start_heartbeat(self) -> None:
+        if not isinstance(self.runtime.clock, SystemClock):
+            # Another time than that of threads.
+            return
+        self._tasks.append(self.runtime.spawn(self._heartbeat.run(), "heartbeat"))
+        if self.options.blocked_loop_limit > 0:
+            self._watchdog = Watchdog(self._heartbeat, self.options.blocked_loop_limit)
+            self._watchdog.start()
+
+    def _start_work(self, *, needs_leader_election: bool) -> None:
+        for controller in self._controllers:
+            if _needs_leader_election(controller) is needs_leader_election:
+                controller.start()
+        self._runnables.start(needs_leader_election=needs_leader_election)
+
+    # End
 
     async def _shut_down(self) -> None:
-        """In order: no new work, running work ends, Events are written, watches and endpoints end."""
-        grace = self.options.graceful_shutdown_timeout
-        await asyncio.gather(*(c.stop(grace) for c in self._controllers))
-        try:
-            async with asyncio.timeout(2.0):
-                await asyncio.gather(*(r.flush() for r in self._recorders))
-        except TimeoutError:
-            log.warning("some events were not written before shutdown")
+        """In order: no new work, running work ends, Events are written, the lease, watches and endpoints end."""
+        self._stopping.set()
+        log.info("shutting down: work ends", grace_seconds=self.options.graceful_shutdown_timeout)
+        await self._end_work()
+        if not self._lost.is_set():
+            log.info("shutting down: events are written")
+            if not await _bounded(asyncio.gather(*(r.flush() for r in self._recorders)), _FLUSH_SECONDS):
+                log.warning("some events were not written before shutdown")
+        if self._campaign is not None:
+            log.info("shutting down: leadership ends")
+            await _bounded(self._campaign.end(), _RELEASE_SECONDS)
+        log.info("shutting down: watches and endpoints end")
+        if self._lost.is_set():
+            # Whatever is still on its way, on behalf of whom, is cut.
+            await self._transport.close()
+        await self.cache.stop()
+        await self._endpoints.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.cache.stop()
-        for server in self._servers:
-            await server.stop()
+        if self._watchdog is not None:
+            self._watchdog.stop()
+
+    async def _end_work(self) -> None:
+        ending = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "end of work")
+        lost = self.runtime.spawn(self._lost.wait(), "loss of leadership")
+        await asyncio.wait((ending, lost), return_when=asyncio.FIRST_COMPLETED)
+        for task in (ending, lost):
+            task.cancel()
+        await asyncio.gather(ending, lost, return_exceptions=True)
+        if self._lost.is_set():
+            # No grace: others may do the same work by now.
+            await self._stop_work(0)
+
+    async def _stop_work(self, grace: float) -> None:
+        await asyncio.gather(self._runnables.stop(grace), *(c.stop(grace) for c in self._controllers))
+
+    # What is handed to controllers
+
+    def _new_campaign(self) -> Campaign | None:
+        election = self.options.leader_election
+        if election is None:
+            return None
+        return campaign_for(self._transport, election, self._heartbeat, self.runtime)
+
+    def _client_over(self, transport: Transport) -> CachedClient:
+        return CachedClient(Client(transport, field_manager=self.options.name), self.cache)
+
+    def _client_for(self, controller: str) -> CachedClient:
+        """A client whose writes are fenced, unless the controller says at its completion that it needs no leader."""
+        campaign = self._campaign
+        if campaign is None:
+            return self.unfenced_client
+
+        def guard() -> None:
+            if controller not in self._unfenced:
+                campaign.fence.guard()
+
+        return self._client_over(GuardedTransport(self._transport, guard))
 
     def _context(self, controller: str) -> Context:
         source = f"{self.options.name}/{controller}"
-        recorder = EventRecorder(self.client.live, source, self.options.instance, runtime=self.runtime)
+        client = self._client_for(controller)
+        recorder = EventRecorder(client.live, source, self.options.instance, runtime=self.runtime)
         self._recorders.append(recorder)
         logger = get_logger(controller)
-        return Context(client=self.client, events=recorder, runtime=self.runtime, log=logger)
+        return Context(client=client, events=recorder, runtime=self.runtime, log=logger)
 
     def _register(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
         self._controllers.append(controller)
         self._permissions.extend(permissions)
+        if not _needs_leader_election(controller):
+            self._unfenced.add(controller.name)
+
+    # Checks
 
     def _cache_check(self) -> str | None:
         return None if self.cache.has_synced else "the first lists are not complete"
+
+    def _running_check(self) -> str | None:
+        return "shutting down" if self._stopping.is_set() or self._failed.is_set() else None
+
+    def _describe_leadership(self) -> str:
+        return "this replica leads" if self.is_leader else "this replica stands by"
+
+
+def _needs_leader_election(controller: Controller) -> bool:
+    return bool(getattr(controller, "needs_leader_election", True))
+
+
+async def _bounded(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        return False
+    return True

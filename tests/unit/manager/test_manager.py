@@ -231,10 +231,10 @@ async def test_endpoints() -> None:
             await eventually(lambda: len(listening(logs)) == 2)
             health, metrics = listening(logs)
             assert await get(health, "/healthz") == (200, "[+]ping ok\nok\n")
-            not_ready = "[-]cache failed: the first lists are not complete\nfailed\n"
+            not_ready = "[-]cache failed: the first lists are not complete\n[+]running ok\nfailed\n"
             assert await get(health, "/readyz") == (500, not_ready)
             await eventually(lambda: chain(world, "a") is not None)
-            assert await get(health, "/readyz") == (200, "[+]cache ok\nok\n")
+            assert await get(health, "/readyz") == (200, "[+]cache ok\n[+]running ok\nok\n")
             status, text = await get(metrics, "/metrics")
             assert status == 200
             assert 'controller_runtime_reconcile_total{controller="buoy"' in text

@@ -1,0 +1,76 @@
+"""What the process answers over HTTP: checks, metrics, and what an operator adds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from steersman.client import Client
+from steersman.manager.options import ManagerOptions
+from steersman.observability import metrics
+from steersman.observability.runtime import Runtime
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from steersman.manager.server import ProbeServer
+
+Check = Callable[[], "str | Awaitable[str | None] | None"]
+"""Gives None when all is well, or else what is wrong; a coroutine function may take up to five seconds."""
+
+Handler = Callable[["web.Request"], "Awaitable[web.StreamResponse]"]
+"""Answers a request, as aiohttp's handlers do."""
+
+
+class Endpoints:
+    """The servers of a manager. The web server is imported only where an address is given.
+
+    Attributes:
+        health: checks of ``/healthz`` by name.
+        ready: checks of ``/readyz`` by name.
+        information: what ``/readyz`` tells beside its checks.
+        handlers: what the metrics endpoint serves beside ``/metrics``, by path.
+    """
+
+    def __init__(self, options: ManagerOptions, client: Client, runtime: Runtime) -> None:
+        self._options = options
+        self._client = client
+        self._runtime = runtime
+        self._servers: list[ProbeServer] = []
+        self.health: dict[str, Check] = {"ping": lambda: None}
+        self.ready: dict[str, Check] = {}
+        self.information: dict[str, Callable[[], str]] = {}
+        self.handlers: dict[str, Handler] = {}
+
+    async def start(self) -> None:
+        """Listens where the options say. Raises ConfigurationError."""
+        if _is_given(bind := self._options.health_bind_address):
+            await self._serve(bind, health=self.health, ready=self.ready, information=self.information)
+        if _is_given(bind := self._options.metrics_bind_address):
+            secured = self._secured() if self._options.metrics_secure else {}
+            await self._serve(bind, metrics=metrics.registry, handlers=self.handlers, **secured)
+
+    async def stop(self) -> None:
+        """Stops listening."""
+        for server in self._servers:
+            await server.stop()
+
+    async def _serve(self, bind: str, **arguments: Any) -> None:
+        from steersman.manager.server import ProbeServer
+
+        server = ProbeServer(bind, **arguments)
+        await server.start()
+        self._servers.append(server)
+
+    def _secured(self) -> dict[str, Any]:
+        from steersman.manager.authentication import TokenAuthorizer
+        from steersman.manager.serving_certificate import ServingCertificate
+
+        return {
+            "certificate": ServingCertificate(self._options.metrics_cert_path),
+            "authorizer": TokenAuthorizer(self._client, self._runtime),
+        }
+
+
+def _is_given(bind: str) -> bool:
+    return bind not in ("", "0")

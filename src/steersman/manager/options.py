@@ -1,0 +1,45 @@
+"""Settings of a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from steersman.cache import InformerOptions
+from steersman.manager.election import LeaderElection
+from steersman.meta import Object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerOptions:
+    """Settings of a manager.
+
+    Attributes:
+        name: field manager of all writes, and the source of Events; a DNS name such as ``steersman-databases``.
+        instance: which replica this is, such as the pod's name.
+        namespaces: the only namespaces to watch; empty for all.
+        informers: by kind, which objects to cache and in what form.
+        leader_election: how replicas agree on who works; None: this is the only one.
+        health_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``0``: none.
+        metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``0``: none.
+        metrics_secure: whether metrics are served by TLS, and only to whom the API server knows (TokenReview) and
+            allows it (SubjectAccessReview of ``get`` on ``/metrics``).
+        metrics_cert_path: the directory of ``tls.crt`` and ``tls.key`` for that; read again as they change.
+        cache_sync_timeout: seconds for the first lists.
+        graceful_shutdown_timeout: seconds that running reconciles and runnables get at shutdown. What follows
+            (Events, Lease, connections) takes a few seconds more at most.
+        blocked_loop_limit: seconds without a turn of the event loop after which its stack is logged; 0: never.
+    """
+
+    name: str = "steersman"
+    instance: str = "steersman"
+    namespaces: tuple[str, ...] = ()
+    informers: Mapping[type[Object], InformerOptions] = field(default_factory=dict[type[Object], InformerOptions])
+    leader_election: LeaderElection | None = None
+    health_bind_address: str = ""
+    metrics_bind_address: str = ""
+    metrics_secure: bool = False
+    metrics_cert_path: str = ""
+    cache_sync_timeout: float = 120.0
+    graceful_shutdown_timeout: float = 30.0
+    blocked_loop_limit: float = 1.0
