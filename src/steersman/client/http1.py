@@ -1,0 +1,432 @@
+"""HTTP/1.1 over kept connections: just what a client of the Kubernetes API needs, in little CPU.
+
+One request at a time on each connection, as HTTP/1.1 has it; the pool opens another when all are busy. A message is
+written in one call by whoever sends it, so that nothing comes between a last look at the clock and the first byte.
+The parser is llhttp, that of Node.js, in httptools.
+
+Source: RFC 9112 (HTTP/1.1), RFC 9110 section 9.3.6 (CONNECT).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections import deque
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import httptools
+
+from steersman.client.proxy import Proxy
+
+CONNECT_TIMEOUT = 30.0
+# The API server ends idle connections after 90 s: ours end first, so that none is used at that moment.
+_KEEP_ALIVE = 60.0
+# A stream whose reader is slow is held up by the window of TCP, rather than by our memory.
+_HIGH_WATER, _LOW_WATER = 2**20, 2**18
+_KEEP_ALIVE_OPTIONS = (
+    ("TCP_KEEPIDLE", 15),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 3),
+    ("TCP_USER_TIMEOUT", 30_000),
+)
+
+
+class Disconnected(ConnectionError):
+    """The connection ended, or spoke something else than HTTP, before the answer was complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How to reach a server; connections of one route are interchangeable.
+
+    Attributes:
+        tls: for https, which certificates to trust and to show; None for http.
+        server_hostname: the name in the server's certificate.
+        proxy: through which to go; with TLS by CONNECT, otherwise it gets the requests themselves.
+    """
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_hostname: str | None = None
+    proxy: Proxy | None = field(default=None)
+
+
+class Answer:
+    """What the server answered; ``body`` is empty for a stream, whose lines come by themselves."""
+
+    __slots__ = ("body", "code", "fields")
+
+    def __init__(self, code: int, fields: list[tuple[bytes, bytes]]) -> None:
+        self.code = code
+        self.fields = fields
+        self.body = b""
+
+    def header(self, name: bytes) -> str | None:
+        """The first field called ``name`` (lower case), or None."""
+        return next((v.decode("latin-1") for n, v in self.fields if n.lower() == name), None)
+
+    def headers(self, name: bytes) -> list[str]:
+        """All fields called ``name`` (lower case)."""
+        return [v.decode("latin-1") for n, v in self.fields if n.lower() == name]
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a server. Made by a ``ConnectionPool``."""
+
+    def __init__(self, route: Route, loop: asyncio.AbstractEventLoop) -> None:
+        self.route = route
+        self.idle_since = 0.0
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[Answer] | None = None
+        self._failure: Exception | None = None
+        self._reset(stream=False)
+        self._complete = True
+
+    def _reset(self, *, stream: bool) -> None:
+        self._stream = stream
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._answer: Answer | None = None
+        self._parts: deque[bytes] = deque()
+        self._buffered = 0
+        self._paused = False
+        self._complete = False
+        self._delimited = False
+        self._inflate: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether a request may be written: open, and the former answer was read to its end."""
+        return self._complete and self._failure is None and self._transport is not None
+
+    def send(self, message: bytes, *, stream: bool = False) -> asyncio.Future[Answer]:
+        """Writes ``message`` at once. The answer comes whole, or for a ``stream`` with status 200 when it begins.
+
+        The future raises Disconnected.
+        """
+        assert self._transport is not None
+        self._reset(stream=stream)
+        self._waiter = self._loop.create_future()
+        self._transport.write(message)
+        return self._waiter
+
+    async def lines(self, silence: float) -> AsyncGenerator[bytes, None]:
+        """The lines of a stream that are not empty, without their newlines.
+
+        Raises:
+            Disconnected: the connection broke.
+            TimeoutError: not a byte came for ``silence`` seconds.
+        """
+        # Parts are joined once their line is complete: joining at each part would copy a large object over and over.
+        parts: list[bytes] = []
+        while (chunk := await self._next(silence)) is not None:
+            first, *rest = chunk.split(b"\n")
+            parts.append(first)
+            if not rest:
+                continue
+            first = b"".join(parts)
+            parts = [rest.pop()]
+            if first:
+                yield first
+            for line in rest:
+                if line:
+                    yield line
+
+    def abort(self) -> None:
+        """Ends the connection at once, in the middle of what it does."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail(Disconnected("the connection was closed"))
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes came."""
+        if self._complete:
+            # Nobody asked for anything.
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, zlib.error) as error:
+            self.abort()
+            self._fail(Disconnected(f"the answer is not HTTP: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._transport = None
+        if exc is None and self._answer is not None and not self._delimited and not self._complete:
+            # An answer without a length ends with its connection.
+            self.on_message_complete()
+        self._fail(Disconnected(str(exc) if exc else "the server closed the connection"))
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """An answer begins."""
+        if self._complete:
+            self.abort()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header field."""
+        self._fields.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head of the answer is read."""
+        code = self._parser.get_status_code()
+        if 100 <= code < 200:
+            return
+        answer = self._answer = Answer(code, self._fields)
+        self._delimited = any(n.lower() in (b"content-length", b"transfer-encoding") for n, _ in self._fields)
+        if answer.header(b"content-encoding") == "gzip":
+            self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        if self._stream and code == 200:
+            self._resolve(answer)
+        else:
+            self._stream = False
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the answer's body."""
+        if self._inflate is not None:
+            body = self._inflate.decompress(body)
+        self._parts.append(body)
+        if self._stream:
+            self._buffered += len(body)
+            if self._buffered > _HIGH_WATER and not self._paused and self._transport is not None:
+                self._paused = True
+                self._transport.pause_reading()
+            self._wake()
+
+    def on_message_complete(self) -> None:
+        """The answer is read to its end."""
+        answer = self._answer
+        if answer is None:
+            # 1xx announces the answer proper.
+            self._fields = []
+            return
+        self._complete = True
+        if self._transport is not None and (
+            not self._parser.should_keep_alive() or self._transport.get_write_buffer_size()
+        ):
+            # Answered before it has read all of our request: the rest would be taken for the next one.
+            self._transport.abort()
+            self._failure = self._failure or Disconnected("the server closed the connection")
+        if self._stream:
+            self._wake()
+        else:
+            parts = self._parts
+            answer.body = parts[0] if len(parts) == 1 else b"".join(parts)
+            self._resolve(answer)
+
+    # Inside
+
+    async def _next(self, silence: float) -> bytes | None:
+        """The next part of a stream; None at its end."""
+        while not self._parts:
+            if self._complete:
+                return None
+            if self._failure is not None:
+                raise self._failure
+            self._waiter = self._loop.create_future()
+            timer = self._loop.call_later(silence, self._silent, self._waiter)
+            try:
+                await self._waiter
+            finally:
+                timer.cancel()
+        part = self._parts.popleft()
+        self._buffered -= len(part)
+        if self._paused and self._buffered < _LOW_WATER and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return part
+
+    @staticmethod
+    def _silent(waiter: asyncio.Future[Answer]) -> None:
+        if not waiter.done():
+            waiter.set_exception(TimeoutError("silent for too long"))
+
+    def _wake(self) -> None:
+        if self._answer is not None:
+            self._resolve(self._answer)
+
+    def _resolve(self, answer: Answer) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(answer)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(self._failure)
+
+
+class ConnectionPool:
+    """Opens connections and keeps idle ones for the next request.
+
+    Args:
+        limit: connections at most; who finds them all busy waits. None: as many as are asked for.
+        keep_alive: seconds after which an idle connection is ended.
+    """
+
+    def __init__(self, limit: int | None = None, *, keep_alive: float = _KEEP_ALIVE) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limit = limit
+        self._keep_alive = keep_alive
+        self._idle: dict[Route, list[Connection]] = {}
+        self._taken: set[Connection] = set()
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def acquire(self, route: Route) -> Connection:
+        """A connection that is ready for a request; ``release`` must follow.
+
+        Raises:
+            OSError: the server cannot be reached; ``ssl.SSLError`` where TLS fails, ``TimeoutError`` after 30 s.
+        """
+        while True:
+            idle = self._idle.get(route)
+            while idle:
+                # The one used last: those beyond what is needed grow old and end.
+                connection = idle.pop()
+                if connection.is_usable:
+                    self._taken.add(connection)
+                    return connection
+            if self._limit is None or self._open < self._limit:
+                return await self._open_one(route)
+            await self._wait()
+
+    def release(self, connection: Connection) -> None:
+        """Gives ``connection`` back: kept if its answer was read to the end, ended otherwise."""
+        self._taken.discard(connection)
+        if connection.is_usable:
+            connection.idle_since = self._loop.time()
+            self._idle.setdefault(connection.route, []).append(connection)
+            if self._sweeper is None:
+                self._sweeper = self._loop.call_later(self._keep_alive / 2, self._sweep)
+        else:
+            connection.abort()
+        self._wake_one()
+
+    def abort(self) -> None:
+        """Ends all connections at once."""
+        for connection in [*self._taken, *(c for idle in self._idle.values() for c in idle)]:
+            connection.abort()
+        self._idle.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+
+    @property
+    def _open(self) -> int:
+        return len(self._taken) + self._opening + sum(map(len, self._idle.values()))
+
+    async def _open_one(self, route: Route) -> Connection:
+        self._opening += 1
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                connection = await _connect(route, self._loop)
+        except BaseException:
+            self._opening -= 1
+            self._wake_one()
+            raise
+        self._opening -= 1
+        self._taken.add(connection)
+        return connection
+
+    async def _wait(self) -> None:
+        for idle in self._idle.values():
+            # Connections of a former route must not keep the present one waiting.
+            while idle:
+                idle.pop().abort()
+                return
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._wake_one()
+            raise
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        oldest = self._loop.time() - self._keep_alive
+        for route, idle in list(self._idle.items()):
+            for connection in idle:
+                if connection.idle_since < oldest:
+                    connection.abort()
+            if kept := [c for c in idle if c.is_usable]:
+                self._idle[route] = kept
+            else:
+                del self._idle[route]
+        if self._idle:
+            self._sweeper = self._loop.call_later(self._keep_alive / 2, self._sweep)
+
+
+async def _connect(route: Route, loop: asyncio.AbstractEventLoop) -> Connection:
+    if route.proxy is not None:
+        return await _connect_through(route, route.proxy, loop)
+    transport, connection = await loop.create_connection(
+        lambda: Connection(route, loop),
+        route.host,
+        route.port,
+        ssl=route.tls,
+        server_hostname=(route.server_hostname or route.host) if route.tls else None,
+    )
+    _watch_peer(transport)
+    return connection
+
+
+async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEventLoop) -> Connection:
+    tls = ssl.create_default_context() if proxy.secure else None
+    hop, connection = await loop.create_connection(lambda: Connection(route, loop), proxy.host, proxy.port, ssl=tls)
+    _watch_peer(hop)
+    if route.tls is None:
+        return connection
+    try:
+        host = f"[{route.host}]" if ":" in route.host else route.host
+        lines = [f"CONNECT {host}:{route.port} HTTP/1.1", f"Host: {host}:{route.port}"]
+        if proxy.authorization:
+            lines.append(f"Proxy-Authorization: {proxy.authorization}")
+        # Answered like a stream: what follows the head is no body, it is the server's own word.
+        answer = await connection.send("\r\n".join([*lines, "", ""]).encode(), stream=True)
+        if answer.code != 200:
+            raise Disconnected(f"the proxy {proxy.host}:{proxy.port} answered {answer.code}")
+        tunnelled = Connection(route, loop)
+        transport = await loop.start_tls(
+            hop, tunnelled, route.tls, server_hostname=route.server_hostname or route.host
+        )
+        if transport is None:
+            raise Disconnected(f"the proxy {proxy.host}:{proxy.port} closed the connection")
+        tunnelled.connection_made(transport)
+    except BaseException:
+        hop.abort()
+        raise
+    return tunnelled
+
+
+def _watch_peer(transport: asyncio.BaseTransport) -> None:
+    """Lets the system notice within half a minute that the peer is gone without a word, as a waiting watch must."""
+    opened = transport.get_extra_info("socket")
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEP_ALIVE_OPTIONS:
+        # Not every system has them all.
+        if (option := getattr(socket, name, None)) is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
