@@ -23,6 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from steersman.client.client import Client
 from steersman.client.config import ClusterConfig, load_config
+from steersman.client.conflict import retry_on_conflict
 from steersman.client.connection import connect
 from steersman.client.transport import Transport
 
@@ -153,6 +154,10 @@ class SyncClient:
             self._iterations.discard(items)
             if not self._is_closed:
                 self.run(items.aclose())
+
+    def retry_on_conflict(self, fn: Callable[[], R], *, attempts: int = 5) -> R:
+        """What ``fn`` returns, called again, in a thread, while it raises ``Conflict``: see ``retry_on_conflict``."""
+        return self.run(retry_on_conflict(lambda: asyncio.to_thread(fn), attempts=attempts))
 
     get = _waiting(Client.get)
     list = _waiting(Client.list)

@@ -101,6 +101,23 @@ def test_everything_asynchronous_can_be_run(client: SyncClient) -> None:
     assert client.run(Discovery(client.client).mapping("cm")).kind == "ConfigMap"
 
 
+def test_read_change_write_and_again_where_somebody_was_faster(client: SyncClient) -> None:
+    client.create(words(n="0"))
+    reads: list[str] = []
+
+    def increment() -> ConfigMap:
+        found = client.get(ConfigMap, KEY)
+        reads.append(found.data["n"])
+        if len(reads) == 1:
+            client.patch(ConfigMap, KEY, MergePatch({"data": {"n": "5"}}))
+        version = found.metadata.resource_version
+        changed = {"metadata": {"resourceVersion": version}, "data": {"n": str(int(found.data["n"]) + 1)}}
+        return client.patch(ConfigMap, KEY, MergePatch(changed))
+
+    assert client.retry_on_conflict(increment).data["n"] == "6"
+    assert reads == ["0", "5"]
+
+
 def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> None:
     before = threading.active_count()
     client = SyncClient(server)
