@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from steersman.client.config import ClusterConfig
+from steersman.client.cluster import ClusterConfig
 from steersman.client.http import HttpTransport
 from steersman.client.rate_limit import RateLimit, RateLimitedTransport
 from steersman.client.retry import RetryingTransport, RetryPolicy
@@ -33,7 +33,7 @@ async def connect(
         runtime: clock and jitter of both.
     """
     carrier = HttpTransport(config)
-    host = urlsplit(config.server).hostname or ""
+    host = urlsplit(config.server).netloc.rpartition("@")[2]
     transport: Transport = carrier
     if rate_limit is not None:
         transport = RateLimitedTransport(transport, rate_limit, runtime=runtime, host=host)

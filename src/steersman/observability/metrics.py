@@ -10,52 +10,8 @@ registry = CollectorRegistry()
 ProcessCollector(registry=registry)
 
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_QUEUE = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1, 10, 100, 1000)
+_SIZES = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 
-reconcile_total = Counter(
-    "controller_runtime_reconcile_total", "Reconciliations by result.", ["controller", "result"], registry=registry
-)
-reconcile_errors = Counter(
-    "controller_runtime_reconcile_errors_total", "Failed reconciliations.", ["controller"], registry=registry
-)
-terminal_reconcile_errors = Counter(
-    "controller_runtime_terminal_reconcile_errors_total",
-    "Reconciliations that raised TerminalError.",
-    ["controller"],
-    registry=registry,
-)
-reconcile_time = Histogram(
-    "controller_runtime_reconcile_time_seconds",
-    "Duration of a reconciliation.",
-    ["controller"],
-    buckets=_LATENCY,
-    registry=registry,
-)
-max_concurrent_reconciles = Gauge(
-    "controller_runtime_max_concurrent_reconciles", "Workers of a controller.", ["controller"], registry=registry
-)
-active_workers = Gauge(
-    "controller_runtime_active_workers", "Workers that reconcile at the moment.", ["controller"], registry=registry
-)
-queue_depth = Gauge("workqueue_depth", "Keys that wait.", ["name", "controller", "priority"], registry=registry)
-queue_adds = Counter("workqueue_adds_total", "Keys added.", ["name", "controller"], registry=registry)
-queue_retries = Counter(
-    "workqueue_retries_total", "Keys added again after an error.", ["name", "controller"], registry=registry
-)
-queue_duration = Histogram(
-    "workqueue_queue_duration_seconds",
-    "How long a key waits before it is worked on.",
-    ["name", "controller"],
-    buckets=_QUEUE,
-    registry=registry,
-)
-work_duration = Histogram(
-    "workqueue_work_duration_seconds",
-    "How long a key is worked on.",
-    ["name", "controller"],
-    buckets=_QUEUE,
-    registry=registry,
-)
 watch_restarts = Counter(
     "steersman_watch_restarts_total",
     "Lists and watches begun anew, by kind and cause.",
@@ -117,8 +73,40 @@ rate_limiter_duration = Histogram(
 )
 
 
-def observe_request(method: str, host: str | None, code: int | str, seconds: float | None) -> None:
-    """Counts a request; ``seconds`` is None for a stream, which has no meaningful duration."""
-    _requests.labels(str(code), method, host or "").inc()
-    if seconds is not None:
-        _request_duration.labels(method, host or "").observe(seconds)
+_request_size = Histogram(
+    "rest_client_request_size_bytes", "Size of a request's body.", ["verb", "host"], buckets=_SIZES, registry=registry
+)
+_response_size = Histogram(
+    "rest_client_response_size_bytes",
+    "Size of an answer.",
+    ["verb", "host"],
+    buckets=_SIZES,
+    registry=registry,
+)
+
+
+class RequestMetrics:
+    """Measures the requests to ``host``. The labelled metrics are kept: to look them up costs more than to count."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._counters: dict[tuple[str, int | str], Counter] = {}
+        self._histograms: dict[str, tuple[Histogram, Histogram, Histogram]] = {}
+
+    def count(self, method: str, code: int | str) -> None:
+        """Counts a request, or a stream, which has no duration; ``code`` is ``<error>`` where no answer came."""
+        counter = self._counters.get((method, code))
+        if counter is None:
+            counter = self._counters[method, code] = _requests.labels(str(code), method, self._host)
+        counter.inc()
+
+    def observe(self, method: str, code: int | str, seconds: float, sent: int, received: int) -> None:
+        """Counts a request that took ``seconds``, ``sent`` and ``received`` so many bytes of body."""
+        self.count(method, code)
+        histograms = self._histograms.get(method)
+        if histograms is None:
+            families = (_request_duration, _request_size, _response_size)
+            duration, request_size, response_size = (f.labels(method, self._host) for f in families)
+            histograms = self._histograms[method] = (duration, request_size, response_size)
+        for histogram, value in zip(histograms, (seconds, sent, received), strict=True):
+            histogram.observe(value)

@@ -11,7 +11,18 @@ import pytest
 import yaml
 
 from steersman.client import ClusterConfig, load_config
+from steersman.client.cluster import Impersonation
 from steersman.client.config import in_cluster_config
+from steersman.client.credentials import (
+    Anonymous,
+    BasicAuth,
+    ClientCertificate,
+    Combined,
+    Identity,
+    StaticToken,
+    TokenFile,
+)
+from steersman.client.exec_plugin import ExecPlugin, PluginCredentials
 from steersman.errors import ConfigurationError
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nnot really\n-----END CERTIFICATE-----\n"
@@ -41,6 +52,14 @@ def kubeconfig(**changes: Any) -> dict[str, Any]:
     }
 
 
+BOTH = {"insecure-skip-tls-verify": True, "certificate-authority-data": base64.b64encode(CERTIFICATE).decode()}
+PLUGIN: dict[str, Any] = {
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "command": "login",
+    "interactiveMode": "Never",
+}
+
+
 def write(path: Path, document: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
@@ -49,15 +68,26 @@ def write(path: Path, document: Any) -> Path:
 
 def test_the_server_and_its_token(tmp_path: Path) -> None:
     found = load_config(write(tmp_path / "config", kubeconfig(context={"namespace": "shop"})))
-    assert found == ClusterConfig(server="https://10.0.0.1:6443", namespace="shop", token="s3cret")
+    assert found == ClusterConfig(server="https://10.0.0.1:6443", namespace="shop", credentials=StaticToken("s3cret"))
 
 
 def test_secrets_stay_out_of_repr(tmp_path: Path) -> None:
     inline = {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)}
-    found = load_config(write(tmp_path / "config", kubeconfig(user=inline)))
-    assert found.client_key == KEY
-    assert "s3cret" not in repr(found)
-    assert "PRIVATE" not in repr(found)
+    config = kubeconfig(
+        user={**inline, "exec": {**PLUGIN, "args": ["s3cret"], "env": [{"name": "A", "value": "s3cret"}]}}
+    )
+    config["clusters"][0]["cluster"]["proxy-url"] = "http://me:s3cret@proxy:3128"
+    found = load_config(write(tmp_path / "config", config))
+    assert isinstance(found.credentials, Combined)
+    assert ClientCertificate(CERTIFICATE, KEY) in found.credentials.parts
+    assert found.proxy_url == "http://me:s3cret@proxy:3128"
+    basic = load_config(
+        write(tmp_path / "config", kubeconfig(user={"token": None, "username": "u", "password": "s3cret"}))
+    )
+    identity = Identity("Bearer s3cret", CERTIFICATE, KEY)
+    for shown in (repr(found), repr(basic), repr(identity)):
+        assert "s3cret" not in shown
+        assert "PRIVATE" not in shown
 
 
 def encoded(data: bytes) -> str:
@@ -71,7 +101,8 @@ def test_certificates_inline(tmp_path: Path) -> None:
         user={"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)},
     )
     found = load_config(write(tmp_path / "config", config))
-    assert (found.ca, found.client_certificate, found.client_key) == (CERTIFICATE, CERTIFICATE, KEY)
+    assert found.ca == CERTIFICATE
+    assert found.credentials.load() == Identity("Bearer s3cret", CERTIFICATE, KEY)
 
 
 def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
@@ -82,16 +113,75 @@ def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
         user={"client-certificate": "me.crt", "client-key": str(tmp_path / "me.key"), "tokenFile": "token"},
     )
     found = load_config(write(tmp_path / "config", config))
-    assert (found.ca, found.client_key) == (CERTIFICATE, KEY)
+    assert found.ca == tmp_path / "ca.crt"
     assert found.tls_server_name == "kubernetes"
-    assert found.token_file == tmp_path / "token"
+    (tmp_path / "token").write_text("rotated\n")
+    assert found.credentials.load() == Identity("Bearer rotated", CERTIFICATE, KEY)
+
+
+def test_the_other_ways_to_say_who_we_are(tmp_path: Path) -> None:
+    found = load_config(
+        write(tmp_path / "config", kubeconfig(user={"token": None, "username": "jane", "password": "p"}))
+    )
+    assert found.credentials == BasicAuth("jane", "p")
+    assert found.credentials.load() == Identity("Basic amFuZTpw")
+
+
+def test_whom_to_act_as(tmp_path: Path) -> None:
+    fields = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"scopes": ["view", "edit"]}}
+    found = load_config(write(tmp_path / "config", kubeconfig(user=fields)))
+    assert found.impersonate == Impersonation(
+        user="jane", uid="7", groups=("a", "b"), extra={"scopes": ("view", "edit")}
+    )
+
+
+def test_a_plugin(tmp_path: Path) -> None:
+    fields = PLUGIN | {
+        "command": "./bin/login",
+        "args": ["--quiet"],
+        "env": [{"name": "REGION", "value": "north"}, {"name": "EMPTY"}],
+        "installHint": "brew install login",
+        "provideClusterInfo": True,
+    }
+    cluster = {
+        "certificate-authority-data": encoded(CERTIFICATE),
+        "tls-server-name": "kubernetes",
+        "extensions": [
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
+            {"name": "another", "extension": {"y": 1}},
+        ],
+    }
+    found = load_config(write(tmp_path / "config", kubeconfig(user={"token": None, "exec": fields}, cluster=cluster)))
+    assert isinstance(found.credentials, PluginCredentials)
+    assert found.credentials.plugin == ExecPlugin(
+        command=str(tmp_path / "bin/login"),
+        arguments=("--quiet",),
+        environment={"REGION": "north", "EMPTY": ""},
+        interactive_mode="Never",
+        install_hint="brew install login",
+        where=f"{tmp_path / 'config'}: user 'u': exec",
+        cluster={
+            "server": "https://10.0.0.1:6443/",
+            "tls-server-name": "kubernetes",
+            "certificate-authority-data": encoded(CERTIFICATE),
+            "config": {"audience": "x"},
+        },
+    )
+
+
+def test_the_older_version_of_plugins_may_leave_the_mode_out(tmp_path: Path) -> None:
+    fields = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login"}
+    found = load_config(write(tmp_path / "config", kubeconfig(user={"token": None, "exec": fields})))
+    assert isinstance(found.credentials, PluginCredentials)
+    plugin = found.credentials.plugin
+    assert (plugin.command, plugin.interactive_mode, plugin.cluster) == ("login", "IfAvailable", None)
 
 
 def test_a_context_may_be_chosen_and_may_have_no_user(tmp_path: Path) -> None:
     config = kubeconfig()
     config["contexts"].append({"name": "there", "context": {"cluster": "c"}})
     found = load_config(write(tmp_path / "config", config), context="there")
-    assert found.token is None
+    assert found.credentials == Anonymous()
 
 
 def test_the_files_of_the_variable_are_merged_and_the_first_wins(
@@ -101,7 +191,7 @@ def test_the_files_of_the_variable_are_merged_and_the_first_wins(
     two = write(tmp_path / "two", kubeconfig(cluster={"server": "https://two:2"}))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{one}:{two}")
     found = load_config()
-    assert (found.server, found.token) == ("https://one:1", "s3cret")
+    assert (found.server, found.credentials) == ("https://one:1", StaticToken("s3cret"))
 
 
 def test_the_pod_comes_before_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +218,33 @@ def test_nothing_at_all_says_what_to_do() -> None:
         ({"cluster": {"certificate-authority-data": "é"}}, "certificate-authority-data is not base64"),
         ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data holds no PEM"),
         ({"cluster": {"insecure-skip-tls-verify": "false"}}, "insecure-skip-tls-verify: expected bool, not str"),
-        ({"cluster": {"proxy-url": "http://proxy"}}, "cluster 'c': proxy-url is not supported"),
+        ({"cluster": {"proxy-url": "proxy:3128"}}, "cluster 'c': proxy-url is not a URL"),
+        ({"cluster": {"proxy-url": "socks5://proxy:1"}}, "cluster 'c': proxy-url: socks5 is not supported; use"),
+        (
+            {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority-data": encoded(CERTIFICATE)}},
+            "contradict",
+        ),
+        ({"cluster": {"server": "https://me:s3cret@10.0.0.1"}}, "cluster 'c': server must not contain a password"),
         ({"user": {"token": 7}}, "user 'u': token: expected str, not int"),
-        ({"user": {"exec": {"command": "x"}}}, "user 'u': exec is not supported"),
-        ({"user": {"as": "somebody"}}, "user 'u': as is not supported"),
+        (
+            {"user": {"exec": {"command": "x"}}},
+            "user 'u': exec: apiVersion must be client.authentication.k8s.io",
+        ),
+        ({"user": {"exec": PLUGIN | {"command": ""}}}, "user 'u': exec: command is not set"),
+        ({"user": {"exec": PLUGIN | {"args": "x"}}}, "user 'u': exec: args: expected list, not str"),
+        ({"user": {"exec": PLUGIN | {"env": [{"value": "x"}]}}}, "user 'u': exec: env: name: expected str"),
+        (
+            {"user": {"exec": PLUGIN | {"interactiveMode": None}}},
+            "exec: interactiveMode must be one of Never, ",
+        ),
+        (
+            {"user": {"exec": PLUGIN | {"interactiveMode": "Now"}}},
+            "exec: interactiveMode must be one of Never, ",
+        ),
+        ({"user": {"auth-provider": {"name": "gcp"}}}, "user 'u': auth-provider was removed .* use exec"),
+        ({"user": {"username": "jane", "password": "p"}}, "user 'u': token and username are both set"),
+        ({"user": {"as-groups": ["a"]}}, "user 'u': as-uid, as-groups and as-user-extra need as"),
+        ({"user": {"as": "a", "as-user-extra": {"scopes": "x"}}}, "as-user-extra: scopes: expected list, not str"),
         ({"user": {"client-key-data": encoded(KEY)}}, "user 'u': client-certificate and client-key go together"),
         ({"user": {"client-certificate": "."}}, "user 'u': client-certificate: cannot read "),
         ({"context": {"cluster": None}}, "context 'here': cluster is not set"),
@@ -193,8 +306,9 @@ def service_account(directory: Path) -> Path:
 def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     found = in_cluster_config(service_account(tmp_path))
-    assert (found.server, found.namespace, found.ca) == (server, "shop", CERTIFICATE)
-    assert found.token_file == tmp_path / "token"
+    assert (found.server, found.namespace, found.ca) == (server, "shop", tmp_path / "ca.crt")
+    assert found.credentials == TokenFile(tmp_path / "token")
+    assert found.credentials.load() == Identity("Bearer t")
 
 
 def test_in_a_pod_each_missing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

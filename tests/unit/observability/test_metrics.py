@@ -23,7 +23,9 @@ def test_the_names_of_controller_runtime() -> None:
         "controller_runtime_reconcile_time_seconds",
         "controller_runtime_reconcile_total",
         "controller_runtime_terminal_reconcile_errors_total",
+        "rest_client_request_size_bytes",
         "rest_client_requests_total",
+        "rest_client_response_size_bytes",
         "workqueue_adds_total",
         "workqueue_depth",
         "workqueue_queue_duration_seconds",
@@ -35,10 +37,14 @@ def test_the_names_of_controller_runtime() -> None:
 def test_requests() -> None:
     labels = {"code": "200", "method": "GET", "host": "sea.example.com"}
     before = sample("rest_client_requests_total", **labels) or 0.0
-    metrics.observe_request("GET", "sea.example.com", 200, 0.2)
-    metrics.observe_request("GET", "sea.example.com", 200, None)
+    measured = metrics.RequestMetrics("sea.example.com")
+    measured.observe("GET", 200, 0.2, 3, 1000)
+    measured.count("GET", 200)
     assert sample("rest_client_requests_total", **labels) == before + 2
-    assert sample("rest_client_request_duration_seconds_count", verb="GET", host="sea.example.com") == 1
+    where = {"verb": "GET", "host": "sea.example.com"}
+    assert sample("rest_client_request_duration_seconds_count", **where) == 1
+    assert sample("rest_client_request_size_bytes_sum", **where) == 3
+    assert sample("rest_client_response_size_bytes_sum", **where) == 1000
 
 
 @virtual_time

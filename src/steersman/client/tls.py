@@ -1,0 +1,60 @@
+"""TLS contexts: whom we trust, and the certificate that we show."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from steersman.client.cluster import ClusterConfig
+from steersman.client.credentials import Identity, pem
+from steersman.errors import ConfigurationError
+
+
+def ssl_context(config: ClusterConfig, identity: Identity) -> ssl.SSLContext:
+    """The TLS settings of ``config``: its certificate authority, and the client certificate of ``identity``.
+
+    Raises:
+        ConfigurationError: a certificate or key is not PEM, or they do not belong together; names their files.
+    """
+    context = _trust(config)
+    # Python 3.13 sets it; the certificates of many clusters lack the extensions that it demands.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if config.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if identity.certificate and identity.key:
+        _show(context, identity.certificate, identity.key, config.server)
+    return context
+
+
+def trusted(config: ClusterConfig) -> bytes | None:
+    """The PEM of the certificate authorities to trust; None means the system's.
+
+    Raises:
+        ConfigurationError: the file cannot be read.
+    """
+    return None if config.ca is None else pem(config.ca, f"TLS for {config.server}: certificate authority")
+
+
+def _trust(config: ClusterConfig) -> ssl.SSLContext:
+    authorities = trusted(config)
+    where = config.ca if isinstance(config.ca, Path) else "the certificate authority"
+    try:
+        return ssl.create_default_context(cadata=authorities.decode() if authorities else None)
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigurationError(f"TLS for {config.server}: {where} is no valid PEM: {error}") from None
+
+
+def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, server: str) -> None:
+    try:
+        # The ssl module loads key pairs from files only; this one exists for a moment, readable by us alone.
+        with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
+            pair.write(certificate + b"\n" + key)
+            pair.flush()
+            # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+            context.load_cert_chain(pair.name, password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigurationError(
+            f"TLS for {server}: client certificate and key are no valid PEM, or do not belong together: {error}"
+        ) from None
