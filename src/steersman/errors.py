@@ -10,6 +10,7 @@
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
     ├── SchemaError               a type has no structural schema (defined in ``steersman.crd``)
     ├── QueueShutDown             there will be no more keys (defined in ``steersman.controller``)
+    ├── ReconcileTimeout          a reconcile took longer than allowed (defined in ``steersman.controller``)
     └── ApiError                  the API server answered with a Status
         ├── BadRequest            400
         ├── Unauthorized          401
@@ -24,6 +25,7 @@
         ├── UnsupportedMediaType  415
         ├── Invalid               422  validation failed: see ``causes``
         ├── TooManyRequests       429
+        │   └── EvictionBlocked   429  a PodDisruptionBudget allows no eviction now
         └── ServerError           5xx
             ├── InternalError     500
             │   └── StorageReadError  500  an object in etcd cannot be decrypted or decoded
@@ -34,6 +36,9 @@ Source: "API Conventions", section "Response Status Kind", and ``metav1.StatusRe
 """
 
 from __future__ import annotations
+
+import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -115,13 +120,19 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class ApiError(SteersmanError):
-    """The API server refused a request; ``status`` holds its answer, ``str()`` its message."""
+    """The API server refused a request; ``status`` holds its answer, ``str()`` its message.
+
+    Attributes:
+        retry_after: seconds after which the server asks to try again; None where it does not.
+        uncertain: an earlier try of the same request may have been carried out: see ``HttpResponse``.
+    """
 
     def __init__(self, status: Status, retry_after: float | None = None) -> None:
         super().__init__(status.message or status.reason or f"HTTP {status.code}")
         self.status = status
         advised = status.details.retry_after_seconds if status.details else 0
         self.retry_after: float | None = retry_after if retry_after is not None else (advised or None)
+        self.uncertain = False
 
     @property
     def code(self) -> int:
@@ -168,8 +179,26 @@ class NotAcceptable(ApiError):
     """406: the server has none of the media types that were asked for."""
 
 
+class FieldConflict(NamedTuple):
+    """A field that a server-side apply would have taken from its owner.
+
+    Attributes:
+        manager: who owns it.
+        field: its path, such as ``.spec.replicas`` or ``.spec.containers[name="app"].image``.
+    """
+
+    manager: str
+    field: str
+
+
 class Conflict(ApiError):
     """409: the object changed since it was read, or (server-side apply) another manager owns a field."""
+
+    @property
+    def conflicts(self) -> tuple[FieldConflict, ...]:
+        """Which fields are owned by whom; empty where it is not about the ownership of fields."""
+        owned = (c for c in self.causes if c.reason == "FieldManagerConflict")
+        return tuple(FieldConflict(_manager_named_in(c.message), c.field) for c in owned)
 
 
 class AlreadyExists(Conflict):
@@ -193,7 +222,11 @@ class Invalid(ApiError):
 
 
 class TooManyRequests(ApiError):
-    """429: throttled (priority and fairness), or a PodDisruptionBudget refuses an eviction."""
+    """429: throttled (priority and fairness), or see ``EvictionBlocked``."""
+
+
+class EvictionBlocked(TooManyRequests):
+    """429: a PodDisruptionBudget allows no eviction of this pod now; it may a little later."""
 
 
 class ServerError(ApiError):
@@ -266,4 +299,19 @@ def error_from_status(status: Status, retry_after: float | None = None) -> ApiEr
     """
     fallback = ServerError if status.code >= 500 else ApiError
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code, fallback)
-    return kind(status, retry_after)
+    error = kind(status, retry_after)
+    if kind is TooManyRequests and any(cause.reason == "DisruptionBudget" for cause in error.causes):
+        return EvictionBlocked(status, retry_after)
+    return error
+
+
+def _manager_named_in(message: str) -> str:
+    """``a "b"`` in ``conflict with "a \"b\"" using v1``: there is no field for it, and Go quotes it as JSON does."""
+    found = re.match(r'conflict with ("(?:[^"\\]|\\.)*")', message)
+    if found is None:
+        return ""
+    try:
+        return msgspec.json.decode(found[1], type=str)
+    except msgspec.DecodeError:
+        # Go writes unprintable characters in ways that JSON does not know.
+        return found[1][1:-1]

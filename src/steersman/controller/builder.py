@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
 
 from steersman.api.events_v1 import Event
 from steersman.cache import Change, Informer
-from steersman.controller.controller import Controller
+from steersman.controller.controller import Controller, ControllerOptions
+from steersman.controller.mapping import Mapper, ReferencedBy, controlled_by, itself
 from steersman.controller.permissions import READ, Permission
-from steersman.controller.predicates import Predicate
+from steersman.controller.predicates import ChangeFilter, all_of
+from steersman.controller.queue import LOW, NORMAL
 from steersman.controller.reconciler import Context, Reconciler, Request
-from steersman.meta import Object, ObjectKey
+from steersman.controller.sources import Source
+from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
+from steersman.errors import ConfigurationError
+from steersman.meta import Object
 
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-Mapper = Callable[[U], Iterable[Request]]
 ReconcilerFactory = Callable[[Context], Reconciler[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
     kind: type[Any]
-    map: Callable[[Any], Iterable[Request]]
-    predicate: Predicate | None
+    origin: str
+    map: Mapper[Any] | ReferencedBy[Any]
+    predicate: ChangeFilter | None
+    priority: int = NORMAL
 
 
 class Builder(Generic[T]):
@@ -47,10 +53,12 @@ class Builder(Generic[T]):
         self._context = context
         self._informer = informer
         self._register = register
-        self._watches: list[_Watch] = [_Watch(kind, lambda obj: (obj.key,), None)]
+        self._watches: list[_Watch] = [_Watch(kind, "for", itself, None)]
+        self._filters: list[ChangeFilter] = []
+        self._indexes: list[tuple[type[Any], str, Callable[[Any], Iterable[str]]]] = []
+        self._sources: list[Source] = []
         self._name = kind.api_resource.kind.lower()
-        self._concurrency = 1
-        self._max_retry_delay = 1000.0
+        self._options = ControllerOptions()
         resource = kind.api_resource
         self._permissions: list[Permission] = [
             Permission(resource, (*READ, "patch")),
@@ -69,27 +77,105 @@ class Builder(Generic[T]):
         """Lets ``number`` objects be reconciled at once; the same object never is. 1 unless told."""
         if number < 1:
             raise ValueError(f"max_concurrent_reconciles must be 1 or more, not {number}")
-        self._concurrency = number
+        self._options = replace(self._options, max_concurrent_reconciles=number)
+        return self
+
+    def base_retry_delay(self, seconds: float) -> Builder[T]:
+        """Tries a failed reconcile again after ``seconds``, doubled with each further failure; 0.005 unless told."""
+        if not seconds > 0:
+            raise ValueError(f"base_retry_delay must be above 0 s, not {seconds}")
+        self._options = replace(self._options, base_retry_delay=seconds)
         return self
 
     def max_retry_delay(self, seconds: float) -> Builder[T]:
         """Tries a failed reconcile again after ``seconds`` at most, however often it failed; 1000 unless told."""
-        self._max_retry_delay = seconds
+        self._options = replace(self._options, max_retry_delay=seconds)
         return self
 
-    def with_predicate(self, predicate: Predicate) -> Builder[T]:
-        """Reconciles on those changes of the kind itself that ``predicate`` lets through."""
-        self._watches[0] = _Watch(self._kind, self._watches[0].map, predicate)
+    def reconcile_timeout(self, seconds: float) -> Builder[T]:
+        """Cancels a reconcile that takes longer than ``seconds``, and tries again; any time unless told."""
+        if not seconds > 0:
+            raise ValueError(f"reconcile_timeout must be above 0 s, not {seconds}")
+        self._options = replace(self._options, reconcile_timeout=seconds)
         return self
 
-    def owns(self, kind: type[Object], predicate: Predicate | None = None) -> Builder[T]:
-        """Reconciles the owner when an object of ``kind`` that it controls changes."""
-        self._watches.append(_Watch(kind, self._controller_of, predicate))
+    def needs_leader_election(self, needed: bool) -> Builder[T]:
+        """Whether the controller runs in the leader only, which it does unless told, or in every replica."""
+        self._options = replace(self._options, needs_leader_election=needed)
         return self
 
-    def watches(self, kind: type[U], mapper: Mapper[U], predicate: Predicate | None = None) -> Builder[T]:
-        """Reconciles the objects that ``mapper`` names when an object of ``kind`` changes."""
-        self._watches.append(_Watch(kind, mapper, predicate))
+    def with_predicate(self, predicate: ChangeFilter) -> Builder[T]:
+        """Reconciles on those changes of the kind itself that ``predicate`` lets through; of several, all must."""
+        own = self._watches[0]
+        both = predicate if own.predicate is None else all_of(own.predicate, predicate)
+        self._watches[0] = replace(own, predicate=both)
+        return self
+
+    def with_event_filter(self, predicate: ChangeFilter) -> Builder[T]:
+        """Reconciles on those changes, of all kinds that are watched, that ``predicate`` lets through.
+
+        A request from a source passes it as a change of its object in which nothing changed.
+        """
+        self._filters.append(predicate)
+        return self
+
+    def with_priority(self, priority: int) -> Builder[T]:
+        """Gives changes of the kind itself a place in the queue: 0 unless told, and higher goes first."""
+        self._watches[0] = replace(self._watches[0], priority=priority)
+        return self
+
+    def owns(
+        self,
+        kind: type[Object],
+        predicate: ChangeFilter | None = None,
+        *,
+        any_owner: bool = False,
+        priority: int = NORMAL,
+    ) -> Builder[T]:
+        """Reconciles the owner when an object of ``kind`` that it controls changes.
+
+        Args:
+            kind: what is owned.
+            predicate: which changes count.
+            any_owner: reconcile owners that are not its controller, too.
+            priority: place in the queue.
+        """
+        mapper = controlled_by(self._kind.api_resource, any_owner=any_owner)
+        self._watches.append(_Watch(kind, "owns", mapper, predicate, priority))
+        return self
+
+    def watches(
+        self,
+        kind: type[U],
+        mapper: Mapper[U] | ReferencedBy[T],
+        predicate: ChangeFilter | None = None,
+        *,
+        priority: int = NORMAL,
+    ) -> Builder[T]:
+        """Reconciles the objects that ``mapper`` names when an object of ``kind`` changes.
+
+        Args:
+            kind: what is watched.
+            mapper: from the changed object to requests, or ``referenced_by``.
+            predicate: which changes count.
+            priority: place in the queue.
+
+        Raises:
+            ValueError: ``referenced_by`` another kind than the one that is reconciled.
+        """
+        if isinstance(mapper, ReferencedBy):
+            mapper.require(self._kind)
+        self._watches.append(_Watch(kind, "watches", cast("Any", mapper), predicate, priority))
+        return self
+
+    def index(self, kind: type[U], name: str, values: Callable[[U], Iterable[str]]) -> Builder[T]:
+        """Indexes the cached objects of ``kind`` by what ``values`` gives, for ``store.by_index(name, value)``."""
+        self._indexes.append((kind, name, values))
+        return self
+
+    def source(self, source: Source) -> Builder[T]:
+        """Reconciles what ``source`` says: a ``Channel`` for events from outside, ``Every`` so many seconds, …"""
+        self._sources.append(source)
         return self
 
     def permits(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
@@ -102,41 +188,86 @@ class Builder(Generic[T]):
 
         Args:
             factory: the reconciler's class, or any callable that makes one from a ``Context``.
+
+        Raises:
+            ConfigurationError: an index of that name exists already, or the manager has a controller of that name.
         """
         context = self._context(self._name)
         store = self._informer(self._kind).store
+        self._add_indexes()
         controller = Controller(
             self._name,
             factory(context),
+            resource=self._kind.api_resource,
             runtime=context.runtime,
             exists=lambda request: store.get(request) is not None,
-            max_concurrent_reconciles=self._concurrency,
-            max_retry_delay=self._max_retry_delay,
+            options=self._options,
+            sources=tuple(self._sources),
         )
-        for watch in self._watches:
-            self._informer(watch.kind).subscribe(_enqueuer(watch, controller))
+        controller.admits = self._admission(store.get)
         watched = (Permission(watch.kind.api_resource, READ) for watch in self._watches)
         self._register(controller, (*self._permissions, *watched))
+        for number, watch in enumerate(self._watches):
+            informer = self._informer(watch.kind)
+            informer.subscribe(_enqueuer(self._mapped(watch, number), tuple(self._filters), controller))
         return controller
 
-    def _controller_of(self, obj: Object) -> Iterable[Request]:
-        owner, resource = obj.controller_reference, self._kind.api_resource
-        if owner is None or owner.kind != resource.kind:
-            return ()
-        # The version is not compared: an owner reference keeps the one it was written with.
-        if owner.api_version.rpartition("/")[0] != resource.group:
-            return ()
-        return (ObjectKey(obj.metadata.namespace if resource.namespaced else "", owner.name),)
+    def _add_indexes(self) -> None:
+        for kind, name, values in self._indexes:
+            try:
+                self._informer(kind).store.add_index(name, values)
+            except ValueError as error:
+                title = kind.api_resource.kind
+                raise ConfigurationError(f"controller {self._name!r}: {title} has an {error} already") from error
+
+    def _mapped(self, watch: _Watch, number: int) -> _Watch:
+        """``watch`` with a mapping that is ready to use."""
+        mapping: Any = watch.map
+        if not isinstance(mapping, ReferencedBy):
+            return watch
+        index = f"{self._name}/{watch.kind.api_resource.kind}/{number}"
+        references = cast("ReferencedBy[Any]", mapping)
+        return replace(watch, map=references.mapper(watch.kind, self._informer(self._kind), index))
+
+    def _admission(self, find: Callable[[Request], T | None]) -> Callable[[Request], bool] | None:
+        """Whether a request from a source passes the event filters; None where there are none."""
+        if not self._filters:
+            return None
+        passes = all_of(*self._filters)
+
+        def admits(request: Request) -> bool:
+            obj = find(request)
+            return obj is None or passes(Change(obj, obj))
+
+        return admits
 
 
-def _enqueuer(watch: _Watch, controller: Controller) -> Callable[[Change[Any]], None]:
+def _enqueuer(
+    watch: _Watch, filters: tuple[ChangeFilter, ...], controller: Controller
+) -> Callable[[Change[Any]], None]:
+    add, origin, mapped, important = controller.queue.add, watch.origin, watch.map, watch.priority
+    predicates = filters if watch.predicate is None else (*filters, watch.predicate)
+    assert not isinstance(mapped, ReferencedBy)
+
     def enqueue(change: Change[Any]) -> None:
-        if watch.predicate is not None and not watch.predicate(change):
+        for predicate in predicates:
+            if not predicate(change):
+                return
+        priority = LOW if change.initial or is_unchanged(change) else important
+        # While a replica stands by its queue grows to all objects: it must not hold their former states as well.
+        trigger = Trigger(origin, change) if controller.started else INITIAL
+        if mapped is itself:
+            add(change.object.key, priority=priority, trigger=trigger)
             return
-        # Both sides of an update: one that moves to another owner concerns the former one too.
-        for obj in (change.old, change.new):
-            if obj is not None:
-                for request in watch.map(obj):
-                    controller.queue.add(request)
+        for request in _concerned(mapped, change):
+            add(request, priority=priority, trigger=trigger)
 
     return enqueue
+
+
+def _concerned(mapped: Mapper[Any], change: Change[Any]) -> Iterable[Request]:
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return mapped(change.object)
+    # Both sides of an update: one that moves to another owner concerns the former one too.
+    return dict.fromkeys((*mapped(old), *mapped(new)))

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from steersman.cache import Cache
 from steersman.client import Client
-from steersman.client.client import Propagation
 from steersman.client.documents import apply_document, kind_of, status_document
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
+from steersman.client.writing import Propagation
 from steersman.controller.applied import AppliedDocuments
-from steersman.errors import NotFound
+from steersman.errors import NotFound, StatusDetails
 from steersman.errors import Status as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status
 
@@ -37,7 +37,9 @@ class CachedClient:
             return await self.live.get(kind, key)
         found = self._cache.informer(kind).store.get(key)
         if found is None:
-            raise NotFound(ApiStatus(f'{kind.api_resource.plural} "{key.name}" not found', "NotFound", 404))
+            resource = kind.api_resource
+            details = StatusDetails(name=key.name, group=resource.group, kind=resource.plural)
+            raise NotFound(ApiStatus(f'{resource.plural} "{key.name}" not found', "NotFound", 404, details=details))
         return found
 
     async def find(self, kind: type[T], key: ObjectKey) -> T | None:

@@ -1,24 +1,170 @@
-"""Which changes are worth a reconcile."""
+"""Which changes are worth a reconcile.
+
+A predicate is any function from a ``Change`` to bool. Those here combine: ``generation_changed | labels_changed``,
+``has_label("target", "orders") & ~deletion_started``; ``all_of``, ``any_of`` and ``not_`` do the same for plain
+functions.
+
+They look at creations, updates and deletions alike. Those that ask what changed let creations and deletions through,
+and what did not change at all, too: a resync, or a request from a source, is meant to look again (only
+``resource_version_changed`` holds it back). Those that ask what an object is like look at both sides of an update, so
+that who is concerned no longer hears of that as well. A predicate saves work, it protects nothing: the object may
+change before it is reconciled, and other triggers lead to it as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from steersman.cache import Change
+from steersman.controller.triggers import is_unchanged
+from steersman.meta import Object
+from steersman.meta.selectors import label_matcher
 
-Predicate = Callable[[Change[Any]], bool]
+ChangeFilter = Callable[[Change[Any]], bool]
+"""What is accepted wherever a predicate is asked for."""
 
 
-def generation_changed(change: Change[Any]) -> bool:
-    """Lets through creations, deletions, and updates of the spec; not those of status or metadata alone.
+class Predicate:
+    """A filter of changes that combines with others by ``&``, ``|`` and ``~``; usable as a decorator."""
 
-    The start of a deletion counts: it sets ``deletionTimestamp`` and, in Kubernetes, the generation.
+    def __init__(self, function: ChangeFilter) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __call__(self, change: Change[Any]) -> bool:
+        return self._function(change)
+
+    def __and__(self, other: ChangeFilter) -> Predicate:
+        return all_of(self, other)
+
+    def __rand__(self, other: ChangeFilter) -> Predicate:
+        return all_of(other, self)
+
+    def __or__(self, other: ChangeFilter) -> Predicate:
+        return any_of(self, other)
+
+    def __ror__(self, other: ChangeFilter) -> Predicate:
+        return any_of(other, self)
+
+    def __invert__(self) -> Predicate:
+        return not_(self)
+
+
+def all_of(*predicates: ChangeFilter) -> Predicate:
+    """Lets through what every one of ``predicates`` lets through."""
+    return Predicate(lambda change: all(predicate(change) for predicate in predicates))
+
+
+def any_of(*predicates: ChangeFilter) -> Predicate:
+    """Lets through what at least one of ``predicates`` lets through."""
+    return Predicate(lambda change: any(predicate(change) for predicate in predicates))
+
+
+def not_(predicate: ChangeFilter) -> Predicate:
+    """Lets through what ``predicate`` holds back."""
+    return Predicate(lambda change: not predicate(change))
+
+
+def changed(aspect: Callable[[Any], object]) -> Predicate:
+    """Lets through updates in which what ``aspect`` gives for the object differs, and creations and deletions.
+
+    Example:
+        ``changed(lambda node: node.spec.unschedulable)``
     """
+
+    def predicate(change: Change[Any]) -> bool:
+        old, new = change.old, change.new
+        if old is None or new is None or is_unchanged(change):
+            return True
+        return aspect(old) != aspect(new)
+
+    return Predicate(predicate)
+
+
+generation_changed = changed(lambda obj: (obj.metadata.generation, obj.metadata.deletion_timestamp))
+"""Lets through creations, deletions, and updates of the spec; not those of status or metadata alone.
+
+The start of a deletion counts: it sets ``deletionTimestamp`` and, in Kubernetes, the generation.
+"""
+
+labels_changed = changed(lambda obj: obj.metadata.labels)
+"""Lets through creations, deletions, and updates of labels."""
+
+annotations_changed = changed(lambda obj: obj.metadata.annotations)
+"""Lets through creations, deletions, and updates of annotations."""
+
+
+@Predicate
+def resource_version_changed(change: Change[Any]) -> bool:
+    """Lets through everything but what did not change, such as a resync."""
+    return not is_unchanged(change)
+
+
+@Predicate
+def deletion_started(change: Change[Any]) -> bool:
+    """Lets through only the moment from which an object is being deleted, or found to be."""
     old, new = change.old, change.new
-    if old is None or new is None:
-        return True
-    return (
-        old.metadata.generation != new.metadata.generation
-        or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-    )
+    if new is None or new.metadata.deletion_timestamp is None:
+        return False
+    return old is None or old.metadata.deletion_timestamp is None
+
+
+@Predicate
+def created(change: Change[Any]) -> bool:
+    """Lets through only creations, and objects that are found at the start."""
+    return change.old is None
+
+
+@Predicate
+def updated(change: Change[Any]) -> bool:
+    """Lets through only updates."""
+    return change.old is not None and change.new is not None
+
+
+@Predicate
+def deleted(change: Change[Any]) -> bool:
+    """Lets through only the end of objects; see ``deletion_started`` for its beginning."""
+    return change.new is None
+
+
+def matches(test: Callable[[Any], bool]) -> Predicate:
+    """Lets through changes of objects for which ``test`` holds, before an update or after it."""
+    return Predicate(lambda change: any(side is not None and test(side) for side in (change.new, change.old)))
+
+
+def has_label(key: str, value: str | None = None, *, ignore_case: bool = False) -> Predicate:
+    """Lets through changes of objects with the label ``key``, before an update or after it.
+
+    So one operator serves the objects of one target: ``has_label("target", options.target, ignore_case=True)``.
+
+    Args:
+        key: the label.
+        value: what it must be; None for anything.
+        ignore_case: whether ``Orders`` and ``orders`` are the same value.
+    """
+    wanted = value.casefold() if value is not None and ignore_case else value
+
+    def test(obj: Object) -> bool:
+        found = obj.metadata.labels.get(key)
+        if found is None or wanted is None:
+            return found is not None
+        return (found.casefold() if ignore_case else found) == wanted
+
+    return matches(test)
+
+
+def matches_labels(selector: str | Mapping[str, str]) -> Predicate:
+    """Lets through changes of objects whose labels fit, before an update or after it.
+
+    Args:
+        selector: as for ``kubectl get -l``, such as ``tier in (gold, silver),!paused``; or labels that must be there.
+
+    Raises:
+        SelectorError: it is none.
+    """
+    if isinstance(selector, str):
+        fits = label_matcher(selector)
+        return matches(lambda obj: fits(obj.metadata.labels))
+    wanted = selector.items()
+    return matches(lambda obj: wanted <= obj.metadata.labels.items())

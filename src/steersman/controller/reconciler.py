@@ -21,9 +21,30 @@ Request = ObjectKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a reconcile ended. ``requeue_after``: reconcile again in so many seconds even if nothing changes."""
+    """How a reconcile ended.
+
+    Attributes:
+        requeue_after: reconcile again in so many seconds even if nothing changes.
+        requeue: reconcile again with growing pauses, as after an error, yet without counting as one.
+        priority: of that next time; unless told, the one that this reconcile had.
+    """
 
     requeue_after: float | None = None
+    requeue: bool = False
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What ``update_status`` has to tell: exactly one of the two is not None.
+
+    Attributes:
+        result: what ``reconcile`` returned; a subclass of ``Result`` may carry what it found out.
+        error: what it raised.
+    """
+
+    result: Result | None = None
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +74,11 @@ class Reconciler(ABC, Generic[T]):
     @abstractmethod
     async def reconcile(self, request: Request) -> Result:
         """Reconciles the object ``request``."""
+
+    async def update_status(self, request: Request, outcome: Outcome) -> None:
+        """Tells the user how the reconcile ended; runs after each one, whether it returned or raised.
+
+        Override it rather than catch errors in ``reconcile`` to report them. If both fail, neither error hides the
+        other: both are logged and counted, and the one that needs a retry decides. It does not run when the object
+        is gone or the controller stops.
+        """

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Literal
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol
 
 import structlog
 
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class LogContext(Protocol):
+    """Work in progress that log lines should name."""
+
+    def log_fields(self) -> Mapping[str, object]:
+        """What each line carries; asked for only when a line is written."""
+        ...
+
+
+log_context: ContextVar[LogContext | None] = ContextVar("log_context", default=None)
+"""What runs here, such as a reconcile. One object set, rather than each field bound, since most work logs nothing."""
+
+
+def _merge_context(_: Any, __: str, event: Any) -> Any:
+    context = log_context.get()
+    return event if context is None else {**context.log_fields(), **event}
 
 
 def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> None:
@@ -21,6 +40,7 @@ def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> N
     """
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _merge_context,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
@@ -63,6 +83,7 @@ if not structlog.is_configured():
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _merge_context,
             structlog.stdlib.add_log_level,
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from buoy import Buoy, buoy
-from steersman.api.core_v1 import ConfigMap, Node, Secret
-from steersman.cache import Informer
+from steersman.api.core_v1 import ConfigMap, Node, Service
+from steersman.cache.informer import Part
 from steersman.controller import Builder, Controller, Permission, Reconciler, Request, Result, generation_changed
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.rbac import policy_rules
@@ -37,8 +37,9 @@ class Bench:
             register=lambda controller, permissions: self.registered.append((controller, permissions)),
         )
 
-    def informer(self, kind: type[Any]) -> Informer[Any]:
-        return self.world.cache.informer(kind)
+    def informer(self, kind: type[Any]) -> Part[Any]:
+        """Where a reflector would bring in what it hears."""
+        return self.world.cache.informer(kind).parts[0]
 
     async def queued(self) -> list[ObjectKey]:
         """What the one controller's queue holds, in order; empties it."""
@@ -119,16 +120,16 @@ async def test_a_cluster_scoped_owner_has_no_namespace() -> None:
 
 @virtual_time
 async def test_mapped_objects() -> None:
-    def by_label(secret: Secret) -> list[Request]:
-        return [key(name) for name in secret.metadata.labels.get("buoys", "").split()]
+    def by_label(service: Service) -> list[Request]:
+        return [key(name) for name in service.metadata.labels.get("buoys", "").split()]
 
     bench = Bench()
-    bench.builder.watches(Secret, by_label).complete(Idle)
+    bench.builder.watches(Service, by_label).complete(Idle)
     metadata = ObjectMeta(name="s", namespace="sea", resource_version="1", labels=FrozenDict({"buoys": "a b"}))
-    bench.informer(Secret).replace((Secret(metadata=metadata),))
+    bench.informer(Service).replace((Service(metadata=metadata),))
     assert await bench.queued() == [key("a"), key("b")]
     changed = msgspec.structs.replace(metadata, resource_version="2", labels=FrozenDict({"buoys": "c"}))
-    bench.informer(Secret).upsert(Secret(metadata=changed))
+    bench.informer(Service).upsert(Service(metadata=changed))
     assert await bench.queued() == [key("a"), key("b"), key("c")]
 
 
@@ -191,7 +192,7 @@ async def test_retries_are_never_further_apart_than_told() -> None:
 
 def test_permissions_follow_from_what_is_declared() -> None:
     bench = Bench()
-    builder = bench.builder.owns(ConfigMap).permits(ConfigMap, "create", "patch").watches(Secret, lambda _: ())
+    builder = bench.builder.owns(ConfigMap).permits(ConfigMap, "create", "patch").watches(Service, lambda _: ())
     builder.permits(Node, "get", subresource="proxy").complete(Idle)
     rules = policy_rules(bench.registered[0][1])
     assert {
@@ -199,7 +200,7 @@ def test_permissions_follow_from_what_is_declared() -> None:
         "resources": ["configmaps"],
         "verbs": ["get", "list", "watch", "create", "patch"],
     } in rules
-    assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]} in rules
+    assert {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list", "watch"]} in rules
     assert {"apiGroups": [""], "resources": ["nodes/proxy"], "verbs": ["get"]} in rules
     assert {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]} in rules
     assert {"apiGroups": ["sea.example.com"], "resources": ["buoys/status"], "verbs": ["patch"]} in rules

@@ -1,0 +1,197 @@
+"""Why a reconcile runs: what each waiting key was added for, kept raw and put into words only when somebody asks.
+
+A key that waits keeps a few triggers at most. Several changes of one object become one trigger, from the oldest state
+to the newest, so that a key never holds more than one former version of each object alive. Fields are named, their
+values never shown: the object may be a Secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+
+from steersman.cache import Change
+from steersman.meta import Object, ObjectKey
+from steersman.meta.unstructured import Unstructured
+
+Reason = Literal[
+    "initial", "created", "updated", "deleted", "recreated", "resync", "requeue", "retry", "external", "request"
+]
+"""What makes a key worth a reconcile: ``initial`` was there when the controller started, ``resync`` did not change,
+``requeue`` was asked for by the reconcile before, ``retry`` follows a failure, ``external`` comes from a source, and
+``request`` from somebody who added the key by hand."""
+
+MOST_TRIGGERS = 6
+"""As many different triggers a key keeps; of further ones only the number is known."""
+
+MOST_FIELDS = 12
+"""As many changed fields are named."""
+
+# These say that something changed, not what.
+_BOOKKEEPING = frozenset({"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"})
+
+
+class Trigger:
+    """One reason for a reconcile.
+
+    Attributes:
+        origin: which declaration of the builder it came by, such as ``owns``; the name of a source; for a retry the
+            error's class.
+        count: how many events it stands for.
+    """
+
+    __slots__ = ("_change", "_reason", "count", "origin")
+
+    _reason: Reason | None
+
+    def __init__(self, origin: str, change: Change[Any] | None, reason: Reason | None = None, count: int = 1) -> None:
+        self.origin = origin
+        self.count = count
+        self._change = change
+        self._reason = reason
+
+    @property
+    def reason(self) -> Reason:
+        """In one word."""
+        if self._reason is not None:
+            return self._reason
+        assert self._change is not None
+        return reason_of(self._change)
+
+    @property
+    def kind(self) -> type[Object] | None:
+        """The kind of the object that changed; None where no object did."""
+        return None if self._change is None else type(cast("Object", self._change.object))
+
+    @property
+    def key(self) -> ObjectKey | None:
+        """The object that changed; None where no object did."""
+        return None if self._change is None else self._change.object.key
+
+    @property
+    def changed_fields(self) -> tuple[str, ...]:
+        """Paths of the fields that an update changed, such as ``spec.replicas``; never their values."""
+        change = self._change
+        if change is None or change.old is None or change.new is None:
+            return ()
+        return changed_fields(change.old, change.new)
+
+    def absorb(self, other: Trigger) -> Trigger | None:
+        """Both as one, ``other`` being the later; None where they speak of different things."""
+        mine, theirs = self._change, other._change
+        if self.origin != other.origin:
+            return None
+        if mine is None or theirs is None:
+            same = mine is theirs and self._reason == other._reason
+            return Trigger(self.origin, None, self._reason, self.count + other.count) if same else None
+        former, latest = mine.object, theirs.object
+        if type(former) is not type(latest) or former.metadata.name != latest.metadata.name:
+            return None
+        if former.metadata.namespace != latest.metadata.namespace:
+            return None
+        merged = Change(mine.old, theirs.new, initial=mine.initial)
+        if merged.old is None and merged.new is None:
+            # Created and deleted while the key waited: the end counts.
+            merged = theirs
+        return Trigger(self.origin, merged, None, self.count + other.count)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """As JSON has it, for logs and debug endpoints."""
+        shown: dict[str, Any] = {"reason": self.reason, "origin": self.origin}
+        if self.kind is not None:
+            shown |= {"kind": self.kind.api_resource.kind, "object": str(self.key)}
+        if fields := self.changed_fields:
+            shown["fields"] = list(fields)
+        if self.count > 1:
+            shown["count"] = self.count
+        return shown
+
+    def __str__(self) -> str:
+        words = [self.reason] if self.kind is None else [self.kind.api_resource.kind, str(self.key), self.reason]
+        if self.kind is None and self.reason != self.origin:
+            words.append(f"{'after' if self.reason == 'retry' else 'by'} {self.origin}")
+        if self.count > 1:
+            words.append(f"({self.count} times)")
+        fields = self.changed_fields
+        return f"{' '.join(words)}: {', '.join(fields)}" if fields else " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"<Trigger {self}>"
+
+
+REQUEST = Trigger("request", None, "request")
+REQUEUE = Trigger("requeue", None, "requeue")
+INITIAL = Trigger("initial", None, "initial")
+
+
+def is_unchanged(change: Change[Any]) -> bool:
+    """Whether nothing happened to the object: it is shown again by a resync."""
+    old, new = change.old, change.new
+    if old is None or new is None:
+        return False
+    return old is new or (bool(new.metadata.resource_version) and _version(old) == _version(new))
+
+
+def reason_of(change: Change[Any]) -> Reason:
+    """``change`` in one word."""
+    old, new = change.old, change.new
+    if new is None:
+        return "deleted"
+    if old is None:
+        return "initial" if change.initial else "created"
+    if old.metadata.uid != new.metadata.uid:
+        return "recreated"
+    return "resync" if is_unchanged(change) else "updated"
+
+
+def changed_fields(old: object, new: object) -> tuple[str, ...]:
+    """Paths of the fields, as they are written in YAML, in which two objects differ; never their values.
+
+    At most ``MOST_FIELDS``, and then ``…``. Bookkeeping of the API server (resource version, generation, managed
+    fields) is left out. Lists of different lengths count as one field.
+    """
+    found: list[str] = []
+    for path in _differences(old, new, ""):
+        if len(found) == MOST_FIELDS:
+            found.append("…")
+            break
+        found.append(path)
+    return tuple(found)
+
+
+def _version(obj: Object) -> tuple[str, str]:
+    return obj.metadata.uid, obj.metadata.resource_version
+
+
+def _differences(old: object, new: object, path: str) -> Iterator[str]:
+    if old is new or path in _BOOKKEEPING or (type(old) is type(new) and old == new):
+        return
+    before, after = _members(old), _members(new)
+    if before is None or after is None or (isinstance(old, list | tuple) and len(before) != len(after)):
+        yield path or "."
+        return
+    for name in dict.fromkeys((*before, *after)):
+        yield from _differences(before.get(name), after.get(name), _joined(path, name))
+
+
+def _members(value: object) -> Mapping[Any, object] | None:
+    """What ``value`` consists of, by name or position; None where it is to be compared as a whole."""
+    if isinstance(value, Unstructured):
+        return value.content
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
+        return {wire: getattr(value, name) for wire, name in names}
+    if isinstance(value, Mapping):
+        return cast("Mapping[Any, object]", value)
+    if isinstance(value, list | tuple):
+        return dict(enumerate(cast("Sequence[object]", value)))
+    return None
+
+
+def _joined(path: str, name: object) -> str:
+    if not path:
+        return str(name)
+    plain = isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum()
+    return f"{path}.{name}" if plain else f"{path}[{name}]"
