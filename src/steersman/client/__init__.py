@@ -8,18 +8,20 @@ from steersman.client.discovery import Discovery
 from steersman.client.features import ServerFeatures, ServerVersion, detect_features, server_version
 from steersman.client.http import HttpTransport
 from steersman.client.listing import ObjectList, ObjectPage
-from steersman.client.patch import JsonPatch, MergePatch, Patch
+from steersman.client.patch import JsonPatch, MergePatch, Patch, StrategicMergePatch
 from steersman.client.rate_limit import RateLimit, RateLimitedTransport
 from steersman.client.retry import RetryingTransport, RetryPolicy
 from steersman.client.served import ServedResource
 from steersman.client.sync import SyncClient
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.client.watching import WatchEvent
+from steersman.client.writing import FieldValidation, Propagation
 
 __all__ = [
     "Client",
     "ClusterConfig",
     "Discovery",
+    "FieldValidation",
     "HttpRequest",
     "HttpResponse",
     "HttpTransport",
@@ -28,6 +30,7 @@ __all__ = [
     "ObjectList",
     "ObjectPage",
     "Patch",
+    "Propagation",
     "RateLimit",
     "RateLimitedTransport",
     "RetryPolicy",
@@ -35,6 +38,7 @@ __all__ = [
     "ServedResource",
     "ServerFeatures",
     "ServerVersion",
+    "StrategicMergePatch",
     "SyncClient",
     "Transport",
     "WatchEvent",

@@ -1,9 +1,9 @@
-"""Verbs on typed objects."""
+"""Verbs on objects."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar, overload
 
 from steersman.client.documents import apply_document, kind_of, status_document, with_type
 from steersman.client.exchange import Exchange
@@ -18,17 +18,19 @@ from steersman.client.listing import (
 from steersman.client.observer import WriteObserver
 from steersman.client.patch import Patch
 from steersman.client.reading import accepted
+from steersman.client.subresources import Subresources
 from steersman.client.transport import HttpRequest, Transport
 from steersman.client.watching import EventReader, Skip, WatchEvent
+from steersman.client.writing import FieldValidation, Propagation, delete_options, write_query
 from steersman.errors import Expired
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, encode
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMetadata, Unstructured, encode
+from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
+UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 
-Propagation = Literal["Background", "Foreground", "Orphan"]
 
-
-class Client:
+class Client(Subresources):
     """Reads and writes objects of one cluster, straight at the API server.
 
     Every method raises ``ApiError`` (by reason: ``NotFound``, ``Conflict``, …) when the server refuses, and
@@ -43,8 +45,8 @@ class Client:
     def __init__(
         self, transport: Transport, *, field_manager: str = "steersman", observer: WriteObserver | None = None
     ) -> None:
+        super().__init__(Exchange(transport, field_manager, observer))
         self._transport = transport
-        self._exchange = Exchange(transport, field_manager, observer)
         self.field_manager = field_manager
 
     @property
@@ -120,55 +122,181 @@ class Client:
         async for page in self._pages(kind, namespace, query, page_size, reader):
             yield page
 
-    async def create(self, obj: T | ApplyConfiguration[T]) -> T:
-        """Creates ``obj`` and returns it as stored. Raises AlreadyExists, Invalid."""
+    async def create(
+        self,
+        obj: T | ApplyConfiguration[T],
+        *,
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> T:
+        """Creates ``obj`` and returns it as stored.
+
+        Args:
+            dry_run: do all but store it.
+            field_validation: what becomes of fields that the server does not know.
+
+        Raises:
+            AlreadyExists, Invalid: the server refuses it.
+            TypeError: ``obj`` is metadata alone.
+        """
+        if isinstance(obj, ObjectMetadata):
+            raise TypeError(f"{obj.key} is metadata alone: create() would make an object without content")
         kind = kind_of(obj)
-        path = kind.api_resource.path(namespace=obj.key.namespace)
-        query = {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
         request = HttpRequest(
-            method="POST", path=path, query=query, body=encode(with_type(obj)), accept=accepted(kind)
+            method="POST",
+            path=kind.api_resource.path(namespace=obj.key.namespace),
+            query=write_query(self.field_manager, field_validation, dry_run),
+            body=encode(with_type(obj)),
         )
         return await self._exchange.write(request, kind, obj.key)
 
-    async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
-        """Changes ``key`` by a JSON or merge patch and returns it as stored. Raises NotFound, Conflict, Invalid."""
-        path = kind.api_resource.path(key, subresource=subresource)
-        body, query = encode(patch.body), {"fieldManager": self.field_manager, "fieldValidation": "Strict"}
+    async def update(
+        self,
+        obj: UnstructuredT,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> UnstructuredT:
+        """Replaces an object by ``obj``, if it has not changed since ``obj`` was read, and returns it as stored.
+
+        Args:
+            obj: the whole object, made by ``of`` from the ``to_dict()`` of what was read.
+            subresource: empty, or ``status``.
+            dry_run: do all but store it.
+            field_validation: what becomes of fields that the server does not know.
+
+        Raises:
+            Conflict: the object has changed. Read it again: see ``retry_on_conflict``.
+            TypeError: ``obj`` is typed. Its type drops the fields that it does not know, and this would delete them.
+            ValueError: ``obj`` has no resourceVersion, so that what others changed meanwhile would be undone.
+        """
+        kind = type(obj)
+        if not isinstance(obj, Unstructured):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(
+                f"update() replaces the whole object, and would delete what {kind.__name__} has no field for: "
+                "use apply() or patch(), or read it as unstructured(resource)"
+            )
+        if not obj.metadata.resource_version:
+            raise ValueError(f"update() of {obj.key} needs the resourceVersion that was read")
+        request = HttpRequest(
+            method="PUT",
+            path=kind.api_resource.path(obj.key, subresource=subresource),
+            query=write_query(self.field_manager, field_validation, dry_run),
+            body=encode(with_type(obj)),
+        )
+        return await self._exchange.write(request, kind, obj.key)
+
+    async def patch(
+        self,
+        kind: type[T],
+        key: ObjectKey,
+        patch: Patch,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> T:
+        """Changes ``key`` by a JSON, merge or strategic merge patch and returns it as stored.
+
+        A ``resourceVersion`` in the metadata of a merge patch is a precondition.
+
+        Args:
+            subresource: of which the answer is the object itself, such as ``status``.
+            dry_run: do all but store it.
+            field_validation: what becomes of fields that the server does not know.
+
+        Raises:
+            NotFound, Conflict, Invalid: the server refuses it.
+            UnsupportedMediaType: a strategic merge patch of a custom resource.
+        """
         request = HttpRequest(
             method="PATCH",
-            path=path,
-            query=query,
-            body=body,
+            path=kind.api_resource.path(key, subresource=subresource),
+            query=write_query(self.field_manager, field_validation, dry_run),
+            body=encode(patch.body),
             content_type=patch.content_type,
             accept=accepted(kind),
         )
         return await self._exchange.write(request, kind, key)
 
-    async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
+    @overload
+    async def apply(
+        self,
+        config: ApplyConfiguration[T],
+        *,
+        owner: Object | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> T: ...
+    @overload
+    async def apply(
+        self,
+        config: UnstructuredT,
+        *,
+        owner: Object | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> UnstructuredT: ...
+    async def apply(
+        self,
+        config: Any,
+        *,
+        owner: Object | None = None,
+        force: bool = True,
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> Any:
         """Creates or changes an object by server-side apply and returns it as stored.
 
         Args:
-            config: an apply type (``DeploymentApply``, …), with just the fields that we decide.
+            config: an apply type (``DeploymentApply``, …), or an ``Unstructured`` made by ``of``, with just the
+                fields that we decide.
             owner: becomes the controller owner: the object is deleted with it.
-            force: take over fields that another manager owns, as controllers do; otherwise they raise Conflict.
+            force: take over fields that another manager owns, as controllers do.
+            dry_run: do all but store it.
+            field_validation: what becomes of fields that the server does not know.
 
         Raises:
-            TypeError: ``config`` is not an apply type. An object that was read from the server carries every
-                field, and applying it would seize them all.
+            Conflict: without ``force``, when another manager owns a field: see its ``conflicts``.
+            TypeError: ``config`` was read from the server. It carries every field, and applying it would seize
+                them all.
         """
-        if not isinstance(config, ApplyConfiguration):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(
-                f"apply() takes an apply type such as {type(config).__name__}Apply, not an object that was read"
-            )
-        return await self._apply(kind_of(config), config.key, apply_document(config, owner), force=force)
+        _check_applicable(config)
+        request = self._apply_request(
+            kind_of(config), config.key, apply_document(config, owner), force, dry_run, field_validation
+        )
+        return await self._exchange.write(request, kind_of(config), config.key)
 
-    async def apply_status(self, obj: T, status: Status) -> T:
-        """Declares the whole ``status`` of ``obj``; what it no longer says is removed. Raises NotFound.
+    async def apply_status(
+        self,
+        obj: T,
+        status: FrozenStruct | Mapping[str, Any],
+        *,
+        force: bool = True,
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> T:
+        """Declares the whole ``status`` of ``obj``, or our part of it; what it no longer says is removed.
 
         It conflicts with no other change. The API server ignores a UID here, so a namesake created in the meantime
         is told the same, until its own reconcile, which its creation triggers, says better.
+
+        Args:
+            status: typed, then every field that is not None is sent; or in wire form.
+            force: take over fields that another manager owns.
+            dry_run: do all but store it.
+            field_validation: what becomes of fields that the server does not know.
+
+        Raises:
+            NotFound: ``obj`` is gone.
         """
-        return await self._apply(type(obj), obj.key, status_document(obj, status), force=True, subresource="status")
+        request = self._apply_request(
+            type(obj), obj.key, status_document(obj, status), force, dry_run, field_validation, "status"
+        )
+        return await self._exchange.write(request, type(obj), obj.key)
 
     async def delete(
         self,
@@ -178,6 +306,8 @@ class Client:
         uid: str = "",
         resource_version: str = "",
         propagation: Propagation = "Background",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
     ) -> T | None:
         """Deletes ``key``, or marks it for deletion while finalizers or a grace period hold it.
 
@@ -187,14 +317,41 @@ class Client:
             uid: only if the object still is this one; otherwise Conflict.
             resource_version: only if the object is unchanged since; otherwise Conflict.
             propagation: what becomes of the objects that it owns.
+            grace_period_seconds: that a pod has to end; None for what it says itself, 0 for at once, which on a lost
+                node does not mean that it has ended.
+            dry_run: do all but delete it.
         """
-        preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
-        options: dict[str, Any] = {"propagationPolicy": propagation}
-        if preconditions:
-            options["preconditions"] = preconditions
-        path = kind.api_resource.path(key)
-        request = HttpRequest(method="DELETE", path=path, body=encode(options), accept=accepted(kind))
+        options = delete_options(propagation, uid, resource_version, grace_period_seconds, dry_run)
+        request = self._delete_request(kind.api_resource.path(key), options, accepted(kind), {})
         return await self._exchange.delete(request, kind, key)
+
+    async def delete_collection(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        propagation: Propagation = "Background",
+        grace_period_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> tuple[T, ...]:
+        """Deletes the objects of ``kind`` that the selectors match; returns them as they were before.
+
+        It is not one transaction: others may be created meanwhile, and after an error some are deleted.
+
+        Args:
+            namespace: required for kinds that live in namespaces.
+
+        Raises:
+            ValueError: there is no namespace. Nothing deletes a kind in all of them.
+        """
+        if kind.api_resource.namespaced and not namespace:
+            raise ValueError(f"delete_collection() of {kind.api_resource.plural} needs a namespace")
+        options = delete_options(propagation, "", "", grace_period_seconds, dry_run)
+        path, accept = kind.api_resource.path(namespace=namespace), accepted(kind, listed=True)
+        query = list_query(label_selector, field_selector)
+        return await self._exchange.delete_collection(self._delete_request(path, options, accept, query), kind)
 
     async def watch(
         self,
@@ -244,20 +401,28 @@ class Client:
                 if (event := reader.read(line)) is not None:
                     yield event
 
-    async def _apply(
-        self, kind: type[T], key: ObjectKey, document: dict[str, Any], *, force: bool, subresource: str = ""
-    ) -> T:
-        query = {"fieldManager": self.field_manager, "force": str(force).lower(), "fieldValidation": "Strict"}
-        path = kind.api_resource.path(key, subresource=subresource)
-        request = HttpRequest(
+    def _apply_request(
+        self,
+        kind: type[Object],
+        key: ObjectKey,
+        document: dict[str, Any],
+        force: bool,
+        dry_run: bool,
+        field_validation: FieldValidation,
+        subresource: str = "",
+    ) -> HttpRequest:
+        return HttpRequest(
             method="PATCH",
-            path=path,
-            query=query,
+            path=kind.api_resource.path(key, subresource=subresource),
+            query=write_query(self.field_manager, field_validation, dry_run, force),
             body=encode(document),
             content_type="application/apply-patch+yaml",
-            accept=accepted(kind),
         )
-        return await self._exchange.write(request, kind, key)
+
+    def _delete_request(self, path: str, options: dict[str, Any], accept: str, query: dict[str, str]) -> HttpRequest:
+        # Beside a body the query's dryRun does not count for the server, but for all who handle the request.
+        query = query | ({"dryRun": "All"} if "dryRun" in options else {})
+        return HttpRequest(method="DELETE", path=path, query=query, body=encode(options), accept=accept)
 
     async def _pages(
         self, kind: type[T], namespace: str, query: Mapping[str, str], page_size: int, reader: ObjectReader[T]
@@ -275,3 +440,14 @@ class Client:
 
     async def _call(self, path: str, query: Mapping[str, str] | None = None, *, accept: str) -> bytes:
         return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
+
+
+def _check_applicable(config: Any) -> None:
+    if isinstance(config, ApplyConfiguration):
+        return
+    if not isinstance(config, Unstructured):
+        raise TypeError(
+            f"apply() takes an apply type such as {type(config).__name__}Apply, not an object that was read"
+        )
+    if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
+        raise TypeError(f"{config.key} was read from the server: apply() takes just the fields that we decide")

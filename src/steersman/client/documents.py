@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, to_builtins
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Unstructured, to_builtins
 from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
@@ -19,12 +20,12 @@ def kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
 def with_type(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
     """``obj`` with its apiVersion and kind."""
     document = to_builtins(obj)
-    # The server's record: who sends it back would claim what others own.
-    document["metadata"].pop("managedFields", None)
+    # The server's record: who sends it back would claim what others own. Reviews have no metadata.
+    document.get("metadata", {}).pop("managedFields", None)
     return _type_of(kind_of(obj)) | document
 
 
-def apply_document(config: ApplyConfiguration[Any], owner: Object | None = None) -> dict[str, Any]:
+def apply_document(config: ApplyConfiguration[Any] | Unstructured, owner: Object | None = None) -> dict[str, Any]:
     """``config`` with its type, and with ``owner`` as its controller. Raises as ``owner_reference`` does."""
     document = with_type(config)
     if owner is not None:
@@ -32,7 +33,7 @@ def apply_document(config: ApplyConfiguration[Any], owner: Object | None = None)
     return document
 
 
-def status_document(obj: Object, status: Status) -> dict[str, Any]:
+def status_document(obj: Object, status: FrozenStruct | Mapping[str, Any]) -> dict[str, Any]:
     """The whole ``status`` of ``obj``, zeros included."""
     identity = {"name": obj.metadata.name, "namespace": obj.metadata.namespace}
     return {

@@ -7,10 +7,11 @@ from typing import TypeVar
 import msgspec
 
 from steersman.client.http import error_from_body
+from steersman.client.listing import ObjectReader
 from steersman.client.observer import WriteObserver
 from steersman.client.reading import read_object
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
-from steersman.errors import ApiError
+from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import Object, ObjectKey, decode
 from steersman.meta.frozen import FrozenStruct
 
@@ -97,6 +98,17 @@ class Exchange:
             observer.deleted(kind, key, uid)
         return None
 
+    async def delete_collection(self, request: HttpRequest, kind: type[T]) -> tuple[T, ...]:
+        """Sends a DELETE of a collection and returns what it names."""
+        observer = None if "dryRun" in request.query else self._observer
+        page, _ = ObjectReader(kind, self.field_manager, None).page(await self.call(request))
+        if observer is not None:
+            for obj in page.items:
+                # They are told as they were; whether something holds one is not.
+                observer.begun(kind, obj.key)
+                observer.uncertain(kind, obj.key)
+        return page.items
+
     async def change(self, request: HttpRequest, kind: type[Object], key: ObjectKey) -> bytes:
         """Sends a write that changes ``key`` and is answered by something else; returns the answer's body."""
         observer = self._observer
@@ -128,7 +140,9 @@ class Exchange:
     async def _answered(self, request: HttpRequest) -> HttpResponse:
         response = await self.transport.request(request)
         if response.status >= 300:
-            raise error_from_body(response.status, response.body, response.retry_after)
+            error = error_from_body(response.status, response.body, response.retry_after)
+            error.uncertain = response.uncertain
+            raise error
         return response
 
 
@@ -153,7 +167,9 @@ def _is_gone(kind: type[Object], obj: Object, raw: bytes) -> bool:
 
 def _tell_failure(observer: WriteObserver, kind: type[Object], key: ObjectKey, error: BaseException) -> None:
     # A server's 5xx may come after the write, as may a lost answer and a cancellation.
-    if isinstance(error, ApiError) and 400 <= error.code < 500:
+    is_refusal = isinstance(error, ApiError) and 400 <= error.code < 500 and not error.uncertain
+    is_unsent = isinstance(error, ConnectionFailed) and not error.sent
+    if is_refusal or is_unsent:
         observer.refused(kind, key)
     else:
         observer.uncertain(kind, key)

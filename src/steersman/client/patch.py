@@ -1,4 +1,4 @@
-"""Patches other than server-side apply. Source: RFC 6902, RFC 7386."""
+"""Patches other than server-side apply. Source: RFC 6902, RFC 7386, "API Conventions"."""
 
 from __future__ import annotations
 
@@ -23,4 +23,15 @@ class MergePatch:
     body: Mapping[str, Any]
 
 
-Patch = JsonPatch | MergePatch
+@dataclass(frozen=True, slots=True)
+class StrategicMergePatch:
+    """As ``MergePatch``, but lists of built-in kinds are merged by their keys; custom resources do not know it.
+
+    Source: "Update API Objects in Place Using kubectl patch".
+    """
+
+    content_type: ClassVar[str] = "application/strategic-merge-patch+json"
+    body: Mapping[str, Any]
+
+
+Patch = JsonPatch | MergePatch | StrategicMergePatch

@@ -83,6 +83,8 @@ class EventReader(Generic[T]):
             ConnectionFailed: the line is not complete.
             msgspec.ValidationError: the object does not fit its type, and nobody is told otherwise.
         """
+        if not line:
+            return None
         try:
             name, raw = _split(line)
             match name:

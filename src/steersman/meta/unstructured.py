@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from steersman.meta.codec import decode
+from steersman.meta.codec import decode, encode
 from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.object import ApiResource, Object, ObjectMeta
 from steersman.meta.wire import frozen_json
@@ -52,6 +52,10 @@ class Unstructured(Object):
         names = {"apiVersion": cls.api_resource.api_version, "kind": cls.api_resource.kind}
         # Items of lists come without apiVersion and kind.
         return cls(metadata=metadata, content=frozen_json(names | msgspec.json.decode(data)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """A copy of the content that may be changed, for ``of``."""
+        return msgspec.json.decode(encode(self.content))
 
     def to_wire(self) -> FrozenDict[str, Any]:
         """What is sent in place of this object: its content."""
