@@ -1,4 +1,4 @@
-"""The manifests that follow from the code: CRDs from the types, the ClusterRole from the controllers."""
+"""The manifests that follow from the code: CRDs from the types, roles from the controllers and the manager."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from typing import Any, NoReturn
 
 from steersman.client import HttpRequest
 from steersman.crd import definition
-from steersman.manager import Manager
-from steersman.rbac import cluster_role
+from steersman.manager import Manager, ManagerOptions
+from steersman.rbac import cluster_role, leader_election_role
 from steersman_databases.api import Database
-from steersman_databases.controllers import setup
+from steersman_databases.controllers import INFORMERS, setup
+
+NAME = "steersman-databases"
+"""The operator's: its roles, its Lease, the manager of its fields."""
 
 
 class _Unconnected:
@@ -27,10 +30,11 @@ class _Unconnected:
 
 def generated_manifests() -> dict[str, dict[str, Any]]:
     """Manifests in wire form, by their paths below ``config/``."""
-    manager = Manager(_Unconnected())
+    manager = Manager(_Unconnected(), ManagerOptions(name=NAME, informers=INFORMERS))
     setup(manager)
     crd = definition(Database)
     return {
         f"crd/{crd['metadata']['name']}.yaml": crd,
-        "rbac/role.yaml": cluster_role("steersman-databases", manager.permissions),
+        "rbac/role.yaml": cluster_role(NAME, manager.permissions),
+        "rbac/leader_election_role.yaml": leader_election_role(f"{NAME}-leader-election", NAME),
     }

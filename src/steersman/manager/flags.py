@@ -1,0 +1,179 @@
+"""The command line of an operator's process: the flags that kubebuilder's scaffold gives to a Go operator.
+
+``with_manager_flags`` gives them to a typer command, beside those that the command has of its own::
+
+    app = typer.Typer()
+
+    @app.command()
+    @with_manager_flags
+    def run(flags: ManagerFlags, greeting: str = "hello") -> None:
+        flags.run(setup, name="shop-operator")
+
+The manager itself does not import this module, nor typer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+from steersman.client import ClusterConfig, Transport, connect, load_config
+from steersman.errors import LeadershipLost, SteersmanError
+from steersman.manager.election import LeaderElection
+from steersman.manager.manager import Manager
+from steersman.manager.options import ManagerOptions
+from steersman.observability.logging import LogFormat, LogLevel, configure_logging
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagerFlags:
+    """What a user said on the command line. Names and meanings are kubebuilder's where it has them."""
+
+    metrics_bind_address: Annotated[
+        str, typer.Option(help="host:port of /metrics, such as :8080; 0 serves none.")
+    ] = ":8080"
+    metrics_secure: Annotated[
+        bool,
+        typer.Option(
+            "--metrics-secure/--no-metrics-secure",
+            help="Serve metrics by TLS, to whom the API server knows and allows it.",
+        ),
+    ] = False
+    metrics_cert_path: Annotated[str, typer.Option(help="The directory of tls.crt and tls.key for it.")] = ""
+    health_probe_bind_address: Annotated[
+        str,
+        typer.Option(help="host:port of /healthz and /readyz, such as :8081; 0: none."),
+    ] = ":8081"
+    leader_elect: Annotated[
+        bool,
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Let one of several replicas work, and the others stand by.",
+        ),
+    ] = False
+    leader_election_id: Annotated[str, typer.Option(help="Name of the Lease; the operator's unless given.")] = ""
+    leader_election_namespace: Annotated[
+        str,
+        typer.Option(
+            help="Namespace of the Lease; the pod's or context's unless given.",
+        ),
+    ] = ""
+    namespaces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--namespaces",
+            "--namespace",
+            help="The only namespaces to watch, separated by commas or given several times; all unless given.",
+        ),
+    ] = None
+    kubeconfig: Annotated[str, typer.Option(help="A kubeconfig file, outside a cluster.")] = ""
+    context: Annotated[
+        str,
+        typer.Option(help="A context of the kubeconfig; the current one unless given."),
+    ] = ""
+    graceful_shutdown_timeout: Annotated[
+        float, typer.Option(help="Seconds that running work gets at shutdown.", min=0)
+    ] = 30.0
+    log_level: Annotated[
+        LogLevel,
+        typer.Option("--log-level", "--zap-log-level", help="The least that is logged."),
+    ] = "info"
+    log_format: Annotated[
+        LogFormat,
+        typer.Option("--log-format", "--zap-encoder", help="json or console."),
+    ] = "json"
+
+    def config(self) -> ClusterConfig:
+        """Which cluster, and as whom. Raises ConfigurationError."""
+        return load_config(self.kubeconfig or None, context=self.context or None)
+
+    def options(self, name: str, *, default_namespace: str = "default", **more: Any) -> ManagerOptions:
+        """The manager's settings.
+
+        Args:
+            name: the operator's: of its field manager, its Events, and its Lease unless a flag names another.
+            default_namespace: of the Lease where no flag names one; ``config().namespace`` is the pod's own.
+            more: settings that have no flag, such as ``informers``; they win.
+        """
+        election = LeaderElection(
+            name=self.leader_election_id or name, namespace=self.leader_election_namespace or default_namespace
+        )
+        options = ManagerOptions(
+            name=name,
+            instance=os.environ.get("POD_NAME", name),
+            namespaces=self._namespaces(),
+            leader_election=election if self.leader_elect else None,
+            health_bind_address=self.health_probe_bind_address,
+            metrics_bind_address=self.metrics_bind_address,
+            metrics_secure=self.metrics_secure,
+            metrics_cert_path=self.metrics_cert_path,
+            graceful_shutdown_timeout=self.graceful_shutdown_timeout,
+        )
+        return replace(options, **more)
+
+    def run(self, setup: Callable[[Manager], None], *, name: str, **more: Any) -> None:
+        """Runs a manager until SIGTERM, and ends the process with code 1 and one line for what a user can mend.
+
+        Args:
+            setup: adds controllers to the manager.
+            name: as for ``options``.
+            more: as for ``options``.
+        """
+        configure_logging(self.log_level, self.log_format)
+        try:
+            config = self.config()
+            options = self.options(name, default_namespace=config.namespace, **more)
+            asyncio.run(_run(connect(config), options, setup))
+        except LeadershipLost:
+            # The manager's log says so, and a user has nothing to mend: another replica works.
+            sys.exit(1)
+        except SteersmanError as error:
+            typer.echo(f"{name}: {error}", err=True)
+            sys.exit(1)
+
+    def _namespaces(self) -> tuple[str, ...]:
+        given = (part.strip() for value in self.namespaces or () for part in value.split(","))
+        return tuple(dict.fromkeys(part for part in given if part))
+
+
+def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a typer command, whose first parameter takes ``ManagerFlags``, an option for each of them."""
+    first, *own = inspect.signature(command).parameters.values()
+    hints = get_type_hints(command, include_extras=True)
+    flags = get_type_hints(ManagerFlags, include_extras=True)
+
+    def run(**given: Any) -> T:
+        chosen = {field.name: given.pop(field.name) for field in fields(ManagerFlags)}
+        return command(**{first.name: ManagerFlags(**chosen)}, **given)
+
+    offered = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=flags[field.name]
+        )
+        for field in fields(ManagerFlags)
+    ]
+    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints.get(p.name, p.annotation)) for p in own]
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    # What typer reads instead of the code.
+    run.__signature__ = inspect.Signature([*kept, *offered])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*kept, *offered)}
+    return run
+
+
+async def _run(
+    connection: AbstractAsyncContextManager[Transport], options: ManagerOptions, setup: Callable[[Manager], None]
+) -> None:
+    async with connection as transport:
+        manager = Manager(transport, options)
+        setup(manager)
+        await manager.run_until_signalled()
