@@ -19,12 +19,18 @@ Step = bytes | Exception | float | Callable[[], None]
 class ScriptedTransport:
     """Answers requests from ``answers`` and streams from ``streams``, in order; with none left it never answers.
 
-    ``requests`` holds what was asked, streams included, with the time of the event loop.
+    ``requests`` holds what was asked, streams included, with the time of the event loop. A server that does not
+    offer streaming lists (``streams_lists``) refuses them, which is not part of the script.
     """
 
     def __init__(
-        self, answers: Sequence[HttpResponse | Exception] = (), streams: Sequence[Sequence[Step]] = ()
+        self,
+        answers: Sequence[HttpResponse | Exception] = (),
+        streams: Sequence[Sequence[Step]] = (),
+        *,
+        streams_lists: bool = False,
     ) -> None:
+        self.streams_lists = streams_lists
         self.answers = deque(answers)
         self.streams = deque(streams)
         self.requests: list[tuple[float, HttpRequest]] = []
@@ -47,6 +53,8 @@ class ScriptedTransport:
 
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        if "sendInitialEvents" in request.query and not self.streams_lists:
+            raise failure(422, "Invalid")
         self._note(request)
         steps = self.streams.popleft() if self.streams else (1e9,)
         if steps and isinstance(steps[0], Exception):

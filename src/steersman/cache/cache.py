@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+import msgspec
+
+from steersman.cache.catch_up import catch_up
 from steersman.cache.informer import Informer
 from steersman.cache.options import InformerOptions, scopes_of
+from steersman.cache.part import Part
 from steersman.client import Client
-from steersman.errors import CacheNotSynced
-from steersman.meta import Object
+from steersman.client.reading import read_object
+from steersman.errors import CacheNotSynced, Forbidden, NotFound
+from steersman.meta import Object, ObjectKey, ObjectMetadata
+from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
 
 _DEFAULTS = InformerOptions()
 
+log = get_logger("cache")
+
 
 class Cache:
-    """Makes and runs informers.
+    """Makes and runs informers, and tells them of our own writes before their watches do.
+
+    It is the ``observer`` of the client that writes: ``Client(transport, observer=cache)``. Then a read of what we
+    have written never shows less than the server's last answer to us.
 
     Args:
         namespaces: the only namespaces to watch; empty for all.
@@ -39,6 +50,8 @@ class Cache:
         self._namespaces = namespaces
         self._options = dict(options or {})
         self._informers: dict[type[Object], Informer[Any]] = {}
+        # Kinds that are held in several forms (typed, as metadata alone, …) are one and the same to a write.
+        self._by_resource: dict[tuple[str, str], list[Informer[Any]]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 
@@ -50,9 +63,11 @@ class Cache:
         """
         if kind not in self._informers:
             scopes = scopes_of(kind, self._options.get(kind, _DEFAULTS), self._namespaces)
-            self._informers[kind] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
+            informer: Informer[Any] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
+            self._informers[kind] = informer
+            self._by_resource.setdefault(_resource(kind), []).append(informer)
             if self._started:
-                self._run(self._informers[kind])
+                self._run(informer)
         return self._informers[kind]
 
     def holds(self, kind: type[Object]) -> bool:
@@ -74,8 +89,8 @@ class Cache:
         """Returns once every informer has its first list.
 
         Raises:
-            CacheNotSynced: not within ``timeout`` seconds; names the kinds and what the server answered, which
-                tells a missing CRD from missing RBAC.
+            CacheNotSynced: not within ``timeout`` seconds; names the kinds and why: a CRD that is not installed, a
+                right that RBAC does not give, or whatever else the server answered.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -83,6 +98,29 @@ class Cache:
                     await informer.wait_for_sync()
         except TimeoutError:
             raise CacheNotSynced(f"not synced after {timeout:g} s: {'; '.join(self._laggards())}") from None
+
+    async def catch_up(self, timeout: float = 30.0) -> None:
+        """Returns when every informer is at least as new as the server was at the call.
+
+        A standby's watches may lag behind what the former leader has just done; a new leader calls this before it
+        acts. Where nothing is late it costs one list of metadata a kind.
+
+        Raises:
+            CacheNotSynced: not within ``timeout`` seconds; names the kinds.
+            ApiError, ConnectionFailed: a kind could not be listed.
+        """
+        late = {part: part for part in self._parts()}
+
+        async def follow(part: Part[Any]) -> None:
+            await catch_up(part, self._client)
+            del late[part]
+
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(follow(part) for part in tuple(late)))
+        except TimeoutError:
+            names = "; ".join(_title(p.kind, p.scope.namespace) for p in late)
+            raise CacheNotSynced(f"not caught up after {timeout:g} s: {names}") from None
 
     async def stop(self) -> None:
         """Ends all informers."""
@@ -92,13 +130,121 @@ class Cache:
         self._tasks.clear()
         self._started = False
 
+    # Doubts
+
+    def is_uncertain(self, kind: type[Object], key: ObjectKey | None = None) -> bool:
+        """Whether a write of ``key`` (None: of any object of ``kind``) went out whose outcome nobody knows.
+
+        Whoever reads it from the cache calls ``settle`` first.
+        """
+        informer = self._informers.get(kind)
+        if informer is None:
+            return False
+        return any(part.doubts and (key is None or key in part.doubts) for part in informer.parts)
+
+    async def settle(self, kind: type[Object], key: ObjectKey | None = None) -> None:
+        """Reads from the server what is uncertain of ``key`` (None: of all of ``kind``), and stores it.
+
+        Raises:
+            ApiError, ConnectionFailed: it could not be read; it stays uncertain.
+        """
+        for part in self._informers[kind].parts:
+            for doubted in tuple(part.doubts):
+                if key is None or doubted == key:
+                    await part.settle(doubted)
+
+    # What the client tells of its writes: see ``WriteObserver``.
+
+    def begun(self, kind: type[Object], key: ObjectKey) -> None:
+        """A write of ``key`` is about to be sent."""
+        for part in self._concerned(kind, key):
+            part.begun(key)
+
+    def written(self, kind: type[Object], obj: Object, raw: bytes) -> None:
+        """The server answered with ``obj``: every informer that it belongs to has it from now on."""
+        key = obj.key
+        content: dict[str, Any] = {}
+
+        def parsed() -> Mapping[str, Any]:
+            if not content:
+                content.update(msgspec.json.decode(raw))
+            return content
+
+        for part in self._concerned(kind, key):
+            own = self._in_form_of(part.kind, kind, obj, raw)
+            if own is not None:
+                part.written(own, len(raw), parsed)
+            else:
+                part.doubt(key)
+                part.ended(key)
+
+    def deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
+        """The object ``uid`` is gone for good: no informer shows it again."""
+        for part in self._concerned(kind, key):
+            part.deleted(key, uid)
+
+    def uncertain(self, kind: type[Object], key: ObjectKey) -> None:
+        """Nobody knows what became of a write: the next read of ``key`` asks the server."""
+        for part in self._concerned(kind, key):
+            part.doubt(key)
+            part.ended(key)
+
+    def refused(self, kind: type[Object], key: ObjectKey) -> None:
+        """Nothing has changed."""
+        for part in self._concerned(kind, key):
+            part.ended(key)
+
+    def _concerned(self, kind: type[Object], key: ObjectKey) -> Iterator[Part[Any]]:
+        for informer in self._by_resource.get(_resource(kind), ()):
+            part = informer.part_of(key)
+            if part is not None:
+                yield part
+
+    def _in_form_of(self, held: type[Object], kind: type[Object], obj: Object, raw: bytes) -> Object | None:
+        """``obj`` as a ``held``; None where the answer does not say enough for that."""
+        if held is kind:
+            return obj
+        metadata = issubclass(held, ObjectMetadata)
+        if not metadata and (
+            issubclass(kind, ObjectMetadata) or held.api_resource.version != kind.api_resource.version
+        ):
+            return None
+        try:
+            return read_object(raw, held, self._client.field_manager)
+        except msgspec.ValidationError:
+            return None
+
+    def _parts(self) -> Iterator[Part[Any]]:
+        for informer in self._informers.values():
+            yield from informer.parts
+
     def _run(self, informer: Informer[Any]) -> None:
-        name = f"reflector {informer.kind.api_resource.kind}"
-        self._tasks.extend(self._runtime.spawn(r.run(), name) for r in informer.reflectors)
+        tasks = [(f"reflector {informer.name}", r.run()) for r in informer.reflectors]
+        period = self._options.get(informer.kind, _DEFAULTS).resync
+        if period > 0:
+            tasks.append((f"resync {informer.name}", informer.resync(period)))
+        self._tasks.extend(self._runtime.spawn(coroutine, name) for name, coroutine in tasks)
 
     def _laggards(self) -> list[str]:
-        late = [p for i in self._informers.values() for p in i.parts if not p.has_synced]
-        return [f"{_title(p.kind, p.scope.namespace)} ({p.reflector.last_error or 'no answer yet'})" for p in late]
+        return [
+            f"{_title(p.kind, p.scope.namespace)} ({_reason(p.reflector.last_error)})"
+            for p in self._parts()
+            if not p.has_synced
+        ]
+
+
+def _reason(error: Exception | None) -> str:
+    if error is None:
+        return "no answer yet"
+    if isinstance(error, NotFound):
+        return f"its CustomResourceDefinition is not installed, or of another version: {error}"
+    if isinstance(error, Forbidden):
+        return f"RBAC must allow get, list and watch: {error}"
+    return str(error) or type(error).__name__
+
+
+def _resource(kind: type[Object]) -> tuple[str, str]:
+    return kind.api_resource.group, kind.api_resource.plural
 
 
 def _title(kind: type[Object], namespace: str) -> str:

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from steersman.cache import metrics
 from steersman.cache.options import Scope
+from steersman.cache.outage import Outage
+from steersman.cache.part import Part
 from steersman.cache.reflector import Reflector
 from steersman.cache.store import Store
 from steersman.client import Client
@@ -17,6 +20,9 @@ from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
 
+# Objects that subscribers are told of in one go at a resync.
+_RESYNC_BATCH = 100
+
 log = get_logger("cache")
 
 
@@ -24,12 +30,15 @@ log = get_logger("cache")
 class Change(Generic[T]):
     """What happened to an object: created (``old`` is None), deleted (``new`` is None), or changed.
 
-    ``initial`` marks objects that were found by a list rather than told by a watch.
+    Attributes:
+        initial: it was found by a list rather than told by a watch.
+        resync: nothing happened; subscribers are told of every object again.
     """
 
     old: T | None
     new: T | None
     initial: bool = False
+    resync: bool = False
 
     @property
     def object(self) -> T:
@@ -53,10 +62,17 @@ class Informer(Generic[T]):
         self, client: Client, kind: type[T], *, runtime: Runtime, scopes: tuple[Scope, ...] = (Scope(),)
     ) -> None:
         self.kind = kind
+        self.name = kind.api_resource.kind
         self.store: Store[T] = Store()
+        self.own_writes = metrics.own_writes.labels(self.name)
+        self.stale_news = metrics.stale_news.labels(self.name)
+        self._runtime = runtime
         self._subscribers: list[Subscriber[T]] = []
         self._synced = asyncio.Event()
-        self.parts = tuple(Part(self, client, scope, runtime) for scope in scopes)
+        self._progress: list[asyncio.Future[None]] = []
+        outage = Outage(self.name, runtime.clock)
+        self.parts = tuple(Part(self, client, scope, runtime=runtime, outage=outage) for scope in scopes)
+        metrics.observe(self)
 
     @property
     def reflectors(self) -> tuple[Reflector[T], ...]:
@@ -72,26 +88,61 @@ class Informer(Generic[T]):
         """Returns once the first lists are in the store."""
         await self._synced.wait()
 
+    def part_of(self, key: ObjectKey) -> Part[T] | None:
+        """The part that ``key`` belongs to, or None where its namespace is not watched."""
+        return next((part for part in self.parts if part.covers(key)), None)
+
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Calls ``subscriber`` for each change, in order, on the event loop; for objects already known at once."""
+        """Calls ``subscriber`` for each change, in order, on the event loop; for objects already known at once.
+
+        Our own writes are told when they are answered, and not again when the watch brings them.
+        """
         self._subscribers.append(subscriber)
         for obj in self.store:
             subscriber(Change(None, obj, initial=True))
 
+    async def resync(self, period: float) -> None:
+        """Tells subscribers of every object again each ``period`` seconds, 10 % more or less; until cancelled."""
+        while True:
+            await self._runtime.clock.sleep(period * (0.9 + 0.2 * self._runtime.random.random()))
+            for number, held in enumerate(self.store):
+                obj = self.store.get(held.key)
+                if obj is not None:
+                    self._tell(Change(obj, obj, resync=True))
+                if number % _RESYNC_BATCH == _RESYNC_BATCH - 1:
+                    await asyncio.sleep(0)
+
+    def held(self) -> tuple[int, int]:
+        """How many objects, and how many bytes of JSON they are."""
+        return len(self.store), self.store.size
+
+    def staleness(self) -> float | None:
+        """Seconds since the server was last heard of by the part that is the most silent; None before that."""
+        heard = [r.heard for r in self.reflectors if r.heard is not None]
+        try:
+            return self._runtime.clock.monotonic() - min(heard) if heard else None
+        except RuntimeError:
+            return None  # Its event loop does not run here, or no more.
+
+    # For the parts
+
     def note_list(self) -> None:
         """A part has its list: once all have, the informer is synced."""
-        if all(part.has_synced for part in self.parts):
+        if not self.has_synced and all(part.has_synced for part in self.parts):
             self._synced.set()
+        self.note_progress()
 
-    def put(self, obj: T, *, initial: bool) -> None:
-        """Stores ``obj`` and tells subscribers, if that is news."""
-        old = self.store.put(obj)
-        if old is not None and old.metadata.uid != obj.metadata.uid:
-            # Deleted and created again between two lists: subscribers must see both.
-            self._tell(Change(old, None))
-            old = None
-        if old is None or old.metadata.resource_version != obj.metadata.resource_version:
-            self._tell(Change(old, obj, initial=initial and old is None))
+    def put(self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool) -> None:
+        """Stores ``obj``, of ``size`` bytes of JSON, in place of ``held``, and tells subscribers."""
+        self.store.put(obj, size)
+        if held is not None:
+            if held.metadata.uid != obj.metadata.uid:
+                # Deleted and created again in the meantime: subscribers must see both.
+                self._tell(Change(held, None))
+                held = None
+            elif held.metadata.resource_version == obj.metadata.resource_version:
+                return
+        self._tell(Change(held, obj, initial=initial and held is None))
 
     def remove(self, key: ObjectKey) -> None:
         """Removes ``key`` and tells subscribers, if it is there."""
@@ -99,45 +150,28 @@ class Informer(Generic[T]):
         if gone is not None:
             self._tell(Change(gone, None))
 
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for progress."""
+        return bool(self._progress)
+
+    def note_progress(self) -> None:
+        """Something came: whoever waits looks again."""
+        waiting, self._progress = self._progress, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def progress(self) -> None:
+        """Returns when the next news has come."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._progress.append(future)
+        await future
+
     def _tell(self, change: Change[T]) -> None:
         for subscriber in self._subscribers:
             try:
                 subscriber(change)
             except Exception:
                 # One that fails on one object must cost neither the others nor the next objects anything.
-                log.exception("a subscriber failed", kind=self.kind.api_resource.kind, object=str(change.object.key))
-
-
-class Part(Generic[T]):
-    """What one reflector brings into an informer: the objects of one scope."""
-
-    def __init__(self, informer: Informer[T], client: Client, scope: Scope, runtime: Runtime) -> None:
-        self.kind = informer.kind
-        self.scope = scope
-        self.has_synced = False
-        self.reflector = Reflector(client, informer.kind, self, runtime=runtime, scope=scope)
-        self._informer = informer
-        self._transform = scope.selection.transform
-
-    def replace(self, objects: tuple[T, ...]) -> None:
-        """Takes over a whole list: what is missing from it was deleted while nobody watched."""
-        present = {obj.key for obj in objects}
-        namespace = self.scope.namespace
-        for held in self._informer.store:
-            if held.key not in present and (not namespace or held.metadata.namespace == namespace):
-                self._informer.remove(held.key)
-        for obj in objects:
-            self._informer.put(self._form(obj), initial=True)
-        self.has_synced = True
-        self._informer.note_list()
-
-    def upsert(self, obj: T) -> None:
-        """Takes over one new or changed object."""
-        self._informer.put(self._form(obj), initial=False)
-
-    def delete(self, key: ObjectKey) -> None:
-        """Removes one object."""
-        self._informer.remove(key)
-
-    def _form(self, obj: T) -> T:
-        return obj if self._transform is None else self._transform(obj)
+                log.exception("a subscriber failed", kind=self.name, object=str(change.object.key))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from steersman.meta import Object, ObjectKey
 
@@ -11,14 +11,31 @@ T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
 
 
+def _owner(obj: Object) -> tuple[str, ...]:
+    for reference in obj.metadata.owner_references:
+        if reference.controller:
+            return (reference.uid,)
+    return ()
+
+
+BUILT_IN: dict[str, IndexFunction[Any]] = {"owner": _owner}
+"""Indexes that every store has, from the first question on: ``owner`` is the UID of the controller owner."""
+
+
 class Store(Generic[T]):
-    """Holds the latest known object of each key. Objects are immutable, so reads copy nothing."""
+    """Holds the latest known object of each key. Objects are immutable, so reads copy nothing.
+
+    Attributes:
+        size: bytes of JSON of all objects together, as far as they were told.
+    """
 
     def __init__(self) -> None:
         self._objects: dict[ObjectKey, T] = {}
+        self._sizes: dict[ObjectKey, int] = {}
         self._functions: dict[str, IndexFunction[T]] = {}
         # Dicts as ordered sets: what is found comes in the same order on every run.
         self._indexes: dict[str, dict[str, dict[ObjectKey, None]]] = {}
+        self.size = 0
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -36,37 +53,57 @@ class Store(Generic[T]):
         Raises:
             ValueError: there is an index of that name.
         """
-        if name in self._functions:
+        if name in self._functions or name in BUILT_IN:
             raise ValueError(f"index {name!r} exists")
-        self._functions[name] = function
-        self._indexes[name] = {}
-        for obj in self._objects.values():
-            self._enter(name, obj)
+        self._index(name, function)
 
     def by_index(self, name: str, value: str) -> tuple[T, ...]:
-        """The objects for which the index's function gave ``value``. Raises KeyError for an unknown index."""
+        """The objects for which the index's function gave ``value``. Raises KeyError for an unknown index.
+
+        ``by_index("owner", uid)`` gives the objects that the object ``uid`` controls, without further ado.
+        """
+        if name not in self._indexes and name in BUILT_IN:
+            self._index(name, BUILT_IN[name])
         return tuple(self._objects[key] for key in self._indexes[name].get(value, ()))
 
-    def put(self, obj: T) -> T | None:
-        """Stores ``obj`` and returns what it replaces."""
-        former = self.remove(obj.key)
-        self._objects[obj.key] = obj
-        for name in self._functions:
-            self._enter(name, obj)
+    def put(self, obj: T, size: int = 0) -> T | None:
+        """Stores ``obj``, of ``size`` bytes of JSON, and returns what it replaces."""
+        key = obj.key
+        former = self._objects.get(key)
+        self._objects[key] = obj
+        if size:
+            self.size += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
+        for name, function in self._functions.items():
+            values = dict.fromkeys(function(obj))
+            if former is not None:
+                stale = dict.fromkeys(function(former))
+                if stale == values:
+                    continue
+                for value in stale:
+                    if value not in values:
+                        self._leave(name, value, key)
+            for value in values:
+                self._indexes[name].setdefault(value, {})[key] = None
         return former
 
     def remove(self, key: ObjectKey) -> T | None:
         """Removes and returns the object ``key``; None where there is none."""
         former = self._objects.pop(key, None)
         if former is not None:
+            self.size -= self._sizes.pop(key, 0)
             for name, function in self._functions.items():
                 for value in function(former):
                     self._leave(name, value, key)
         return former
 
-    def _enter(self, name: str, obj: T) -> None:
-        for value in self._functions[name](obj):
-            self._indexes[name].setdefault(value, {})[obj.key] = None
+    def _index(self, name: str, function: IndexFunction[T]) -> None:
+        self._functions[name] = function
+        entries: dict[str, dict[ObjectKey, None]] = {}
+        self._indexes[name] = entries
+        for key, obj in self._objects.items():
+            for value in function(obj):
+                entries.setdefault(value, {})[key] = None
 
     def _leave(self, name: str, value: str, key: ObjectKey) -> None:
         keys = self._indexes[name].get(value, {})

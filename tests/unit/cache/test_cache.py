@@ -64,7 +64,7 @@ async def test_who_waits_in_vain_learns_which_kind_and_why() -> None:
         await cache.wait_for_sync(timeout=30)
     message = str(caught.value)
     assert message.startswith("not synced after 30 s: ")
-    assert "buoys.sea.example.com (scripted Forbidden)" in message
+    assert "buoys.sea.example.com (RBAC must allow get, list and watch: scripted Forbidden)" in message
     assert "pods" not in message
     assert asyncio.get_running_loop().time() == pytest.approx(30)
     await cache.stop()

@@ -1,0 +1,301 @@
+"""What one reflector, and our own writes, bring into an informer: the objects of one scope."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from steersman.cache.opaque import Opaque
+from steersman.cache.options import Scope
+from steersman.cache.outage import Outage
+from steersman.cache.overlay import Ordered, Overlay
+from steersman.cache.reflector import Reflector, WentBack
+from steersman.cache.versions import version_number
+from steersman.client import Client
+from steersman.meta import Object, ObjectKey
+from steersman.meta.selectors import fields_fit, label_matcher, parse_field_selector
+from steersman.observability.runtime import Runtime
+
+if TYPE_CHECKING:
+    from steersman.cache.informer import Informer
+
+T = TypeVar("T", bound=Object)
+
+# How long an answer without a comparable version stands against the watch.
+_HOLD_SECONDS = 60.0
+_VERSION = re.compile(rb'"resourceVersion":"([^"\\]+)"')
+_IDENTITY_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
+
+
+class Part(Generic[T]):
+    """The objects of one scope, in the store of their informer. ``overlay`` says what of all news is news."""
+
+    def __init__(
+        self, informer: Informer[T], client: Client, scope: Scope, *, runtime: Runtime, outage: Outage | None = None
+    ) -> None:
+        selection = scope.selection
+        self.kind = informer.kind
+        self.scope = scope
+        self.has_synced = False
+        self.reflector = Reflector(client, informer.kind, self, runtime=runtime, scope=scope, outage=outage)
+        self.overlay: Overlay = Ordered(runtime.clock, selective=selection.selects)
+        self.doubts: dict[ObjectKey, int] = {}
+        self._client = client
+        self.informer = informer
+        self._store = informer.store
+        self._labels_fit = label_matcher(selection.label_selector)
+        self._fields = parse_field_selector(selection.field_selector)
+        self._transform = selection.transform
+        self._seen: set[ObjectKey] = set()
+        self._whole = False
+        self._claimed = ""
+
+    def has_reached(self, version: str) -> bool:
+        """Whether the watch has told everything up to ``version``."""
+        number = version_number(version)
+        return isinstance(self.overlay, Ordered) and number is not None and self.overlay.progress >= number
+
+    def covers(self, key: ObjectKey) -> bool:
+        """Whether ``key`` is in its namespace."""
+        return not self.scope.namespace or key.namespace == self.scope.namespace
+
+    # Lists. See ``Sink``.
+
+    def list_begins(self, *, whole: bool) -> None:
+        self._whole = whole
+        self._seen = set()
+        if whole:
+            self.overlay.clear()
+            self.doubts.clear()
+        self.overlay.list_begins()
+
+    def listed(self, obj: T, size: int) -> None:
+        key = obj.key
+        self._seen.add(key)
+        held = self._store.get(key)
+        if self._whole or self._admits(obj, key, held):
+            self.informer.put(key, self._form(obj), size, held, initial=True)
+
+    def unreadable(self, key: ObjectKey) -> None:
+        # It exists: what was held of it before is the best that is known.
+        self._seen.add(key)
+
+    def list_ends(self, version: str) -> bool:
+        try:
+            behind = self.overlay.is_rollback(version)
+        except ValueError:
+            behind = self._go_opaque().is_rollback(version)
+        if behind and not self._whole:
+            return False
+        for held in self._store:
+            key = held.key
+            if key not in self._seen and self.covers(key) and (self._whole or self.overlay.lacks(held, version)):
+                self.informer.remove(key)
+        self._seen = set()
+        self._whole = False
+        self.overlay.list_ends(version)
+        self.doubts = {key: tick for key, tick in self.doubts.items() if tick > self.overlay.list_tick}
+        self.has_synced = True
+        self.informer.note_list()
+        return True
+
+    # The watch. See ``Sink``.
+
+    def upsert(self, obj: T, size: int) -> None:
+        meta = obj.metadata
+        self._reach(meta.resource_version)
+        key = ObjectKey(meta.namespace, meta.name)
+        held = self._store.get(key)
+        if self._admits(obj, key, held):
+            self.informer.put(key, self._form(obj), size, held, initial=False)
+        if self.informer.waiting:
+            self.informer.note_progress()
+
+    def delete(self, key: ObjectKey, uid: str, version: str) -> None:
+        self._reach(version)
+        if self.overlay.removes(key, uid, version, self._store.get(key)):
+            self.informer.remove(key)
+        if self.informer.waiting:
+            self.informer.note_progress()
+
+    def passed(self, version: str) -> None:
+        claimed, self._claimed = self._claimed, ""
+        if claimed and claimed != version:
+            # An annotation of that name came before the version. The event went by unread.
+            self.reflector.relist()
+            return
+        self._reach(version)
+        if isinstance(self.overlay, Ordered):
+            self.overlay.sweep()
+        if self.informer.waiting:
+            self.informer.note_progress()
+
+    def knows(self, raw: bytes | msgspec.Raw) -> bool:
+        overlay = self.overlay
+        if not (isinstance(overlay, Ordered) and overlay.expects_any):
+            return False
+        found = _VERSION.search(memoryview(raw))
+        version = found[1].decode() if found is not None else ""
+        if not overlay.expects(version):
+            return False
+        self._claimed = version
+        return True
+
+    # Our own writes. See ``WriteObserver``.
+
+    def begun(self, key: ObjectKey) -> None:
+        """A write of ``key`` is about to be sent."""
+        self.overlay.begun(key, self._store.get(key))
+
+    def ended(self, key: ObjectKey) -> None:
+        """It was refused, or its outcome is known."""
+        self.overlay.ended(key)
+
+    def written(self, obj: T, size: int, content: Callable[[], Mapping[str, Any]]) -> None:
+        """It was answered by ``obj``, of ``size`` bytes of JSON; ``content`` gives the wire form."""
+        key, version = obj.key, obj.metadata.resource_version
+        held = self._store.get(key)
+        if isinstance(self.overlay, Opaque) and self.overlay.is_ambiguous(key):
+            self.doubt(key)
+        elif self._accepts(obj, key, held):
+            self.informer.own_writes.inc()
+            if self.matches(obj, content):
+                self.informer.put(key, self._form(obj), size, held, initial=False)
+            else:
+                self.overlay.left(key, version)
+                self.informer.remove(key)
+            if isinstance(self.overlay, Opaque):
+                self._expire_later(key)
+        self.ended(key)
+
+    def deleted(self, key: ObjectKey, uid: str) -> None:
+        """It was answered by: the object ``uid`` (empty: not said) is gone for good."""
+        held = self._store.get(key)
+        if uid:
+            self.overlay.bury(key, uid)
+        if held is not None and self.overlay.outlived(key, held, uid):
+            self.overlay.bury(key, held.metadata.uid)
+            self.informer.remove(key)
+        elif not uid:
+            self.doubt(key)
+        self.ended(key)
+
+    def doubt(self, key: ObjectKey) -> None:
+        """Nobody knows what became of ``key``: it has to be read before it is believed."""
+        self.overlay.ticks += 1
+        self.doubts[key] = self.overlay.ticks
+
+    def matches(self, obj: Object, content: Callable[[], Mapping[str, Any]]) -> bool:
+        """Whether ``obj`` is of the informer's selection."""
+        if not self._labels_fit(obj.metadata.labels):
+            return False
+        if not self._fields:
+            return True
+        if all(f.field in _IDENTITY_FIELDS for f in self._fields):
+            meta = obj.metadata
+            return fields_fit(self._fields, {"metadata": {"name": meta.name, "namespace": meta.namespace}})
+        return fields_fit(self._fields, content())
+
+    # Reads that settle a doubt
+
+    async def settle(self, key: ObjectKey) -> None:
+        """Reads ``key`` from the server, and brings the store to that.
+
+        Raises:
+            ApiError, ConnectionFailed: it could not be read; the doubt stays.
+        """
+        tick = self.overlay.ticks
+        selection = self.scope.selection
+        named = ",".join(s for s in (selection.field_selector, f"metadata.name={key.name}") if s)
+        held = self._store.get(key)
+        unreadable: list[ObjectKey] = []
+        self.begun(key)
+        try:
+            # A list of one, since the server then also says whether it belongs to the selection, and as of when.
+            found = await self._client.list(
+                self.kind,
+                namespace=key.namespace,
+                label_selector=selection.label_selector,
+                field_selector=named,
+                on_decode_error=lambda key, error: unreadable.append(key),
+            )
+            if found.items:
+                self._take_read(found.items[0], key)
+            elif not unreadable:
+                self._take_absence(key, held, found.resource_version)
+        finally:
+            self.ended(key)
+        if self.doubts.get(key, 0) <= tick:
+            self.doubts.pop(key, None)
+
+    def _take_read(self, obj: T, key: ObjectKey) -> None:
+        held = self._store.get(key)
+        if self._accepts(obj, key, held):
+            self.informer.put(key, self._form(obj), 0, held, initial=False)
+            if isinstance(self.overlay, Opaque):
+                self._expire_later(key)
+
+    def _take_absence(self, key: ObjectKey, before: T | None, version: str) -> None:
+        held = self._store.get(key)
+        if isinstance(self.overlay, Ordered):
+            if held is not None and not self.overlay.lacks(held, version):
+                return
+            self.overlay.left(key, version)
+            self.informer.remove(key)
+        elif held is not None and before is not None and held.metadata.uid == before.metadata.uid:
+            if not self.scope.selection.selects:
+                self.overlay.bury(key, held.metadata.uid)
+            self.informer.remove(key)
+
+    # Inside
+
+    def _admits(self, obj: T, key: ObjectKey, held: T | None) -> bool:
+        meta = obj.metadata
+        try:
+            admitted = self.overlay.admits(key, meta.uid, meta.resource_version, held)
+        except ValueError:
+            admitted = self._go_opaque().admits(key, meta.uid, meta.resource_version, held)
+        if not admitted and (held is None or held.metadata.resource_version != meta.resource_version):
+            self.informer.stale_news.inc()
+        return admitted
+
+    def _accepts(self, obj: T, key: ObjectKey, held: T | None) -> bool:
+        meta = obj.metadata
+        try:
+            return self.overlay.accepts(key, meta.uid, meta.resource_version, held)
+        except ValueError:
+            return self._go_opaque().accepts(key, meta.uid, meta.resource_version, held)
+
+    def _reach(self, version: str) -> None:
+        try:
+            onward = self.overlay.advance(version)
+        except ValueError:
+            onward = self._go_opaque().advance(version)
+        if not onward:
+            raise WentBack(f"the watch told of version {version}, which it had passed")
+
+    def _go_opaque(self) -> Opaque:
+        opaque = Opaque(self.overlay.clock, selective=self.overlay.selective)
+        opaque.take_over(self.overlay)
+        self.overlay = opaque
+        return opaque
+
+    def _expire_later(self, key: ObjectKey) -> None:
+        overlay = self.overlay
+        assert isinstance(overlay, Opaque)
+        hold = overlay.holds.get(key)
+
+        def expire() -> None:
+            if hold is not None and overlay.holds.get(key) is hold:
+                # The version never came: it was no news, or the watch was told before we asked. A list will tell.
+                del overlay.holds[key]
+                self.reflector.relist()
+
+        asyncio.get_running_loop().call_later(_HOLD_SECONDS, expire)
+
+    def _form(self, obj: T) -> T:
+        return obj if self._transform is None else self._transform(obj)
