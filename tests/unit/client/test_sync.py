@@ -8,13 +8,13 @@ import inspect
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import Client, ClusterConfig, Discovery, MergePatch, SyncClient
+from steersman.client import Client, ClusterConfig, Discovery, MergePatch, SyncClient, WatchEvent
 from steersman.errors import ConnectionFailed, NotFound
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.testing import InMemoryApiServer
@@ -40,7 +40,8 @@ def words(**data: str) -> ConfigMap:
 
 
 def test_every_verb_is_there_with_its_signature_and_text() -> None:
-    verbs = {name: verb for name, verb in vars(Client).items() if not name.startswith("_") and name not in NO_VERBS}
+    members = {name: member for name, member in inspect.getmembers(Client) if not name.startswith("_")}
+    verbs = {name: member for name, member in members.items() if name not in NO_VERBS}
     assert {"get", "watch", "apply"} <= set(verbs)
     for name, verb in verbs.items():
         mine: Any = getattr(SyncClient, name, None)
@@ -52,9 +53,13 @@ def test_every_verb_is_there_with_its_signature_and_text() -> None:
 
 def test_a_script(client: SyncClient) -> None:
     made = client.create(words(hello="world"))
-    assert client.get(ConfigMap, KEY) == made
+    found = client.get(ConfigMap, KEY)
+    # The types come along, for type checkers alone.
+    assert_type(found, ConfigMap)
+    assert found == made
     client.patch(ConfigMap, KEY, MergePatch({"data": {"a": "b"}}))
-    client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="other", namespace="default"), data={"c": "d"}))
+    other = ConfigMapApply(metadata=ObjectMetaApply(name="other", namespace="default"), data={"c": "d"})
+    assert_type(client.apply(other), ConfigMap)
     assert [o.metadata.name for o in client.list(ConfigMap, namespace="default").items] == ["other", "words"]
     client.delete(ConfigMap, KEY)
     with pytest.raises(NotFound):
@@ -67,6 +72,7 @@ def test_a_watch_is_a_loop_and_ends_when_it_is_left(client: SyncClient, server: 
     client.patch(ConfigMap, KEY, MergePatch({"data": {"n": "2"}}))
     seen: list[str] = []
     for event in client.watch(ConfigMap, resource_version=version):
+        assert_type(event, WatchEvent[ConfigMap])
         assert event.object is not None
         seen.append(event.object.data["n"])
         if len(seen) == 2:
