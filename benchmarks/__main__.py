@@ -1,81 +1,86 @@
-"""``python -m benchmarks``: runs all scenarios, prints a table, writes ``results/latest.json``."""
+"""``python -m benchmarks``: builds the peers, runs the scenarios, prints tables, writes results and plot."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from importlib.util import find_spec
+import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
-from benchmarks import cold_start
-from benchmarks.measurement import Measurement
-from benchmarks.work import Work
-from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
-from steersman.client import Client, connect
-from steersman.crd import definition
-from steersman.errors import NotFound
-from steersman.meta import decode_builtins
-from steersman.testing.envtest import Envtest
+from benchmarks import build, machine, plot, report, results
+from benchmarks.environment import Bench
+from benchmarks.peers import PEERS, Peer
+from benchmarks.runner import Outcome, run
+from benchmarks.scenarios import Scenario
+from benchmarks.scenarios.catalogue import PODS, scenarios
+from benchmarks.summary import summarise
+from benchmarks.targets import verdicts
+from benchmarks.versions import versions
+from devcluster.errors import DevclusterError
+from devcluster.progress import Progress
 
-RESULTS = Path(__file__).parent / "results" / "latest.json"
+PLOT = Path(__file__).parents[1] / "docs" / "assets" / "benchmarks.svg"
+console = Console(highlight=False)
 
-
-def main(objects: Annotated[int, typer.Option(help="How many custom objects there are.", min=1)] = 2000) -> None:
-    """Run all scenarios."""
-    measurements = asyncio.run(_measure(objects))
-    Console().print(_table(measurements, objects))
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(measurements), indent=2) + b"\n")
-    Console().print(f"written to {RESULTS}", soft_wrap=True)
+Choice = Annotated[list[str] | None, typer.Option("--scenario", help="a to e; may be repeated. Default: all")]
+Chosen = Annotated[list[str] | None, typer.Option("--peer", help="may be repeated. Default: all")]
 
 
-async def _measure(objects: int) -> list[Measurement]:
-    loops = ["asyncio", *(["uvloop"] if find_spec("uvloop") else [])]
-    measurements: list[Measurement] = []
-    with Envtest.start() as environment:
-        async with connect(environment.config) as transport:
-            client = Client(transport, field_manager="benchmark")
-            await _install(client)
-            for loop in loops:
-                measurements += await cold_start.measure(client, str(environment.kubeconfig), objects, loop)
-    return measurements
+def main(
+    scenario: Choice = None,
+    peer: Chosen = None,
+    runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
+    objects: Annotated[int | None, typer.Option(help="Objects of (a) and (d), for a quick look.", min=1)] = None,
+    pods: Annotated[int, typer.Option(help="Pods of (c).", min=1)] = PODS,
+    seconds: Annotated[float, typer.Option(help="How long (b), (c) and (d) are watched.", min=2)] = 20.0,
+) -> None:
+    """Measure Steersman beside controller-runtime, kube-rs and Kopf.
+
+    Results are written only for a whole comparison: all peers, at the sizes that are compared.
+    """
+    peers = [p for p in PEERS if peer is None or p.name in peer]
+    built = build.ensure(peers, Progress(console))
+    peers = [p for p in peers if p.toolchain in built]
+    bench = Bench(built, machine.cores(), objects=objects or 2000, pods=pods, seconds=seconds)
+    everything = scenarios(bench, objects)
+    chosen = [s for s in everything if scenario is None or s.letter in scenario]
+    outcome = asyncio.run(_run(bench, chosen, peers, runs))
+    summaries = summarise(outcome.measurements)
+    whole = len(peers) == len(PEERS) and objects is None and pods == PODS and not outcome.failures
+    if whole:
+        told = {"machine": machine.description(), **versions(), "runs": str(runs), "day": f"{datetime.now(UTC):%F}"}
+        merged = results.merge(results.load(), outcome.measurements, told)
+        merged.measurements = results.in_order(merged.measurements, [s.title for s in everything])
+        summaries = results.write(merged)
+        PLOT.write_text(plot.draw(summaries))
+    for table in report.figures(summaries):
+        console.print(table)
+    console.print(report.targets(verdicts(summaries)))
+    for failure in outcome.failures:
+        console.print(f"[red]✗[/red] {escape(failure)}", soft_wrap=True)
+    console.print(f"written to {results.DIRECTORY}" if whole else "not written: not the whole comparison")
+    raise typer.Exit(1 if outcome.failures else 0)
 
 
-async def _install(client: Client) -> None:
-    """Makes the API server know ``Work``; returns once it serves it."""
-    await client.apply(decode_builtins(definition(Work), CustomResourceDefinitionApply))
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await client.list(Work)
-            except NotFound:
-                await asyncio.sleep(0.05)
-            else:
-                return
+async def _run(bench: Bench, chosen: list[Scenario], peers: list[Peer], runs: int) -> Outcome:
+    task = asyncio.current_task()
+    assert task is not None
+    # As Ctrl+C does: operators and servers are ended on the way out.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await run(bench, chosen, peers, runs, lambda line: console.print(escape(line), soft_wrap=True))
 
 
-def _table(measurements: Sequence[Measurement], objects: int) -> Table:
-    table = Table(title=f"{objects} objects, {cold_start.WORKERS} workers")
-    table.add_column("scenario")
-    table.add_column("metric")
-    peers = list(dict.fromkeys(m.peer for m in measurements))
-    for peer in peers:
-        table.add_column(peer, justify="right")
-    rows = list(dict.fromkeys((m.scenario, m.metric, m.unit) for m in measurements))
-    values = {(m.scenario, m.metric, m.peer): m.value for m in measurements}
-    for scenario, metric, unit in rows:
-        shown = [
-            f"{values[scenario, metric, peer]:,.2f}" if (scenario, metric, peer) in values else "" for peer in peers
-        ]
-        table.add_row(scenario, f"{metric} ({unit})", *shown)
-    return table
-
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app.command()(main)
 
 if __name__ == "__main__":
-    typer.run(main)
+    try:
+        app()
+    except DevclusterError as error:
+        console.print(f"[red]✗[/red] {escape(str(error))}")
+        raise SystemExit(1) from None

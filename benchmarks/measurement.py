@@ -20,6 +20,15 @@ class Measurement:
     unit: str
 
 
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What one run gave: a property of the peer that ran, yet without a scenario and a name."""
+
+    metric: str
+    value: float
+    unit: str
+
+
 def cpu_seconds(pid: int) -> float:
     """What the process has used of the processors, in user and kernel mode together."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -28,7 +37,16 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_rss_mib(pid: int) -> float:
     """The most memory that the process ever had resident, in MiB."""
+    return _memory_mib(pid, "VmHWM")
+
+
+def rss_mib(pid: int) -> float:
+    """The memory that the process has resident now, in MiB."""
+    return _memory_mib(pid, "VmRSS")
+
+
+def _memory_mib(pid: int, field: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
-    raise ValueError(f"/proc/{pid}/status has no VmHWM")
+    raise ValueError(f"/proc/{pid}/status has no {field}")

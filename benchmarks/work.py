@@ -1,18 +1,22 @@
-"""What all scenarios work on: a kind, and a controller that makes one owned ConfigMap for each and sets its status.
+"""What all scenarios work on, and the operator under test as a user of Steersman writes it.
 
-As a program, the operator under test: ``python -m benchmarks.work KUBECONFIG NAMESPACE WORKERS LOOP``.
+As a program: ``python -m benchmarks.work LOOP``, with the settings of ``benchmarks.peers`` in the environment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
 
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import connect, load_config
-from steersman.controller import Reconciler, Request, Result, generation_changed
+from steersman.client import Transport, connect, load_config
+from steersman.controller import Context, Reconciler, Request, Result, generation_changed
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectMetaApply, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
@@ -26,6 +30,8 @@ class WorkSpec(Spec):
 class WorkStatus(Status):
     config_map: str | None = None
     """The ConfigMap, once it is there."""
+    started_at: int | None = None
+    """When the reconcile of this generation began: nanoseconds since 1970, by the machine's clock."""
 
 
 @resource(group="benchmarks.steersman.dev", version="v1", plural="works")
@@ -34,31 +40,57 @@ class Work(Resource[WorkSpec, WorkStatus]):
 
 
 class WorkReconciler(Reconciler[Work]):
-    """Looks before it writes, as a controller has to: its own writes come back as changes of what it owns."""
+    """Keeps one ConfigMap per Work, and says so in its status.
+
+    Args:
+        with_events: whether to tell users, by an Event, that the ConfigMap is there.
+    """
+
+    def __init__(self, context: Context, *, with_events: bool) -> None:
+        super().__init__(context)
+        self._with_events = with_events
 
     async def reconcile(self, request: Request) -> Result:
+        started_at = time.time_ns()
         work = await self.client.get(Work, request)
         data = {"text": work.spec.text}
         present = await self.client.find(ConfigMap, request)
         if present is None or present.data != data:
             metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
             await self.client.apply(ConfigMapApply(metadata=metadata, data=data), owner=work)
-        status = WorkStatus(observed_generation=work.metadata.generation, config_map=request.name)
-        if status != work.status:
-            await self.client.apply_status(work, status)
+        generation, status = work.metadata.generation, work.status or WorkStatus()
+        if status.observed_generation == generation and status.config_map == request.name:
+            return Result()
+        status = WorkStatus(observed_generation=generation, config_map=request.name, started_at=started_at)
+        await self.client.apply_status(work, status)
+        if self._with_events:
+            self.events.normal(work, "Done", "the ConfigMap is there")
         return Result()
 
 
-async def run(kubeconfig: str, namespace: str, workers: int) -> None:
+def new_manager(transport: Transport) -> Manager:
+    """A manager with the settings of the environment."""
+    return Manager(
+        transport,
+        ManagerOptions(
+            name="benchmark",
+            namespaces=(os.environ["BENCHMARK_NAMESPACE"],),
+            metrics_bind_address=os.environ["BENCHMARK_METRICS"],
+        ),
+    )
+
+
+async def run() -> None:
     """The operator, until SIGTERM."""
-    async with connect(load_config(kubeconfig)) as transport:
-        manager = Manager(transport, ManagerOptions(name="benchmark", namespace=namespace))
+    with_events = os.environ["BENCHMARK_EVENTS"] == "yes"
+    async with connect(load_config()) as transport:
+        manager = new_manager(transport)
         (
             manager.controller(Work)
             .with_predicate(generation_changed)
             .owns(ConfigMap)
-            .max_concurrent_reconciles(workers)
-            .complete(WorkReconciler)
+            .max_concurrent_reconciles(int(os.environ["BENCHMARK_WORKERS"]))
+            .complete(partial(WorkReconciler, with_events=with_events))
         )
         await manager.run_until_signalled()
 
@@ -72,7 +104,12 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     return asyncio.new_event_loop
 
 
-if __name__ == "__main__":
+def main(operator: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Runs an operator on the event loop that the command line names."""
     configure_logging("warning")
-    with asyncio.Runner(loop_factory=loop_factory(sys.argv[4])) as runner:
-        runner.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    with asyncio.Runner(loop_factory=loop_factory(sys.argv[1])) as runner:
+        runner.run(operator())
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,127 @@
+"""Builds the peers' programs, each once for what it is made of; a second run finds them in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from benchmarks.peers import Peer, Toolchain, interpreter
+from devcluster import layout, lock
+from devcluster.errors import CommandFailed, Unsupported
+from devcluster.progress import Progress
+
+_HERE = Path(__file__).parent
+
+
+def ensure(peers: Iterable[Peer], progress: Progress) -> dict[Toolchain, Path]:
+    """The program, or for Python the interpreter, of each toolchain that the peers need.
+
+    A toolchain that this machine lacks is told and left out, and with it its peers.
+    """
+    built: dict[Toolchain, Path] = {}
+    needed: dict[Toolchain, None] = {peer.toolchain: None for peer in peers}
+    for toolchain in needed:
+        try:
+            built[toolchain] = _BUILDERS[toolchain](progress)
+        except Unsupported as missing:
+            progress.note(f"left out: {missing}")
+    return built
+
+
+def _controller_runtime(progress: Progress) -> Path:
+    module = _HERE / "controller_runtime"
+    sources = [module / "go.mod", module / "go.sum", *module.rglob("*.go")]
+
+    def build(directory: Path) -> None:
+        command = ["go", "build", "-trimpath", "-o", str(directory / "operator"), "."]
+        with progress.step("Build the operator on controller-runtime (2 minutes, once)"):
+            _run(command, module, CGO_ENABLED="0")
+
+    version = _version("go", "env", "GOVERSION")
+    return _cached("benchmark-controller-runtime", sources, version, build, progress) / "operator"
+
+
+def _kube_rs(progress: Progress) -> Path:
+    crate = _HERE / "kube_rs"
+    sources = [crate / "Cargo.toml", *crate.rglob("*.rs")]
+
+    def build(directory: Path) -> None:
+        # Cargo writes its lock file beside the manifest, so a copy is built.
+        copy = directory / "crate"
+        shutil.copytree(crate, copy, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
+        with progress.step("Build the operator on kube-rs (5 minutes, once)"):
+            _run(["cargo", "build", "--quiet", "--release"], copy, CARGO_TARGET_DIR=str(directory / "target"))
+        (directory / "target" / "release" / "kube-rs-benchmark").rename(directory / "operator")
+        shutil.rmtree(directory / "target")
+
+    version = _version("cargo", "--version")
+    return _cached("benchmark-kube-rs", sources, version, build, progress) / "operator"
+
+
+def _kopf(progress: Progress) -> Path:
+    requirements = _HERE / "kopf_operator" / "requirements.txt"
+
+    def build(directory: Path) -> None:
+        with progress.step("Install Kopf into a virtual environment of its own (1 minute)"):
+            environment = directory / "venv"
+            _run([sys.executable, "-m", "venv", str(environment)], _HERE)
+            pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
+            _run([*pip, "--require-hashes", "-r", str(requirements)], _HERE)
+
+    return _cached("benchmark-kopf", [requirements], sys.version, build, progress) / "venv" / "bin" / "python"
+
+
+def _steersman(progress: Progress) -> Path:
+    return interpreter()
+
+
+_BUILDERS: dict[Toolchain, Callable[[Progress], Path]] = {
+    "go": _controller_runtime,
+    "cargo": _kube_rs,
+    "kopf": _kopf,
+    "python": _steersman,
+}
+
+
+def _cached(
+    name: str, sources: Iterable[Path], version: str, build: Callable[[Path], None], progress: Progress
+) -> Path:
+    """The directory that ``build`` filled, for these sources and this version of the toolchain."""
+    place = layout.cache() / name
+    directory = place / _key(sources, version)
+    with lock.exclusive(place / ".lock", lambda: progress.note(f"Another process builds {name}; waiting for it.")):
+        complete = directory / ".complete"
+        if not complete.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            build(directory)
+            complete.touch()
+    return directory
+
+
+def _key(sources: Iterable[Path], version: str) -> str:
+    digest = hashlib.sha256(version.encode())
+    for source in sorted(sources):
+        content = source.read_bytes()
+        digest.update(f"{source.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _version(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except FileNotFoundError:
+        raise Unsupported(f"{command[0]} is not installed, so what it builds cannot be measured") from None
+
+
+def _run(command: list[str], directory: Path, **environment: str) -> None:
+    done = subprocess.run(
+        command, cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise CommandFailed(f"{' '.join(command)}:\n{done.stderr[-3000:]}")

@@ -1,0 +1,121 @@
+"""An API server that knows Work, on the cores that are not the operator's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.machine import Cores, pin
+from benchmarks.measurement import cpu_seconds
+from benchmarks.peers import Peer, Settings, Toolchain
+from benchmarks.process import OperatorProcess, running
+from benchmarks.work import Work
+from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
+from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.client import Client, connect
+from steersman.crd import definition
+from steersman.errors import NotFound
+from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman.testing.envtest import Envtest
+
+NAMESPACE = "benchmark"
+EMPTY_NAMESPACE = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What each scenario works with, whoever is measured.
+
+    Attributes:
+        built: the programs of the toolchains.
+        cores: who runs where.
+        objects: how many objects a scenario has that does not say so itself.
+        pods: how many pods are cached.
+        seconds: how long a scenario lasts, where it leaves that open.
+    """
+
+    built: Mapping[Toolchain, Path]
+    cores: Cores
+    objects: int = 2000
+    pods: int = 50_000
+    seconds: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """A running API server and a client of its administrator."""
+
+    bench: Bench
+    environment: Envtest
+    client: Client
+    audit_log: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.environment.kubeconfig
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of processor time that API server and etcd have used together."""
+        return sum(cpu_seconds(pid) for pid in self.environment.pids)
+
+    @contextmanager
+    def all_cores(self) -> Generator[None]:
+        """Lets the API server and etcd use the operator's core as well, while no operator runs."""
+        cores = self.bench.cores
+        pin(self.environment.pids, cores.others | {cores.operator})
+        try:
+            yield
+        finally:
+            pin(self.environment.pids, cores.others)
+
+    @asynccontextmanager
+    async def operator(self, peer: Peer, settings: Settings) -> AsyncGenerator[OperatorProcess]:
+        """Runs the peer's operator during the block."""
+        settings = replace(settings, metrics_port=_free_port())
+        command = peer.command(self.bench.built, settings)
+        async with running(command, settings.environment(), self.bench.cores.operator) as process:
+            yield process
+
+
+@asynccontextmanager
+async def api_server(bench: Bench, arguments: Mapping[str, str] | None = None) -> AsyncGenerator[ApiServer]:
+    """A new API server with Work and the two namespaces, during the block.
+
+    Args:
+        arguments: more of kube-apiserver's command line.
+    """
+    # Inherited by what is started here: API server and etcd.
+    os.sched_setaffinity(0, bench.cores.others)
+    with await asyncio.to_thread(Envtest.start, arguments=arguments) as environment:
+        async with connect(environment.config) as transport:
+            client = Client(transport, field_manager="benchmark-harness")
+            await _install(client)
+            yield ApiServer(bench, environment, client, Path((arguments or {}).get("audit-log-path", os.devnull)))
+
+
+async def _install(client: Client) -> None:
+    """Makes the API server know ``Work``; returns once it serves it."""
+    for name in (NAMESPACE, EMPTY_NAMESPACE):
+        await client.apply(NamespaceApply(metadata=ObjectMetaApply(name=name)))
+    await client.apply(decode_builtins(definition(Work), CustomResourceDefinitionApply))
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.list(Work)
+            except NotFound:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

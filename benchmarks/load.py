@@ -1,0 +1,134 @@
+"""What the measuring program does to the API server: objects made in bulk, and changes at a steady rate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.work import Work
+from steersman.client import Client, HttpRequest
+from steersman.errors import Status, error_from_status
+from steersman.meta import ObjectKey
+
+_PARALLEL = 32
+_POD = Path(__file__).parent / "pod.json"
+
+
+def work_key(number: int) -> ObjectKey:
+    """The key of the Work with this number."""
+    return ObjectKey(NAMESPACE, f"work-{number:05}")
+
+
+def pod_name(number: int) -> str:
+    """The name of the pod with this number."""
+    return f"shop-frontend-7d4b9c6f5-{number:05}"
+
+
+async def create_works(server: ApiServer, count: int) -> str:
+    """Makes Work from number 0 on, on all cores; returns a resource version from which a watch sees what follows."""
+
+    async def create(number: int) -> None:
+        key = work_key(number)
+        await _send(
+            server.client,
+            "POST",
+            Work.api_resource.path(namespace=key.namespace),
+            {
+                "apiVersion": Work.api_resource.api_version,
+                "kind": Work.api_resource.kind,
+                "metadata": {"name": key.name, "namespace": key.namespace},
+                "spec": {"text": f"the text of {key.name}"},
+            },
+        )
+
+    with server.all_cores():
+        await in_parallel(create, range(count))
+    return await _current_version(server.client)
+
+
+async def create_pods(server: ApiServer, count: int) -> None:
+    """Makes pods from number 0 on, on all cores."""
+    template = msgspec.json.decode(_POD.read_bytes())
+
+    async def create(number: int) -> None:
+        name = pod_name(number)
+        pod = {**template, "metadata": {**template["metadata"], "name": name, "namespace": NAMESPACE}}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        await _send(server.client, "POST", path, pod)
+        # As a kubelet does: what is created has no status yet.
+        await _send(server.client, "PATCH", f"{path}/{name}/status", {"status": template["status"]})
+
+    with server.all_cores():
+        await in_parallel(create, range(count))
+
+
+async def change_pod(client: Client, number: int, value: str) -> None:
+    """Writes an annotation of a pod."""
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod_name(number)}"
+    await _send(client, "PATCH", path, {"metadata": {"annotations": {"benchmarks.steersman.dev/churn": value}}})
+
+
+async def change_work(client: Client, key: ObjectKey, text: str) -> int:
+    """Writes the text of a Work; returns the generation that this made."""
+    body = await _send(client, "PATCH", Work.api_resource.path(key), {"spec": {"text": text}})
+    return msgspec.json.decode(body, type=_Changed).metadata.generation
+
+
+async def _current_version(client: Client) -> str:
+    listed = await client.raw(Work.api_resource.path(namespace=NAMESPACE), query={"limit": "1"})
+    return msgspec.json.decode(listed, type=_Listed).metadata.resource_version
+
+
+async def in_parallel(work: Callable[[int], Coroutine[Any, Any, None]], numbers: Iterable[int]) -> None:
+    """Does ``work`` for each number, so many at once that the API server has always enough to do."""
+    remaining = iter(numbers)
+
+    async def worker() -> None:
+        for number in remaining:
+            await work(number)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_PARALLEL):
+            group.create_task(worker())
+
+
+async def steadily(work: Callable[[int], Coroutine[Any, Any, None]], rate: float, count: int) -> None:
+    """Begins ``work`` for 0, 1, … at ``rate`` a second, done or not those before; returns when all are done."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            await asyncio.sleep(begun + number / rate - loop.time())
+            group.create_task(work(number))
+
+
+class _Metadata(msgspec.Struct):
+    generation: int
+
+
+class _Changed(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Listed(msgspec.Struct):
+    metadata: _ListMetadata
+
+
+async def _send(client: Client, method: str, path: str, document: dict[str, Any]) -> bytes:
+    content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    body = msgspec.json.encode(document)
+    response = await client.transport.request(
+        HttpRequest(method=method, path=path, body=body, content_type=content_type)
+    )
+    if response.status >= 300:
+        raise error_from_status(msgspec.json.decode(response.body, type=Status))
+    return response.body

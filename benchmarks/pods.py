@@ -1,0 +1,55 @@
+"""The operator that caches pods, on Steersman: each pod is read at each of its changes, and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+
+from benchmarks.work import main, new_manager
+from steersman.api.core_v1 import Pod
+from steersman.client import connect, load_config
+from steersman.controller import Reconciler, Request, Result
+
+_TICK = 0.005
+_REPORT_EVERY = 1.0
+
+
+class PodReconciler(Reconciler[Pod]):
+    """Reads the pod from the cache."""
+
+    reconciles = 0
+
+    async def reconcile(self, request: Request) -> Result:
+        await self.client.get(Pod, request)
+        PodReconciler.reconciles += 1
+        return Result()
+
+
+async def report_pauses() -> None:
+    """Says every second how much later than asked a timer fired, at the worst."""
+    longest, report_at = 0.0, time.monotonic() + _REPORT_EVERY
+    while True:
+        asked = time.monotonic() + _TICK
+        await asyncio.sleep(_TICK)
+        now = time.monotonic()
+        longest = max(longest, now - asked)
+        if now >= report_at:
+            print(json.dumps({"reconciles": PodReconciler.reconciles, "pause_ms": longest * 1000}), flush=True)
+            longest, report_at = 0.0, now + _REPORT_EVERY
+
+
+async def run() -> None:
+    """The operator, until SIGTERM."""
+    async with connect(load_config()) as transport:
+        manager = new_manager(transport)
+        workers = int(os.environ["BENCHMARK_WORKERS"])
+        manager.controller(Pod).max_concurrent_reconciles(workers).complete(PodReconciler)
+        reporter = asyncio.create_task(report_pauses())
+        await manager.run_until_signalled()
+        reporter.cancel()
+
+
+if __name__ == "__main__":
+    main(run)

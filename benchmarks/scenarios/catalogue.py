@@ -1,0 +1,46 @@
+"""All scenarios, in the order in which they are run."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from benchmarks.environment import Bench, api_server
+from benchmarks.scenarios import Scenario, cached_pods, cold_start, idle, restart, steady_changes
+
+SIZES = (2_000, 10_000)
+WITH_EVENTS = 2_000
+PODS = 50_000
+
+
+def cold_start_title(objects: int, *, events: bool = False) -> str:
+    """As in the results."""
+    return f"cold start, {objects:,} objects{', one Event each' if events else ''}"
+
+
+STEADY = f"steady {steady_changes.RATE:.0f} changes/s"
+RESTART = "restart with nothing to do"
+IDLE = "idle"
+
+
+def pods_title(pods: int) -> str:
+    """As in the results."""
+    return f"{pods:,} pods cached"
+
+
+def scenarios(bench: Bench, objects: int | None = None) -> list[Scenario]:
+    """Every scenario.
+
+    Args:
+        objects: how many objects a cold start has, instead of the sizes that are compared.
+    """
+    sizes = SIZES if objects is None else (objects,)
+    with_events = WITH_EVENTS if objects is None else objects
+    eventful = partial(cold_start.measure, objects=with_events, events=True)
+    return [
+        *(Scenario("a", cold_start_title(n), partial(cold_start.measure, objects=n), api_server) for n in sizes),
+        Scenario("a", cold_start_title(with_events, events=True), eventful, api_server),
+        Scenario("b", STEADY, steady_changes.measure, api_server),
+        Scenario("c", pods_title(bench.pods), cached_pods.measure, cached_pods.server_with_pods, shared=True),
+        Scenario("d", RESTART, restart.measure, restart.audited_server),
+        Scenario("e", IDLE, idle.measure, api_server),
+    ]

@@ -1,0 +1,105 @@
+"""Cold start: N objects are there, the operator starts, makes one owned ConfigMap each and sets each status.
+
+Time runs from the start of the operator's process, imports included, until a watch has seen the last status. CPU and
+memory are those of the operator's process alone. API server and etcd have a core of their own and are mostly busy, so
+objects/s also say how dear the requests of the operator are for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.load import create_works
+from benchmarks.measurement import Figure
+from benchmarks.peers import Peer, Settings
+from benchmarks.work import Work
+from steersman.api.events_v1 import Event
+from steersman.client import Client
+
+PATIENCE = 900.0
+_EVENTS_POLL = 0.1
+_EVENTS_QUIET = 5.0
+
+
+@dataclass(slots=True)
+class _Progress:
+    first: float = 0.0
+    last: float = 0.0
+
+
+async def measure(server: ApiServer, peer: Peer, objects: int, *, events: bool = False) -> list[Figure]:
+    """One cold start.
+
+    Args:
+        objects: how many there are.
+        events: with one Event each; then the last Event is waited for, too.
+
+    Raises:
+        OperatorFailed: it ended before it was asked to.
+        TimeoutError: not finished within a quarter of an hour.
+    """
+    version = await create_works(server, objects)
+    settings = Settings(server.kubeconfig, NAMESPACE, events=events)
+    server_cpu, begun = server.cpu, time.perf_counter()
+    async with server.operator(peer, settings) as operator:
+        progress = await operator.until(all_done(server.client, version, objects), PATIENCE)
+        told, last = await _events_written(server.client, objects) if events else (0, progress.last)
+        cpu, rss = operator.cpu, operator.peak_rss
+    figures = [
+        Figure("objects per second", objects / (max(last, progress.last) - begun), "1/s"),
+        Figure("CPU per object", cpu / objects * 1000, "ms"),
+        Figure("peak RSS", rss, "MiB"),
+        Figure("first object done after", progress.first - begun, "s"),
+        Figure("API server CPU per object", (server.cpu - server_cpu) / objects * 1000, "ms"),
+    ]
+    return [*figures, Figure("Events written", told / objects * 100, "%")] if events else figures
+
+
+async def all_done(client: Client, version: str, objects: int) -> _Progress:
+    """Returns when a watch from ``version`` on has seen the status of so many objects."""
+    done: set[str] = set()
+    progress = _Progress()
+    async for event in client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=PATIENCE):
+        work = event.object
+        if work is None or work.status is None or work.status.config_map is None:
+            continue
+        if not done:
+            progress.first = time.perf_counter()
+        done.add(work.metadata.name)
+        if len(done) == objects:
+            progress.last = time.perf_counter()
+            return progress
+    raise TimeoutError(f"the watch ended with {len(done)} of {objects} objects done")
+
+
+async def _events_written(client: Client, objects: int) -> tuple[int, float]:
+    """How many Events there are once all are written, or no more come, and when the last one came.
+
+    client-go drops Events when more than 1,000 wait, and so may others.
+    """
+    count, last = 0, time.perf_counter()
+    while count < objects and time.perf_counter() - last < _EVENTS_QUIET:
+        await asyncio.sleep(_EVENTS_POLL)
+        if (now := await _count_events(client)) != count:
+            count, last = now, time.perf_counter()
+    return count, last
+
+
+async def _count_events(client: Client) -> int:
+    listed = await client.raw(Event.api_resource.path(namespace=NAMESPACE), query={"limit": "1"})
+    page = msgspec.json.decode(listed, type=_Page)
+    return len(page.items) + page.metadata.remaining_item_count
+
+
+class _PageMetadata(msgspec.Struct, rename="camel"):
+    remaining_item_count: int = 0
+
+
+class _Page(msgspec.Struct):
+    metadata: _PageMetadata
+    items: list[msgspec.Raw]

@@ -1,0 +1,46 @@
+"""Idle: how long the import takes, how long from start to the first object done, and the memory of doing nothing.
+
+The import is that of the framework in a new interpreter, all in all; programs in Go and Rust have none. One object is
+there, so that the operator has shown that it works before its memory is looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.load import create_works
+from benchmarks.measurement import Figure
+from benchmarks.peers import Peer, Settings
+from benchmarks.scenarios.cold_start import PATIENCE, all_done
+
+_SETTLE = 3.0
+_TIMED_IMPORT = "import time; begun = time.perf_counter(); import {}; print(time.perf_counter() - begun)"
+
+
+async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+    """One start."""
+    version = await create_works(server, 1)
+    begun = time.perf_counter()
+    async with server.operator(peer, Settings(server.kubeconfig, NAMESPACE)) as operator:
+        progress = await operator.until(all_done(server.client, version, 1), PATIENCE)
+        await asyncio.sleep(_SETTLE)
+        figures = [
+            Figure("start to first object done", (progress.last - begun) * 1000, "ms"),
+            Figure("idle RSS", operator.rss, "MiB"),
+        ]
+    if peer.package:
+        figures.insert(0, Figure("import", await _import_ms(server, peer), "ms"))
+    return figures
+
+
+async def _import_ms(server: ApiServer, peer: Peer) -> float:
+    interpreter = str(server.bench.built[peer.toolchain])
+    core = str(server.bench.cores.operator)
+    process = await asyncio.create_subprocess_exec(
+        *("taskset", "--cpu-list", core, interpreter, "-c", _TIMED_IMPORT.format(peer.package)),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    return float(output) * 1000

@@ -1,0 +1,85 @@
+"""Restart: all objects are done, the operator starts anew, and has nothing to do.
+
+The API server's audit log counts the requests of the restarted operator, which has a user of its own; the log of all
+others is off. Where a framework has leader election, it is on, and the writes of its Lease are counted apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.environment import NAMESPACE, ApiServer, Bench, api_server
+from benchmarks.load import create_works
+from benchmarks.measurement import Figure
+from benchmarks.peers import Peer, Settings
+from benchmarks.scenarios.cold_start import PATIENCE, all_done
+
+_USER = "restarted"
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "rules": [{"level": "Metadata", "users": [_USER], "omitStages": ["RequestReceived"]}, {"level": "None"}],
+}
+_SETTLE = 3.0
+_READS = ("get", "list", "watch")
+
+
+@asynccontextmanager
+async def audited_server(bench: Bench) -> AsyncGenerator[ApiServer]:
+    """An API server that writes an audit log of the user whom restarted operators are."""
+    with tempfile.TemporaryDirectory(prefix="benchmark-audit-") as directory:
+        policy, log = Path(directory) / "policy.json", Path(directory) / "audit.log"
+        policy.write_bytes(msgspec.json.encode(_POLICY))
+        arguments = {"audit-policy-file": str(policy), "audit-log-path": str(log)}
+        async with api_server(bench, arguments) as server:
+            yield server
+
+
+async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+    """One restart, watched for as many seconds as ``server.bench`` says from the start of the process on."""
+    version = await create_works(server, server.bench.objects)
+    leader_election = peer.leader_election
+    first = Settings(server.kubeconfig, NAMESPACE, leader_election=leader_election)
+    async with server.operator(peer, first) as operator:
+        await operator.until(all_done(server.client, version, server.bench.objects), PATIENCE)
+        await asyncio.sleep(_SETTLE)
+    kubeconfig = server.environment.user(_USER, ["system:masters"])
+    second = Settings(kubeconfig, NAMESPACE, leader_election=leader_election)
+    async with server.operator(peer, second) as operator:
+        await operator.until(asyncio.sleep(server.bench.seconds), PATIENCE)
+        cpu = operator.cpu
+    counts = count_requests(server.audit_log.read_bytes().splitlines())
+    return [
+        *(Figure(f"requests: {verb}", count, "") for verb, count in sorted(counts.items())),
+        Figure("reads", sum(counts[verb] for verb in _READS), ""),
+        Figure("writes", sum(n for verb, n in counts.items() if verb not in (*_READS, LEASE)), ""),
+        Figure("CPU", cpu, "s"),
+    ]
+
+
+LEASE = "Lease"
+"""The verb under which ``count_requests`` counts every request for a Lease."""
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    resource: str = ""
+
+
+class _AuditEvent(msgspec.Struct, rename="camel"):
+    audit_id: str = msgspec.field(name="auditID")
+    verb: str = ""
+    object_ref: _Resource = _Resource()
+
+
+def count_requests(lines: Iterable[bytes]) -> Counter[str]:
+    """How many requests of each verb an audit log has, whatever the stages that it tells of each."""
+    events = {event.audit_id: event for event in (msgspec.json.decode(line, type=_AuditEvent) for line in lines)}
+    leases = "leases"
+    return Counter(LEASE if event.object_ref.resource == leases else event.verb for event in events.values())

@@ -1,0 +1,101 @@
+"""Steady changes: 100 a second to 1,000 objects that are all reconciled, and how soon each is taken up.
+
+Latency runs from just before the change is sent until the reconcile of the generation that it made begins. Every
+peer notes that moment in the status, by the machine's clock, which is one and the same for all processes here. The
+API server's own work on the change is part of it: how much, a bare watch of the measuring program tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.load import change_work, create_works, steadily, work_key
+from benchmarks.measurement import Figure
+from benchmarks.peers import Peer, Settings
+from benchmarks.scenarios.cold_start import PATIENCE, all_done
+from benchmarks.summary import percentile
+from benchmarks.work import Work
+from steersman.client import Client
+
+RATE = 100.0
+OBJECTS = 1000
+_SETTLE = 3.0
+_LAST_ONE = 60.0
+
+Change = tuple[str, int]
+"""The name of an object, and the generation that the change made."""
+
+
+async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+    """One run of as many seconds as ``server.bench`` says.
+
+    Raises:
+        TimeoutError: a change was not reconciled within a minute.
+    """
+    version = await create_works(server, OBJECTS)
+    count = round(RATE * server.bench.seconds)
+    async with server.operator(peer, Settings(server.kubeconfig, NAMESPACE)) as operator:
+        await operator.until(all_done(server.client, version, OBJECTS), PATIENCE)
+        await asyncio.sleep(_SETTLE)
+        recorder = _Recorder(server.client)
+        watching = asyncio.create_task(recorder.watch())
+        await asyncio.sleep(_SETTLE)
+        cpu = operator.cpu
+        await operator.until(steadily(recorder.change, RATE, count), PATIENCE)
+        await operator.until(recorder.all_started(), _LAST_ONE)
+        cpu = operator.cpu - cpu
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+    latencies, seen = recorder.latencies(recorder.started), recorder.latencies(recorder.seen)
+    return [
+        Figure("latency p50", percentile(latencies, 50), "ms"),
+        Figure("latency p99", percentile(latencies, 99), "ms"),
+        Figure("latency max", max(latencies), "ms"),
+        Figure("bare watch p50", percentile(seen, 50), "ms"),
+        Figure("bare watch p99", percentile(seen, 99), "ms"),
+        Figure("CPU per change", cpu / count * 1000, "ms"),
+    ]
+
+
+class _Recorder:
+    """Knows of each change when it was sent, when the watch saw it, and when its reconcile began."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.sent: dict[Change, int] = {}
+        self.seen: dict[Change, int] = {}
+        self.started: dict[Change, int] = {}
+        self._progress = asyncio.Event()
+
+    async def change(self, number: int) -> None:
+        """Changes the next object."""
+        key = work_key(number % OBJECTS)
+        now = time.time_ns()
+        generation = await change_work(self._client, key, f"change {number}")
+        self.sent[key.name, generation] = now
+
+    async def watch(self) -> None:
+        """Notes what the API server tells, until cancelled."""
+        version = (await self._client.list(Work, namespace=NAMESPACE)).resource_version
+        async for event in self._client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=PATIENCE):
+            now, work = time.time_ns(), event.object
+            if work is None:
+                continue
+            self.seen.setdefault((work.metadata.name, work.metadata.generation), now)
+            status = work.status
+            if status is not None and status.started_at is not None and status.observed_generation is not None:
+                self.started.setdefault((work.metadata.name, status.observed_generation), status.started_at)
+                self._progress.set()
+
+    async def all_started(self) -> None:
+        """Returns when the reconcile of every change has begun."""
+        while not self.sent.keys() <= self.started.keys():
+            self._progress.clear()
+            await self._progress.wait()
+
+    def latencies(self, moments: Mapping[Change, int]) -> list[float]:
+        """From sending to each of ``moments``, in ms."""
+        return [(moments[change] - sent) / 1e6 for change, sent in self.sent.items()]

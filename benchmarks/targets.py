@@ -1,0 +1,84 @@
+"""What Steersman must reach, and whether it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.peers import BASELINE, FRAMEWORK, PEERS
+from benchmarks.scenarios.catalogue import (
+    IDLE,
+    PODS,
+    RESTART,
+    SIZES,
+    STEADY,
+    WITH_EVENTS,
+    cold_start_title,
+    pods_title,
+)
+from benchmarks.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A limit of a figure.
+
+    Attributes:
+        limit: in the figure's own unit; with ``relative``, times what controller-runtime reached.
+        at_least: the figure must not be lower; otherwise it must not be higher.
+    """
+
+    scenario: str
+    metric: str
+    limit: float
+    relative: bool = False
+    at_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target, and how one of our peers stands to it; ``limit`` is in the figure's unit."""
+
+    target: Target
+    peer: str
+    value: float
+    limit: float
+    unit: str
+
+    @property
+    def met(self) -> bool:
+        """Whether it is reached."""
+        return self.value >= self.limit if self.target.at_least else self.value <= self.limit
+
+
+_COLD_STARTS = (*(cold_start_title(n) for n in SIZES), cold_start_title(WITH_EVENTS, events=True))
+
+TARGETS = (
+    *(Target(title, "objects per second", 1.0, relative=True, at_least=True) for title in _COLD_STARTS),
+    *(Target(title, "CPU per object", 1.0, relative=True) for title in _COLD_STARTS),
+    Target(cold_start_title(SIZES[-1]), "peak RSS", 1.2, relative=True),
+    Target(STEADY, "latency p99", 1.5, relative=True),
+    Target(pods_title(PODS), "memory per pod", 15.0),
+    Target(pods_title(PODS), "RSS after churn", 1.5 * 1024),
+    Target(pods_title(PODS), "longest pause after churn", 20.0),
+    Target(RESTART, "writes", 0.0),
+    Target(IDLE, "import", 120.0),
+    Target(IDLE, "idle RSS", 45.0),
+)
+
+_OURS = tuple(peer.name for peer in PEERS if peer.package == FRAMEWORK)
+
+
+def verdicts(summaries: Iterable[Summary], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
+    """How the medians stand to the targets; what was not measured is left out."""
+    found = {(s.scenario, s.metric, s.peer): s for s in summaries}
+    results: list[Verdict] = []
+    for target in targets:
+        baseline = found.get((target.scenario, target.metric, BASELINE.name))
+        for peer in _OURS:
+            ours = found.get((target.scenario, target.metric, peer))
+            if ours is None or (target.relative and baseline is None):
+                continue
+            limit = target.limit * baseline.median if target.relative and baseline else target.limit
+            results.append(Verdict(target, peer, ours.median, limit, ours.unit))
+    return results

@@ -1,0 +1,34 @@
+"""Which versions of the peers are compared, as their own manifests say."""
+
+from __future__ import annotations
+
+import platform
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+
+
+def versions() -> dict[str, str]:
+    """By name: each framework, and Python. Exact, as pinned."""
+    modules = (_HERE / "controller_runtime" / "go.mod").read_text()
+    crates = tomllib.loads((_HERE / "kube_rs" / "Cargo.toml").read_text())["dependencies"]
+    packages = (_HERE / "kopf_operator" / "requirements.txt").read_text()
+    return {
+        "controller-runtime": _found(r"controller-runtime v(\S+)", modules),
+        "client-go": _found(r"client-go v(\S+)", modules),
+        "kube-rs": crates["kube"]["version"].removeprefix("="),
+        "kopf": _found(r"^kopf==(\S+)", packages),
+        "steersman": metadata.version("steersman"),
+        "uvloop": metadata.version("uvloop"),
+        "python": platform.python_version(),
+    }
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"no {pattern} in the manifest")
+    return found[1]
