@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple, force_setattr
 
-from steersman.meta import FrozenDict, Object
+from steersman.meta import FrozenDict, Object, Quantity
 from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
@@ -30,6 +30,8 @@ _DEEPEST = 2
 _LOOKED_AT = 2
 _FEWEST = 1000
 
+# Times are hardly ever equal, and the others can be equal without being the same.
+_NEVER_WHOLE = (datetime, Quantity, Any, dict)
 _Action = Callable[["Sharing", Any], Any]
 
 
@@ -55,7 +57,7 @@ class Sharing:
             if action is None or not value:
                 continue
             known = getattr(former, name) if former is not None else None
-            part = known if known == value else action(self, value)
+            part = known if known == value and not _is_open(type(value)) else action(self, value)
             if part is not value:
                 force_setattr(obj, name, part)
         return obj
@@ -99,6 +101,15 @@ class Sharing:
         part = self.part
         return part(FrozenDict({part(k): part(v) for k, v in values.items()}))
 
+    def quantities(self, values: FrozenDict[str, Quantity]) -> FrozenDict[str, Quantity]:
+        """As ``map``; quantities are told apart by their text, since 1024Mi equals 1Gi."""
+        key = tuple([part for name, value in values.items() for part in (name, str(value))])
+        found = self._parts.get(key)
+        if found is None:
+            self._parts[key] = found = values
+            self._queue.append(key)
+        return found
+
     def _let_go(self) -> None:
         """Looks at the next few parts; those that only we hold are forgotten."""
         queue = self._queue
@@ -106,26 +117,30 @@ class Sharing:
             return
         for _ in range(_LOOKED_AT):
             self._place = (self._place - 1) % len(queue)
-            value = queue[self._place]
-            if sys.getrefcount(value) <= _UNHELD:
+            key = queue[self._place]
+            part = self._parts[key]
+            # A part that is its own key is there twice more.
+            if sys.getrefcount(part) <= (_UNHELD if part is key else _UNHELD - 2):
                 last = queue.pop()
                 if self._place < len(queue):
                     queue[self._place] = last
-                del self._parts[value]
+                del self._parts[key], key
 
 
 def _unheld() -> int:
     """How often a part is referred to that nobody but its table holds, as ``_let_go`` counts."""
-    table = {(part := object()): part}
-    queue = [part]
-    del part
-    value = queue[0]
-    count = sys.getrefcount(value)
-    del table
-    return count
+    table = {(new := object()): new}
+    queue = [new]
+    del new
+    key = queue[0]
+    part = table[key]
+    return sys.getrefcount(part)
 
 
 _UNHELD = _unheld()
+
+
+_MAPS: dict[Any, _Action] = {str: Sharing.map, Quantity: Sharing.quantities}
 
 
 @cache
@@ -141,7 +156,7 @@ def _action(hint: Any) -> _Action | None:
         if option is str:
             return Sharing.part
         if origin is FrozenDict:
-            return Sharing.map if arguments[1:] == (str,) else None
+            return _MAPS.get(arguments[1]) if len(arguments) == 2 else None
         if origin is tuple:
             item = arguments[0]
             if item is str or (_is_struct(item) and _depth(item) <= _DEEPEST):
@@ -162,18 +177,37 @@ def _options(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
+def _is_text(hint: Any) -> bool:
+    return get_args(hint)[1:] == (str,)
+
+
+@cache
+def _is_open(kind: type) -> bool:
+    """Whether something of open form is anywhere in ``kind``, where 1 and True would pass for equal."""
+    if not _is_struct(kind):
+        return False
+    options = [option for hint in get_type_hints(kind).values() for option in _options(hint)]
+    inner = [argument for option in options for argument in (option, *get_args(option))]
+    return any(
+        i in (Any, dict) or (i is not kind and _is_open(cast("type", i)))
+        for i in inner
+        if i is Any or isinstance(i, type)
+    )
+
+
 def _is_struct(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 @cache
 def _depth(kind: type[FrozenStruct]) -> int:
-    """How many structures are nested in ``kind``; many where it holds a time or something of open form."""
+    """How many structures are nested in ``kind``; many where it must not or need not be shared as a whole."""
     deepest = 0
     for hint in get_type_hints(kind).values():
         for option in _options(hint):
             inner = get_args(option)[0] if getattr(option, "__origin__", None) is tuple else option
-            if inner is datetime or inner is Any:
+            # Equal is not the same: True equals 1, and 1024Mi equals 1Gi.
+            if inner in _NEVER_WHOLE or (getattr(inner, "__origin__", inner) is FrozenDict and not _is_text(inner)):
                 return 99
             if _is_struct(inner) and inner is not kind:
                 deepest = max(deepest, 1 + _depth(inner))
