@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from steersman.controller import Permission
 from steersman.meta import ApiResource
-from steersman.rbac import cluster_role, policy_rules
+from steersman.rbac import cluster_role, leader_election_role, metrics_reader_role, policy_rules
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 SECRETS = ApiResource("", "v1", "Secret", "secrets")
@@ -66,3 +66,17 @@ def test_a_cluster_role() -> None:
         "metadata": {"name": "sea-operator"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     }
+
+
+def test_a_candidate_may_touch_its_lease_alone() -> None:
+    role = leader_election_role("sea-leader-election", "sea-operator", namespace="sea")
+    assert role["metadata"] == {"name": "sea-leader-election", "namespace": "sea"}
+    create, own = role["rules"]
+    assert (create["resources"], create["verbs"]) == (["leases"], ["create"])
+    assert "resourceNames" not in create
+    assert (own["resourceNames"], own["verbs"]) == (["sea-operator"], ["get", "watch", "patch"])
+    assert "namespace" not in leader_election_role("a", "b")["metadata"]
+
+
+def test_who_scrapes_may_get_the_metrics() -> None:
+    assert metrics_reader_role("reader")["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]

@@ -1,0 +1,102 @@
+"""The command line of an operator: kubebuilder's flags, beside a command's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from steersman.errors import ConfigurationError
+from steersman.manager.flags import ManagerFlags, with_manager_flags
+from steersman.manager.options import ManagerOptions
+
+
+def parse(*arguments: str) -> tuple[ManagerFlags, str]:
+    """What a command with an option of its own is given."""
+    app = typer.Typer()
+    seen: list[tuple[ManagerFlags, str]] = []
+
+    @app.command()
+    @with_manager_flags
+    def run(flags: ManagerFlags, port: Annotated[str, typer.Option(help="Where to moor.")] = "Kiel") -> None:
+        """Sail."""
+        seen.append((flags, port))
+
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def options(*arguments: str) -> ManagerOptions:
+    return parse(*arguments)[0].options("shop", default_namespace="harbour")
+
+
+def test_defaults() -> None:
+    flags, port = parse()
+    assert flags == ManagerFlags()
+    assert port == "Kiel"
+    settings = flags.options("shop")
+    assert (settings.name, settings.leader_election, settings.namespaces) == ("shop", None, ())
+    assert (settings.health_bind_address, settings.metrics_bind_address) == (":8081", ":8080")
+
+
+def test_a_command_has_options_of_its_own() -> None:
+    assert parse("--port", "Riga", "--leader-elect")[1] == "Riga"
+
+
+def test_leader_election() -> None:
+    election = options("--leader-elect").leader_election
+    assert election is not None
+    assert (election.name, election.namespace) == ("shop", "harbour")
+    named = options("--leader-elect", "--leader-election-id=x", "--leader-election-namespace=y").leader_election
+    assert named is not None
+    assert (named.name, named.namespace) == ("x", "y")
+    assert options("--leader-elect", "--no-leader-elect").leader_election is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("--namespaces", "a,b"), ("a", "b")),
+        (("--namespaces=a", "--namespaces=b, c,a"), ("a", "b", "c")),
+        (("--namespace", "a"), ("a",)),
+        (("--namespace=",), ()),
+    ],
+)
+def test_namespaces(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert options(*given).namespaces == expected
+
+
+def test_logs_as_in_go() -> None:
+    flags, _ = parse("--zap-log-level=debug", "--zap-encoder=console")
+    assert (flags.log_level, flags.log_format) == ("debug", "console")
+
+
+def test_settings_without_a_flag_win() -> None:
+    assert parse("--namespace=a")[0].options("shop", namespaces=("z",)).namespaces == ("z",)
+
+
+def test_a_pod_is_named_in_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "shop-0")
+    assert options().instance == "shop-0"
+
+
+def test_what_a_user_can_mend_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConfigurationError):
+        ManagerFlags(kubeconfig="/nowhere").config()
+    with pytest.raises(SystemExit) as ended:
+        ManagerFlags(kubeconfig="/nowhere").run(lambda _: None, name="shop")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "shop: kubeconfig not found: /nowhere\n"
+
+
+def test_a_manager_is_imported_without_web_server_and_command_line() -> None:
+    code = "import sys, steersman.manager; print([m for m in ('aiohttp.web', 'typer', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

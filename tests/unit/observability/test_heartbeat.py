@@ -1,0 +1,69 @@
+"""A blocked event loop is noticed from outside, with the place where it hangs and without what it holds there."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+from structlog.testing import capture_logs
+
+from steersman.observability import metrics
+from steersman.observability.heartbeat import Heartbeat, Watchdog
+
+
+def sample(name: str) -> float:
+    return metrics.registry.get_sample_value(name) or 0.0
+
+
+def block_until(condition: Callable[[], bool]) -> None:
+    """Blocks the event loop, with a secret in a local variable."""
+    password = "hunter2"  # noqa: F841  # pyright: ignore[reportUnusedVariable]
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+
+
+async def test_a_block_is_logged_once_with_its_stack_and_measured() -> None:
+    heartbeat = Heartbeat(period=0.02)
+    watchdog = Watchdog(heartbeat, limit=0.2)
+    blocks, lags = sample("steersman_event_loop_blocks_total"), sample("steersman_event_loop_lag_seconds_count")
+    beating = asyncio.create_task(heartbeat.run())
+    watchdog.start()
+    try:
+        with capture_logs() as logs:
+            for number in (1, 2):
+                await asyncio.sleep(0.05)
+                block_until(lambda: sum(e["event"] == "event loop blocked" for e in logs) >= number)  # noqa: B023
+                # Blocked on for as long again, it says nothing new.
+                block_until(lambda: heartbeat.age() > 0.8)
+                async with asyncio.timeout(20):
+                    while sum(e["event"] == "event loop runs again" for e in logs) < number:
+                        await asyncio.sleep(0.01)
+    finally:
+        watchdog.stop()
+        beating.cancel()
+        await asyncio.gather(beating, return_exceptions=True)
+    reports = [e for e in logs if e["event"] == "event loop blocked"]
+    assert len(reports) == 2
+    assert "block_until" in reports[0]["stack"]
+    assert "hunter2" not in str(reports)
+    assert sample("steersman_event_loop_blocks_total") == blocks + 2
+    assert sample("steersman_event_loop_lag_seconds_count") > lags
+    assert sample("steersman_event_loop_longest_lag_seconds") > 0.5
+
+
+async def test_the_age_grows_while_the_loop_gives_no_beat() -> None:
+    heartbeat = Heartbeat(period=0.01)
+    beating = asyncio.create_task(heartbeat.run())
+    await asyncio.sleep(0.03)
+    beating.cancel()
+    await asyncio.gather(beating, return_exceptions=True)
+    before = heartbeat.age()
+    block_until(lambda: heartbeat.age() > before + 0.05)
+    assert heartbeat.age() > before
+
+
+def test_a_watchdog_that_never_started_ends() -> None:
+    Watchdog(Heartbeat(), limit=1).stop()
