@@ -32,6 +32,8 @@ log = get_logger("client")
 
 # The API server ends idle connections after 90 s: ours end first, so that none is used at that moment.
 _KEEP_ALIVE = 60.0
+# Seconds until the first probe of an idle connection and between probes; how many; milliseconds without an answer.
+_WATCHFULNESS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 _CONNECT_TIMEOUT = 30.0
 # Enough for any number of workers; more would be a burst of handshakes rather than of requests.
 _MOST_CONNECTIONS = 128
@@ -44,7 +46,7 @@ def watchful_socket(address: tuple[Any, ...]) -> socket.socket:
     """A socket that notices within half a minute that its peer is gone without a word, as a watch that waits must."""
     opened = socket.socket(*address[:3])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
+    for name, value in _WATCHFULNESS.items():
         # Not every system has them all.
         if (option := getattr(socket, name, None)) is not None:
             opened.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import socket
+import struct
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
@@ -72,6 +74,29 @@ def test_sockets_notice_a_peer_that_is_gone() -> None:
             patience += opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) * 3
             assert patience <= 30
             assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
+
+
+async def test_a_watch_notices_a_peer_that_is_gone_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its first line on the server's kernel drops every segment of ours, as a network that is cut does."""
+    shorter = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1000}
+    monkeypatch.setattr("steersman.client.http._WATCHFULNESS", shorter)
+
+    async def cut(request: web.BaseRequest) -> None:
+        assert request.transport is not None
+        drop_everything(request.transport.get_extra_info("socket"))
+        await asyncio.Event().wait()
+
+    async with connected(streaming(b"one\n", then=cut)) as transport, transport.stream(get(timeout=600)) as stream:
+        assert await anext(stream) == b"one"
+        with pytest.raises(ConnectionFailed, match="timed out"):
+            await anext(stream)
+
+
+def drop_everything(peer: Any) -> None:
+    """Has the kernel drop all that arrives at the socket ``peer`` (socket(7), SO_ATTACH_FILTER)."""
+    refuse = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+    program = struct.pack("HL", 1, ctypes.addressof(refuse))
+    peer.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_ATTACH_FILTER", 26), program)
 
 
 async def test_a_base_path_is_kept_and_redirects_are_answers() -> None:
