@@ -287,6 +287,10 @@ class WorkQueue(Generic[K]):
             self._idle.append(idle)
             await idle
 
+    def waiting(self) -> tuple[Item[K], ...]:
+        """The keys that are ready and wait, with what they were added for; in the order they became ready."""
+        return tuple(self._waiting.values())
+
     def depths(self) -> Mapping[int, int]:
         """Keys that wait, by priority."""
         return {lane.priority: lane.size for lane in tuple(self._lanes)}

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from steersman.cache import Cache
 from steersman.client import Client, Transport
 from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
+from steersman.errors import ConfigurationError
 from steersman.manager.campaign import Campaign, campaign_for
 from steersman.manager.endpoints import Check, Endpoints, Handler
 from steersman.manager.fence import GuardedTransport
@@ -283,6 +284,9 @@ class Manager:
         return Context(client=client, events=recorder, runtime=self.runtime, log=logger)
 
     def _register(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
+        if any(known.name == controller.name for known in self._controllers):
+            # Their metrics, logs and Events could not be told apart.
+            raise ConfigurationError(f"there are two controllers named {controller.name!r}: give one .named(...)")
         self._controllers.append(controller)
         self._permissions.extend(permissions)
         if not _needs_leader_election(controller):

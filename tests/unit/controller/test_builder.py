@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from buoy import Buoy, buoy
+from fed_informer import FedInformer
 from steersman.api.core_v1 import ConfigMap, Node, Service
-from steersman.cache.informer import Part
 from steersman.controller import Builder, Controller, Permission, Reconciler, Request, Result, generation_changed
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.rbac import policy_rules
@@ -29,21 +29,30 @@ class Bench:
 
     def __init__(self, kind: type[Any] = Buoy) -> None:
         self.world = World()
+        self.informers: dict[type[Any], FedInformer] = {}
         self.registered: list[tuple[Controller, tuple[Permission, ...]]] = []
-        self.builder: Builder[Any] = Builder(
+        self.builder = self.another(kind)
+
+    def another(self, kind: type[Any] = Buoy) -> Builder[Any]:
+        """A further builder over the same informers."""
+        return Builder(
             kind,
             context=lambda _: self.world.context(),
-            informer=self.world.cache.informer,
+            informer=cast("Any", self.informer),
             register=lambda controller, permissions: self.registered.append((controller, permissions)),
         )
 
-    def informer(self, kind: type[Any]) -> Part[Any]:
-        """Where a reflector would bring in what it hears."""
-        return self.world.cache.informer(kind).parts[0]
+    def informer(self, kind: type[Any]) -> FedInformer:
+        return self.informers.setdefault(kind, FedInformer())
 
-    async def queued(self) -> list[ObjectKey]:
-        """What the one controller's queue holds, in order; empties it."""
-        queue = self.registered[0][0].queue
+    @property
+    def controller(self) -> Controller:
+        """The first that was built."""
+        return self.registered[0][0]
+
+    async def queued(self, number: int = 0) -> list[ObjectKey]:
+        """What a controller's queue holds, in order; empties it."""
+        queue = self.registered[number][0].queue
         taken: list[ObjectKey] = []
         while len(queue):
             taken.append(await queue.get())
@@ -160,19 +169,12 @@ async def test_predicates_hold_back_what_does_not_matter() -> None:
 
 @virtual_time
 async def test_two_controllers_share_one_informer() -> None:
-    one, two = Bench(), Bench()
-    two.world = one.world
-    shared: Builder[Any] = Builder(
-        Buoy,
-        context=lambda _: one.world.context(),
-        informer=one.world.cache.informer,
-        register=lambda controller, permissions: two.registered.append((controller, permissions)),
-    )
-    one.builder.complete(Idle)
-    shared.named("second").complete(Idle)
-    one.informer(Buoy).replace((buoy("a"),))
-    assert await one.queued() == await two.queued() == [key("a")]
-    assert two.registered[0][0].name == "second"
+    bench = Bench()
+    bench.builder.complete(Idle)
+    bench.another().named("second").complete(Idle)
+    bench.informer(Buoy).replace((buoy("a"),))
+    assert await bench.queued(0) == await bench.queued(1) == [key("a")]
+    assert bench.registered[1][0].name == "second"
 
 
 def test_names_and_limits() -> None:

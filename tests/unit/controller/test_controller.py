@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ import structlog
 from structlog.testing import capture_logs
 
 from buoy import Buoy
-from steersman.controller import Controller, Reconciler, Request, Result
-from steersman.errors import Conflict, NotFound, Status, TerminalError
+from steersman.controller import Controller, ControllerOptions, Reconciler, Request, Result
+from steersman.errors import Conflict, NotFound, Status, StatusDetails, TerminalError
 from steersman.observability import metrics
 from steersman.testing import virtual_time
 from world import World, key
@@ -41,10 +42,28 @@ def controller_of(reconciler: Scripted, name: str = "buoy", *, exists: bool = Tr
     return Controller(
         name,
         reconciler,
+        resource=Buoy.api_resource,
         runtime=reconciler.runtime,
         exists=lambda _: exists,
-        max_concurrent_reconciles=workers,
+        options=ControllerOptions(max_concurrent_reconciles=workers),
     )
+
+
+@contextmanager
+def rendered_logs() -> Generator[list[dict[str, Any]], None, None]:
+    """The log lines with what the running reconcile adds to them."""
+    processors: list[Any] = structlog.get_config()["processors"]
+    saved, lines = list(processors), list[dict[str, Any]]()
+
+    def collect(_: Any, __: str, event: Any) -> Any:
+        lines.append(dict(event))
+        raise structlog.DropEvent
+
+    processors.insert(processors.index(structlog.stdlib.add_log_level), collect)
+    try:
+        yield lines
+    finally:
+        processors[:] = saved
 
 
 def sample(name: str, **labels: str) -> float:
@@ -63,8 +82,13 @@ def raising(*errors: BaseException) -> Behaviour:
     return behave
 
 
-def refused(kind: type[Conflict | NotFound], code: int) -> Conflict | NotFound:
-    return kind(Status(f"scripted {kind.__name__}", kind.__name__, code))
+def conflict() -> Conflict:
+    return Conflict(Status("scripted conflict", "Conflict", 409))
+
+
+def missing(name: str = "a", kind: str = "buoys", group: str = "sea.example.com") -> NotFound:
+    """As the API server answers when there is no such object."""
+    return NotFound(Status("scripted", "NotFound", 404, details=StatusDetails(name=name, kind=kind, group=group)))
 
 
 @virtual_time
@@ -133,7 +157,7 @@ async def test_a_terminal_error_waits_for_a_change() -> None:
 
 @virtual_time
 async def test_not_found_of_a_deleted_object_is_quiet() -> None:
-    reconciler = Scripted(World(), raising(refused(NotFound, 404)))
+    reconciler = Scripted(World(), raising(missing()))
     controller = controller_of(reconciler, exists=False)
     controller.start()
     with capture_logs() as logs:
@@ -143,10 +167,19 @@ async def test_not_found_of_a_deleted_object_is_quiet() -> None:
     await controller.stop(1)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        missing("b"),
+        missing(kind="configmaps", group=""),
+        missing(group="lake.example.com"),
+        NotFound(Status("the server could not find the requested resource", "NotFound", 404)),
+    ],
+)
 @virtual_time
-async def test_not_found_of_something_else_is_a_failure() -> None:
-    reconciler = Scripted(World(), raising(refused(NotFound, 404)))
-    controller = controller_of(reconciler, exists=True)
+async def test_not_found_of_something_else_is_a_failure_even_of_an_object_that_is_gone(error: NotFound) -> None:
+    reconciler = Scripted(World(), raising(error))
+    controller = controller_of(reconciler, exists=False)
     controller.start()
     with capture_logs() as logs:
         controller.queue.add(key("a"))
@@ -157,8 +190,21 @@ async def test_not_found_of_something_else_is_a_failure() -> None:
 
 
 @virtual_time
+async def test_not_found_of_an_object_that_the_cache_still_holds_is_looked_at_again() -> None:
+    reconciler = Scripted(World(), raising(missing()))
+    controller = controller_of(reconciler, exists=True)
+    controller.start()
+    with capture_logs() as logs:
+        controller.queue.add(key("a"))
+        await asyncio.sleep(1)
+    assert len(reconciler.calls) == 2
+    assert [entry["log_level"] for entry in logs] == ["info"]
+    await controller.stop(1)
+
+
+@virtual_time
 async def test_a_conflict_is_tried_again_without_alarm() -> None:
-    reconciler = Scripted(World(), raising(refused(Conflict, 409)))
+    reconciler = Scripted(World(), raising(conflict()))
     controller = controller_of(reconciler)
     controller.start()
     with capture_logs() as logs:
@@ -280,21 +326,25 @@ async def test_stopping_does_not_wait_for_ever() -> None:
 
 @virtual_time
 async def test_log_lines_say_which_object_and_which_reconcile() -> None:
-    seen: list[dict[str, Any]] = []
+    reconciler = Scripted(World())
 
     async def behave(_: Request) -> Result:
-        seen.append(structlog.contextvars.get_contextvars())
+        reconciler.log.warning("drifting")
+        await asyncio.create_task(tell())
         return Result()
 
-    reconciler = Scripted(World(), behave)
+    async def tell() -> None:
+        reconciler.log.warning("from a task")
+
+    reconciler.behaviour = behave
     controller = controller_of(reconciler, "logged")
     controller.start()
-    controller.queue.add(key("a"))
-    controller.queue.add(key("b"))
-    await asyncio.sleep(1)
-    assert [(c["controller"], c["namespace"], c["name"]) for c in seen] == [
-        ("logged", "sea", "a"),
-        ("logged", "sea", "b"),
+    with rendered_logs() as lines:
+        controller.queue.add(key("a"))
+        controller.queue.add(key("b"))
+        await asyncio.sleep(1)
+    assert [(c["event"], c["controller"], c["namespace"], c["name"]) for c in lines] == [
+        (event, "logged", "sea", name) for name in "ab" for event in ("drifting", "from a task")
     ]
-    assert len({c["reconcile_id"] for c in seen}) == 2
+    assert len({c["reconcile_id"] for c in lines}) == 2
     await controller.stop(1)

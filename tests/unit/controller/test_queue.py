@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from steersman.controller import WorkQueue
-from steersman.controller.queue import QueueShutDown
-from steersman.testing.virtual_time import run_virtual, virtual_runtime, virtual_time
+from steersman.controller import LOW, QueueShutDown, Trigger, WorkQueue
+from steersman.controller.queue import Item
+from steersman.controller.triggers import MOST_TRIGGERS
+from steersman.testing.virtual_time import VirtualTimeLoop, run_virtual, virtual_runtime, virtual_time
 
 
 def new_queue() -> WorkQueue[str]:
@@ -185,6 +190,275 @@ async def test_shutdown_drops_what_waits() -> None:
     queue.shut_down()
     with pytest.raises(QueueShutDown):
         await queue.get()
+
+
+@virtual_time
+async def test_the_more_important_goes_first_and_equals_as_they_came() -> None:
+    queue = new_queue()
+    for key, priority in (("low", LOW), ("a", 0), ("high", 7), ("b", 0)):
+        queue.add(key, priority=priority)
+    assert queue.depths() == {7: 1, 0: 2, LOW: 1}
+    assert [await queue.get() for _ in range(4)] == ["high", "a", "b", "low"]
+
+
+@virtual_time
+async def test_a_waiting_key_can_only_rise() -> None:
+    queue = new_queue()
+    for key in ("x", "y", "z"):
+        queue.add(key, priority=LOW)
+    queue.add("a")
+    queue.add("y", priority=0)
+    queue.add("a", priority=LOW)
+    assert queue.depths() == {0: 2, LOW: 2}
+    assert [await queue.get() for _ in range(4)] == ["a", "y", "x", "z"]
+    assert queue.depths() == {0: 0, LOW: 0}
+
+
+@virtual_time
+async def test_a_key_in_work_comes_back_with_the_highest_priority_it_was_added_with() -> None:
+    queue = new_queue()
+    queue.add("a")
+    await queue.get()
+    queue.add("a", priority=LOW)
+    queue.add("a", priority=5)
+    queue.add("a", priority=0)
+    queue.done("a")
+    assert (await queue.take()).priority == 5
+
+
+@virtual_time
+async def test_a_delayed_key_keeps_its_priority() -> None:
+    queue = new_queue()
+    queue.add_after("a", 60, priority=LOW)
+    queue.add_after("b", 60, priority=LOW)
+    queue.add_after("b", 90)
+    assert [((item := await queue.take()).key, item.priority) for _ in range(2)] == [("b", 0), ("a", LOW)]
+    assert now() == pytest.approx(60)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+@virtual_time
+async def test_nobody_starves_however_much_of_importance_comes(ahead: int) -> None:
+    queue = new_queue()
+    for number in range(ahead):
+        queue.add(f"ahead{number}", priority=LOW)
+    queue.add("patient", priority=LOW)
+    queue.add("patient too", priority=LOW - 1)
+    taken: list[str] = []
+    for number in range(60):
+        queue.add(f"urgent{number}", priority=number % 3)
+        queue.add(f"more{number}", priority=9)
+        taken.append(await queue.get())
+        queue.done(taken[-1])
+    assert taken.index("patient") + 1 == 10 * (ahead + 1)
+    assert taken.index("patient too") + 1 == 10 * (ahead + 2)
+
+
+@virtual_time
+async def test_a_key_knows_what_it_was_added_for() -> None:
+    queue = new_queue()
+    one, two = Trigger("one", None, "external"), Trigger("two", None, "external")
+    queue.add("a", trigger=one)
+    queue.add("a", trigger=two)
+    queue.add("a", trigger=one)
+    item = await queue.take()
+    assert item.triggers == [one, two]
+    queue.add("a", trigger=two)
+    queue.done("a")
+    assert (await queue.take()).triggers == [two]
+
+
+@virtual_time
+async def test_a_delayed_key_remembers_why_whatever_makes_it_ready() -> None:
+    queue = new_queue()
+    one, two, three = (Trigger(name, None, "external") for name in ("one", "two", "three"))
+    queue.add_after("a", 60, trigger=one)
+    queue.add_after("a", 30, trigger=two)
+    queue.add_after("a", 90, trigger=three)
+    queue.add("b", trigger=one)
+    queue.add_after("b", 10, trigger=two)
+    assert [(item := await queue.take()).key, item.triggers] == ["b", [one, two]]
+    item = await queue.take()
+    assert (item.key, item.triggers, now()) == ("a", [one, two, three], pytest.approx(30))
+    queue.add_after("c", 60, trigger=one)
+    queue.add("c", trigger=two)
+    assert (await queue.take()).triggers == [one, two]
+
+
+@virtual_time
+async def test_triggers_of_a_key_are_few() -> None:
+    queue = new_queue()
+    for number in range(100):
+        queue.add("a", trigger=Trigger(f"source {number}", None, "external"))
+    item = await queue.take()
+    assert (len(item.triggers), item.omitted) == (MOST_TRIGGERS, 100 - MOST_TRIGGERS)
+
+
+@virtual_time
+async def test_delays_that_came_to_nothing_leave_nothing_behind() -> None:
+    queue = new_queue()
+    for _ in range(20):
+        for number in range(200):
+            queue.add_after(f"k{number}", 1000)
+            queue.add(f"k{number}")
+        while len(queue):
+            queue.done(await queue.get())
+    assert sum(isinstance(each, Item) for each in gc.get_objects()) <= 1500
+    queue.add_after("real", 5)
+    assert (await queue.get(), now()) == ("real", pytest.approx(5))
+
+
+@virtual_time
+async def test_draining_hands_out_what_is_ready_and_no_more() -> None:
+    queue = new_queue()
+    for key in "abc":
+        queue.add(key)
+    queue.add_after("later", 1)
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.shut_down(drain=True)
+    queue.add("new")
+    drained = asyncio.create_task(queue.drained())
+    assert [await queue.get() for _ in range(2)] == ["b", "c"]
+    queue.done("b")
+    queue.done("c")
+    with pytest.raises(QueueShutDown):
+        await queue.get()
+    await settle()
+    assert not drained.done()
+    queue.done("a")  # it changed while it was worked on
+    assert await queue.get() == "a"
+    queue.done("a")
+    await drained
+    assert now() == 0.0
+
+
+@virtual_time
+async def test_drained_means_that_nothing_waits_or_is_in_work() -> None:
+    queue = new_queue()
+    await queue.drained()
+    queue.add("a")
+    drained = asyncio.create_task(queue.drained())
+    await queue.get()
+    queue.add("a")
+    queue.done("a")
+    await settle()
+    assert not drained.done()
+    await queue.get()
+    queue.done("a")
+    await drained
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A model beside the queue: what must be handed out some day, what is in work, and who waits for how long."""
+
+    KEYS = st.sampled_from("abcde")
+    PRIORITIES = st.sampled_from([LOW, 0, 0, 10])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualTimeLoop()
+        self.queue: WorkQueue[str] = WorkQueue("machine", runtime=virtual_runtime())
+        self.owed: dict[str, float] = {}
+        """When a key is to be ready at the latest."""
+        self.working: set[str] = set()
+        self.ranks: dict[str, int] = {}
+        self.patience: dict[str, int] = {}
+        """How many hand-outs a key that waits may take at most until it is its turn."""
+        self.rushes = 0
+
+    def run(self, action: Callable[[], object]) -> Any:
+        async def act() -> object:
+            return action()
+
+        return self.loop.run_until_complete(act())
+
+    def owe(self, key: str, due: float) -> None:
+        self.owed[key] = min(self.owed.get(key, due), due)
+
+    @rule(key=KEYS, priority=PRIORITIES)
+    def add(self, key: str, priority: int) -> None:
+        self.run(lambda: self.queue.add(key, priority=priority))
+        self.owe(key, self.loop.time())
+
+    @rule(key=KEYS, seconds=st.sampled_from([0.0, 0.5, 2.0, 30.0]), priority=PRIORITIES)
+    def add_after(self, key: str, seconds: float, priority: int) -> None:
+        self.run(lambda: self.queue.add_after(key, seconds, priority=priority))
+        self.owe(key, self.loop.time() + seconds)
+
+    @rule(key=KEYS)
+    def fail(self, key: str) -> None:
+        delay = self.run(lambda: self.queue.add_rate_limited(key))
+        self.owe(key, self.loop.time() + delay)
+
+    @rule(key=KEYS)
+    def forget(self, key: str) -> None:
+        self.queue.forget(key)
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 60.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    @precondition(lambda self: len(self.queue) > 0)
+    @rule()
+    def take(self) -> None:
+        key = self.run(self.queue.take_nowait).key
+        assert key not in self.working, "two workers hold one key"
+        assert self.owed.pop(key) <= self.loop.time() + 1e-6, "it came before anybody wanted it"
+        self.working.add(key)
+        self.ranks.pop(key)
+        self.patience.pop(key)
+        for other in self.patience:
+            self.patience[other] -= 1
+
+    @rule(rounds=st.integers(5, 30), ready=st.booleans())
+    def rush(self, rounds: int, ready: bool) -> None:
+        """Important keys keep coming, and as many are taken."""
+        for _ in range(rounds):
+            self.rushes += 1
+            self.add(f"urgent {self.rushes}", 20)
+            self.note_who_waits()
+            self.take()
+            if ready:
+                self.run(lambda key=min(self.working): self.queue.done(key))
+                self.working.remove(min(self.working))
+
+    @precondition(lambda self: bool(self.working))
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.working)))
+        self.working.remove(key)
+        self.run(lambda: self.queue.done(key))
+
+    @invariant()
+    def what_is_due_is_ready(self) -> None:
+        ready = {key for key, due in self.owed.items() if due <= self.loop.time() - 0.001 and key not in self.working}
+        assert ready <= {item.key for item in self.queue.waiting()}, "a key was lost"
+        self.note_who_waits()
+
+    def note_who_waits(self) -> None:
+        for item in self.queue.waiting():
+            if self.ranks.get(item.key) != item.rank:
+                self.ranks[item.key] = item.rank
+                self.patience[item.key] = 10 * len(self.queue)
+
+    @invariant()
+    def nobody_starves(self) -> None:
+        assert all(left > 0 for left in self.patience.values())
+
+    @invariant()
+    def counts_agree(self) -> None:
+        depths = self.queue.depths()
+        assert sum(depths.values()) == len(self.queue)
+        assert all(depth >= 0 for depth in depths.values())
+
+    def teardown(self) -> None:
+        self.run(self.queue.shut_down)
+        self.loop.close()
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 
 
 Step = tuple[str, str, float]
