@@ -14,7 +14,7 @@ import pytest
 
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.client import Client, connect, load_config
-from steersman.errors import ConfigurationError, ConnectionFailed, Forbidden, SteersmanError
+from steersman.errors import ConfigurationError, ConnectionFailed, Expired, Forbidden, SteersmanError
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.testing.envtest import Envtest, find_binaries
 
@@ -122,3 +122,15 @@ def test_the_newest_binaries_are_taken(tmp_path: Path, monkeypatch: pytest.Monke
             (place / "kube-apiserver").touch()
         os.utime(place, (number, number))
     assert find_binaries() == tmp_path / "steersman" / "binaries" / "newer" / "bin"
+
+
+async def test_etcd_forgets_the_past() -> None:
+    with Envtest.start(arguments={"watch-cache": "false"}) as environment:
+        async with connect(environment.config) as transport:
+            client = Client(transport)
+            version = (await client.list(ConfigMap)).resource_version
+            for name in ("past", "present"):
+                await client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default")))
+            assert environment.compact() > int(version) + 1
+            with pytest.raises(Expired):
+                await anext(client.watch(ConfigMap, resource_version=version))

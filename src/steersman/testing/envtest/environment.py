@@ -6,6 +6,7 @@ import atexit
 import base64
 import contextlib
 import http.client
+import json
 import os
 import platform
 import shutil
@@ -180,8 +181,12 @@ class Envtest:
         Raises:
             SteersmanError: it did not start.
         """
+        self.begin_apiserver()
+        self.wait_until_ready(timeout)
+
+    def begin_apiserver(self) -> None:
+        """As ``start_apiserver``, without waiting: what a client meets while the server comes up can be seen."""
         self._apiserver = ServerProcess(self._apiserver_command(), self.directory / "kube-apiserver.log")
-        self._wait_until_ready(timeout)
 
     def restart_apiserver(self, grace: float = 0.0, timeout: float = 60.0) -> None:
         """Ends kube-apiserver and starts it again.
@@ -204,6 +209,21 @@ class Envtest:
             yield
         finally:
             self._apiserver.signal(signal.SIGCONT)
+
+    def compact(self) -> int:
+        """Has etcd forget everything but the present, and returns its revision.
+
+        Lists and watches that are read from etcd at an older version get Expired (410); what kube-apiserver still
+        holds in its watch cache it goes on serving, unless it runs with ``{"watch-cache": "false"}``.
+        Source: etcd, "API reference", ``Compact``.
+
+        Raises:
+            SteersmanError: etcd refused.
+        """
+        with _EtcdConnection(self.directory / _ETCD_SOCKET.removeprefix("unix://")) as etcd:
+            revision = int(etcd.call("/v3/kv/range", {"key": "AA=="})["header"]["revision"])
+            etcd.call("/v3/kv/compaction", {"revision": str(revision), "physical": True})
+        return revision
 
     def stop(self) -> None:
         """Ends both processes and removes the directory. May be called again."""
@@ -259,7 +279,12 @@ class Envtest:
         }
         return [str(self._binaries / "kube-apiserver"), *(f"--{k}={v}" for k, v in arguments.items())]
 
-    def _wait_until_ready(self, timeout: float) -> None:
+    def wait_until_ready(self, timeout: float = 60.0) -> None:
+        """Returns once kube-apiserver is ready.
+
+        Raises:
+            SteersmanError: not within ``timeout`` seconds, or a process ended; says what it said last.
+        """
         trust = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
         self._load_identity(trust)
         deadline = time.monotonic() + timeout
@@ -316,6 +341,33 @@ class Envtest:
             "current-context": "envtest",
         }
         return self._write(f"{name}.kubeconfig", yaml.safe_dump(document).encode())
+
+
+class _EtcdConnection(http.client.HTTPConnection):
+    """etcd's JSON gateway, on its Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=30)
+        self._path = path
+
+    def __enter__(self) -> _EtcdConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+    def call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        self.request("POST", path, json.dumps(body))
+        response = self.getresponse()
+        answer = json.loads(response.read())
+        if response.status != http.client.OK:
+            raise SteersmanError(f"etcd refused {path}: {answer.get('message', answer)}")
+        return answer
 
 
 def _answers(connection: http.client.HTTPSConnection, path: str) -> bool:

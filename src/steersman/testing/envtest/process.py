@@ -51,6 +51,11 @@ class ServerProcess:
         """Whether it runs no more."""
         return self._process.poll() is not None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended: its exit code, or minus the signal that ended it; None while it runs."""
+        return self._process.poll()
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal; does nothing to a process that has ended."""
         self._process.send_signal(number)

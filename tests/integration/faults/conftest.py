@@ -1,0 +1,55 @@
+"""Beacons that change, and an operator for them, in a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from churn import Churn
+from fault_scale import Scale, StartOperator, chosen_scale
+from operator_process import OperatorProcess
+from steersman.client import Client, connect
+from steersman.testing.envtest import Envtest
+
+
+@pytest.fixture(scope="session")
+def scale() -> Scale:
+    return chosen_scale()
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Generator[Envtest]:
+    """An API server that reads everything from etcd, and so forgets what etcd forgets."""
+    with Envtest.start(arguments={"watch-cache": "false"}) as environment:
+        yield environment
+
+
+@pytest.fixture
+async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[Churn]:
+    """Beacons in a namespace of the test's own, on the API server that the test asks for."""
+    name = "forgetful" if "forgetful" in request.fixturenames else "envtest"
+    envtest: Envtest = request.getfixturevalue(name)
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    async with connect(envtest.config) as transport:
+        made = Churn(Client(transport, field_manager="churn"), words[:60], objects=scale.objects, rate=scale.rate)
+        await made.install()
+        await made.create()
+        yield made
+
+
+@pytest.fixture
+def operator(churn: Churn, tmp_path: Path) -> StartOperator:
+    @asynccontextmanager
+    async def start(kubeconfig: Path, *arguments: str, name: str = "a") -> AsyncGenerator[OperatorProcess]:
+        process = OperatorProcess(tmp_path, kubeconfig, churn.namespace, *arguments, name=name)
+        try:
+            await process.wait_for_log("listening")
+            yield process
+        finally:
+            process.kill()
+
+    return start

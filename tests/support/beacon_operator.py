@@ -1,0 +1,39 @@
+"""The operator of ``beacon`` as a program: ``python beacon_operator.py --kubeconfig FILE --namespace NAME``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from beacon import setup
+from steersman.client import connect, load_config
+from steersman.manager import Manager, ManagerOptions
+from steersman.observability.logging import configure_logging
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """The operator, until SIGTERM."""
+    async with connect(load_config(arguments.kubeconfig)) as transport:
+        options = ManagerOptions(
+            name="beacons",
+            instance=arguments.instance,
+            namespaces=(arguments.namespace,),
+            metrics_bind_address="127.0.0.1:0",
+        )
+        manager = Manager(transport, options)
+        setup(manager)
+        await manager.run_until_signalled()
+
+
+def main() -> None:
+    """Reads the arguments and runs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--namespace", required=True)
+    parser.add_argument("--instance", default="beacons-0")
+    configure_logging("info")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

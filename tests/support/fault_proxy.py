@@ -1,0 +1,318 @@
+"""A proxy on loopback between an operator and the API server, that breaks what it is told to break.
+
+Plain HTTP to the operator, TLS to the API server. Each connection of the operator has one of its own to the API
+server; requests are read, so that they can be recorded and answered in its stead, and answers pass through as
+they come.
+
+Its black hole is real: a filter on the sockets makes the kernel throw away every packet that arrives, before TCP sees
+it, so nothing is acknowledged, refused or reset. Source: socket(7), ``SO_ATTACH_FILTER``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ctypes
+import fcntl
+import socket
+import ssl
+import struct
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_SO_ATTACH_FILTER = 26
+_SO_DETACH_FILTER = 27
+_LIMIT = 1 << 22
+
+
+@dataclass(slots=True)
+class Seen:
+    """A request: ``at`` (monotonic seconds) its head was complete, and ``code`` if the proxy answered it itself."""
+
+    at: float
+    method: str
+    path: str
+    code: int | None = None
+
+    @property
+    def is_watch(self) -> bool:
+        return self.method == "GET" and "watch=true" in self.path
+
+    @property
+    def is_lease(self) -> bool:
+        return "/coordination.k8s.io/" in self.path
+
+    @property
+    def is_write(self) -> bool:
+        return self.method != "GET"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer in the server's stead; ``retry_after`` in seconds, None for none."""
+
+    code: int
+    retry_after: int | None = None
+
+    def bytes(self) -> bytes:
+        body = b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"refused by the proxy","code":%d}'
+        body %= self.code
+        advice = "" if self.retry_after is None else f"Retry-After: {self.retry_after}\r\n"
+        head = f"HTTP/1.1 {self.code} Refused\r\nContent-Type: application/json\r\n{advice}"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class _Link:
+    """A connection of the operator, the one to the API server that belongs to it, and the request under way on it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.socket: Any = writer.get_extra_info("socket")
+        self.server: asyncio.StreamWriter | None = None
+        self.answers: asyncio.Task[None] | None = None
+        self.current: Seen | None = None
+        self.lost = False
+
+    def cut(self) -> None:
+        """Ends both connections at once; a lost one stays as it is for the operator, which hears nothing."""
+        if self.answers is not None:
+            self.answers.cancel()
+        if self.server is not None:
+            self.server.transport.abort()
+        if not self.lost:
+            self.writer.transport.abort()
+
+
+class FaultProxy:
+    """The proxy, on a thread of its own, since tests must not slow it down. Use ``running``.
+
+    Attributes:
+        kubeconfig: for the operator.
+        seen: every request, in order.
+        refuse: asked for each request; what it returns is the answer, and None passes the request on.
+    """
+
+    def __init__(self, directory: Path, kubeconfig: Path) -> None:
+        self.seen: list[Seen] = []
+        self.refuse: Callable[[Seen], Refusal | None] = lambda _: None
+        document = yaml.safe_load(kubeconfig.read_text())
+        cluster = document["clusters"][0]["cluster"]
+        self._tls = _client_context(cluster, document["users"][0]["user"])
+        host, _, port = cluster["server"].removeprefix("https://").partition(":")
+        self._server = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self._loop = asyncio.new_event_loop()
+        self._links: set[_Link] = set()
+        self._stopped = asyncio.Event()
+        self._all_flow = _flowing()
+        self._watches_flow = _flowing()
+        port = self._listener.getsockname()[1]
+        self.kubeconfig = directory / f"proxy-{port}.kubeconfig"
+        document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+        document["users"][0]["user"] = {}
+        self.kubeconfig.write_text(yaml.safe_dump(document))
+
+    @classmethod
+    @contextmanager
+    def running(cls, directory: Path, kubeconfig: Path) -> Generator[FaultProxy]:
+        """A proxy to the server of ``kubeconfig``, with the identity that it holds."""
+        proxy = cls(directory, kubeconfig)
+        thread = threading.Thread(target=proxy._run, name="fault proxy", daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy._do(proxy._stopped.set)
+            thread.join(10)
+
+    @property
+    def writes(self) -> list[Seen]:
+        """The requests that would change something, those for Leases apart."""
+        return [s for s in self.seen if s.is_write and not s.is_lease]
+
+    @property
+    def open_watches(self) -> int:
+        """How many watches are under way."""
+        return sum(1 for link in tuple(self._links) if link.current is not None and link.current.is_watch)
+
+    def break_watches(self) -> None:
+        """Resets the connections on which a watch is under way."""
+        self._do(lambda: self._cut(lambda link: link.current is not None and link.current.is_watch))
+
+    @contextmanager
+    def held_watches(self) -> Generator[None]:
+        """Lets nothing of any watch through during the block; the API server sees a client that does not read."""
+        self._do(self._watches_flow.clear)
+        try:
+            yield
+        finally:
+            self._do(self._watches_flow.set)
+
+    @contextmanager
+    def black_hole(self, *, for_ever: bool = False) -> Generator[None]:
+        """Throws away all packets of the operator during the block.
+
+        Args:
+            for_ever: connections that were open in the block stay black holes; only new ones work again. That is what
+                a firewall does that forgot them.
+        """
+        self._do(self._all_flow.clear)
+        # What the operator never acknowledged would be sent to it again and again, and it would hear of us after all.
+        deadline = time.monotonic() + 10
+        while self._unacknowledged():
+            assert time.monotonic() < deadline, "the operator acknowledges nothing"
+            time.sleep(0.001)
+        self._do(lambda: self._drop(True))
+        try:
+            yield
+        finally:
+            if for_ever:
+                self._do(self._lose)
+            self._do(lambda: self._drop(False))
+            self._do(self._all_flow.set)
+
+    def _do(self, action: Callable[[], object]) -> None:
+        """Runs ``action`` on the proxy's thread and returns once it is done."""
+        done = threading.Event()
+
+        def act() -> None:
+            action()
+            done.set()
+
+        self._loop.call_soon_threadsafe(act)
+        assert done.wait(10), "the proxy does not run"
+
+    def _unacknowledged(self) -> int:
+        return sum(link.writer.transport.get_write_buffer_size() + _unsent(link.socket) for link in self._connected())
+
+    def _connected(self) -> list[_Link]:
+        return [link for link in tuple(self._links) if not link.lost and link.socket.fileno() >= 0]
+
+    def _drop(self, drop: bool) -> None:
+        for kept in (self._listener, *(link.socket for link in self._connected())):
+            _drop_packets(kept, drop)
+
+    def _lose(self) -> None:
+        for link in self._links:
+            link.lost = True
+            link.cut()
+
+    def _cut(self, which: Callable[[_Link], bool]) -> None:
+        for link in tuple(self._links):
+            if which(link):
+                link.cut()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._accept())
+        self._loop.close()
+
+    async def _accept(self) -> None:
+        server = await asyncio.start_server(self._serve, sock=self._listener, limit=_LIMIT)
+        await self._stopped.wait()
+        server.close()
+        for link in tuple(self._links):
+            link.lost = False
+            link.cut()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = _Link(reader, writer)
+        self._links.add(link)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                while True:
+                    await self._take_request(link)
+        finally:
+            if link.lost:
+                # Kept open for good: a socket that is closed tells its peer.
+                await self._stopped.wait()
+            self._links.discard(link)
+            link.cut()
+
+    async def _take_request(self, link: _Link) -> None:
+        head = await link.reader.readuntil(b"\r\n\r\n")
+        body = await link.reader.readexactly(_content_length(head))
+        method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
+        link.current = seen = Seen(time.monotonic(), method, path)
+        refusal = self.refuse(seen)
+        self.seen.append(seen)
+        if refusal is not None:
+            seen.code = refusal.code
+            link.writer.write(refusal.bytes())
+            await link.writer.drain()
+            return
+        if link.server is None:
+            answers, link.server = await asyncio.open_connection(*self._server, ssl=self._tls, limit=_LIMIT)
+            link.answers = asyncio.create_task(self._pass_answers(link, answers))
+        link.server.write(head + body)
+        await link.server.drain()
+
+    async def _pass_answers(self, link: _Link, answers: asyncio.StreamReader) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                while chunk := await answers.read(65536):
+                    await self._all_flow.wait()
+                    if link.current is not None and link.current.is_watch:
+                        await self._watches_flow.wait()
+                    link.writer.write(chunk)
+                    await link.writer.drain()
+        finally:
+            if not link.lost:
+                link.writer.transport.abort()
+
+
+def _flowing() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+def _content_length(head: bytes) -> int:
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            return int(value)
+    return 0
+
+
+def _unsent(kept: Any) -> int:
+    """How many bytes the kernel has yet to send, or was not told of by the peer. Source: tcp(7), ``SIOCOUTQ``."""
+    answer = fcntl.ioctl(kept.fileno(), termios.TIOCOUTQ, b"\0" * 4)
+    return struct.unpack("i", answer)[0]
+
+
+def _drop_packets(kept: Any, drop: bool) -> None:
+    if not drop:
+        with contextlib.suppress(FileNotFoundError):
+            kept.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+        return
+    # One instruction of classic BPF: "return 0", which keeps no byte of the packet.
+    program = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
+    kept.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HL", 1, ctypes.addressof(program)))
+
+
+def _client_context(cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=_text(cluster["certificate-authority-data"]))
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as pair:
+        pair.write(_text(user["client-certificate-data"]) + _text(user["client-key-data"]))
+        pair.flush()
+        context.load_cert_chain(pair.name)
+    return context
+
+
+def _text(data: str) -> str:
+    return base64.b64decode(data).decode()

@@ -1,0 +1,49 @@
+"""How large the faults are: short ones for ``make test``, whole ones for ``make faults``."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from operator_process import OperatorProcess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """The size of the faults.
+
+    Attributes:
+        objects: how many change.
+        rate: changes a second.
+        kills: how often the API server is killed.
+        outage: seconds that whatever else is broken stays so.
+        lease: seconds that a Lease lasts.
+        hour: changes in an hour.
+    """
+
+    objects: int
+    rate: float
+    kills: int
+    outage: float
+    lease: float
+    hour: int
+
+
+SHORT = Scale(objects=120, rate=60, kills=2, outage=4, lease=4, hour=2_000)
+WHOLE = Scale(objects=1000, rate=100, kills=10, outage=30, lease=15, hour=36_000)
+
+
+def chosen_scale() -> Scale:
+    """``WHOLE`` with ``FAULTS=whole`` in the environment."""
+    return WHOLE if os.environ.get("FAULTS") == "whole" else SHORT
+
+
+class StartOperator(Protocol):
+    """Starts the operator, and waits until it listens; it ends with the block."""
+
+    def __call__(
+        self, kubeconfig: Path, *arguments: str, name: str = "a"
+    ) -> AbstractAsyncContextManager[OperatorProcess]: ...
