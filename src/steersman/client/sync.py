@@ -117,6 +117,7 @@ class SyncClient:
         for items in list(self._iterations):
             await items.aclose()
         await self._open.aclose()
+        await self._loop.shutdown_default_executor()
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Runs ``coroutine`` where the client lives and waits for its result::
