@@ -43,7 +43,7 @@ class World:
     @property
     def cached(self) -> CachedClient:
         """Reads from the cache what it holds."""
-        return CachedClient(self.client, self.cache)
+        return CachedClient(Client(self.server, field_manager="tester", observer=self.cache), self.cache)
 
     def recorder(self, source: str = "test/buoy", instance: str = "test-0") -> EventRecorder:
         """A recorder whose ``run`` nobody runs yet."""

@@ -22,8 +22,12 @@ T = TypeVar("T", bound=Object)
 class CachedClient:
     """Reads kinds that a controller watches from the cache, and others live. ``live`` reads past the cache.
 
-    What the cache holds may be a moment old; writes carry what they rely on (UID, resource version), or are
-    server-side apply, so that acting on an old read does no harm.
+    A cached read never shows less than what our own writes were answered, ``live``'s included. What others have done
+    may be a moment away; so writes carry what they rely on (UID, resource version), or are server-side apply, and
+    acting on an old read does no harm.
+
+    Args:
+        live: writes, and reads what is not cached; the cache is its observer.
     """
 
     def __init__(self, live: Client, cache: Cache) -> None:
@@ -32,9 +36,14 @@ class CachedClient:
         self._applied = AppliedDocuments()
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
-        """The object ``key``. Raises NotFound."""
+        """The object ``key``. Raises NotFound.
+
+        Where a kind is cached in some namespaces, or by a selector, what is not among those is not found.
+        """
         if not self._cache.holds(kind):
             return await self.live.get(kind, key)
+        if self._cache.is_uncertain(kind, key):
+            await self._cache.settle(kind, key)
         found = self._cache.informer(kind).store.get(key)
         if found is None:
             resource = kind.api_resource
@@ -50,16 +59,45 @@ class CachedClient:
             return None
 
     async def list(
-        self, kind: type[T], *, namespace: str = "", where: Callable[[T], bool] | None = None
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        owner: Object | None = None,
+        index: tuple[str, str] | None = None,
+        where: Callable[[T], bool] | None = None,
     ) -> tuple[T, ...]:
-        """The objects of ``kind`` in ``namespace`` (empty: in all) for which ``where`` holds."""
+        """The objects of ``kind`` to which all of the conditions apply.
+
+        Args:
+            namespace: empty for all.
+            owner: only those that it controls.
+            index: name and value of an index that was declared for a cached kind; finds without looking at all.
+            where: only those for which it holds.
+
+        Raises:
+            ValueError: ``index`` of a kind that is not cached.
+            KeyError: no index of that name was declared.
+        """
+        chosen = await self._found(kind, namespace, owner, index)
+        if namespace:
+            chosen = tuple(o for o in chosen if o.metadata.namespace == namespace)
+        return chosen if where is None else tuple(o for o in chosen if where(o))
+
+    async def _found(
+        self, kind: type[T], namespace: str, owner: Object | None, index: tuple[str, str] | None
+    ) -> tuple[T, ...]:
+        uid = owner.metadata.uid if owner is not None else ""
         if self._cache.holds(kind):
-            items = tuple(self._cache.informer(kind).store)
+            if self._cache.is_uncertain(kind):
+                await self._cache.settle(kind)
+            store = self._cache.informer(kind).store
+            known = store.by_index(*index) if index else store.by_index("owner", uid) if owner else tuple(store)
+        elif index is not None:
+            raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
         else:
-            items = (await self.live.list(kind, namespace=namespace)).items
-        return tuple(
-            o for o in items if (not namespace or o.metadata.namespace == namespace) and (where is None or where(o))
-        )
+            known = (await self.live.list(kind, namespace=namespace)).items
+        return tuple(o for o in known if _controls(uid, o)) if owner is not None else known
 
     async def create(self, obj: T | ApplyConfiguration[T]) -> T:
         """As ``Client.create``."""
@@ -95,15 +133,22 @@ class CachedClient:
 
     async def delete(
         self,
-        kind: type[Object],
+        kind: type[T],
         key: ObjectKey,
         *,
         uid: str = "",
         resource_version: str = "",
         propagation: Propagation = "Background",
-    ) -> None:
+    ) -> T | None:
         """As ``Client.delete``."""
-        await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
+        return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
 
     def _held(self, kind: type[T], key: ObjectKey) -> T | None:
-        return self._cache.informer(kind).store.get(key) if self._cache.holds(kind) else None
+        if not self._cache.holds(kind) or self._cache.is_uncertain(kind, key):
+            return None
+        return self._cache.informer(kind).store.get(key)
+
+
+def _controls(uid: str, obj: Object) -> bool:
+    reference = obj.controller_reference
+    return reference is not None and reference.uid == uid

@@ -261,7 +261,8 @@ class Manager:
         return campaign_for(self._transport, election, self._heartbeat, self.runtime)
 
     def _client_over(self, transport: Transport) -> CachedClient:
-        return CachedClient(Client(transport, field_manager=self.options.name), self.cache)
+        live = Client(transport, field_manager=self.options.name, observer=self.cache)
+        return CachedClient(live, self.cache)
 
     def _client_for(self, controller: str) -> CachedClient:
         """A client whose writes are fenced, unless the controller says at its completion that it needs no leader."""

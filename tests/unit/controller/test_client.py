@@ -10,9 +10,9 @@ from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.errors import NotFound
+from steersman.errors import ConnectionFailed, NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetaApply
-from steersman.testing import virtual_time
+from steersman.testing import matching, virtual_time
 from world import NAMESPACE, World, eventually, key
 
 
@@ -136,3 +136,58 @@ async def test_what_the_server_completes_is_applied_once() -> None:
         await eventually(lambda: version(world, StatefulSet, applied.key) == changed.metadata.resource_version)
         await cached.apply(statefulset())
         assert len(world.server.writes) == 3
+
+
+@virtual_time
+async def test_what_was_written_is_read_before_the_watch_tells() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        cached = world.cached
+        await cached.apply(config(a="1"))
+        assert (await cached.get(ConfigMap, key("cm"))).data == {"a": "1"}
+        await cached.delete(ConfigMap, key("cm"))
+        assert await cached.find(ConfigMap, key("cm")) is None
+
+
+@virtual_time
+async def test_a_write_with_an_unknown_outcome_is_looked_up() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        cached = world.cached
+        world.server.fail_next(matching("PATCH", "/configmaps/"), ConnectionFailed("lost"), when="after")
+        with pytest.raises(ConnectionFailed):
+            await cached.apply(config(a="1"))
+        assert (await cached.get(ConfigMap, key("cm"))).data == {"a": "1"}
+        world.server.fail_next(matching("PATCH", "/configmaps/"), ConnectionFailed("lost"), when="after")
+        with pytest.raises(ConnectionFailed):
+            await cached.apply(config(a="2"))
+        assert [c.data["a"] for c in await cached.list(ConfigMap, namespace=NAMESPACE)] == ["2"]
+
+
+@virtual_time
+async def test_dependents_are_found_by_their_owner() -> None:
+    world = World()
+    world.make("a", "b")
+    for cached_kinds in ((Buoy, ConfigMap), (Buoy,)):
+        async with world.cache_running(*cached_kinds):
+            cached = world.cached
+            for name in ("a", "b"):
+                await cached.apply(config(f"of-{name}", x="y"), owner=world.buoy(name))
+            found = await cached.list(ConfigMap, owner=world.buoy("a"))
+            assert [c.metadata.name for c in found] == ["of-a"]
+            assert await cached.list(ConfigMap, owner=world.buoy("a"), namespace="lake") == ()
+
+
+@virtual_time
+async def test_objects_are_found_by_an_index() -> None:
+    world = World()
+    world.make("deep", depth=9)
+    world.make("shallow", depth=1)
+    world.cache.informer(Buoy).store.add_index("depth", lambda buoy: (str(buoy.spec.depth),))
+    async with world.cache_running(Buoy):
+        assert [b.metadata.name for b in await world.cached.list(Buoy, index=("depth", "9"))] == ["deep"]
+        assert await world.cached.list(Buoy, index=("depth", "9"), where=lambda b: b.spec.depth < 9) == ()
+        with pytest.raises(KeyError):
+            await world.cached.list(Buoy, index=("width", "9"))
+        with pytest.raises(ValueError, match="ConfigMap is not cached"):
+            await world.cached.list(ConfigMap, index=("depth", "9"))
