@@ -11,15 +11,15 @@ import pytest
 import yaml
 
 from steersman.api.core_v1 import Secret
-from steersman.client import Client, HttpRequest, HttpTransport, MergePatch, connect, load_config
+from steersman.client import Client, HttpRequest, MergePatch, Transport, connect, load_config
 from steersman.errors import Invalid, NotFound
-from steersman.manager import Manager, ManagerOptions
+from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Quantity, encode
 from steersman.observability.runtime import Runtime
 from steersman.testing.envtest import Envtest
 from steersman_databases.api import Database, DatabaseSpec
 from steersman_databases.controllers import INFORMERS, setup
-from steersman_databases.manifests import generated_manifests
+from steersman_databases.manifests import NAME, generated_manifests
 
 USER = "the-operator"
 
@@ -30,7 +30,7 @@ def installed(envtest: Envtest) -> Envtest:
 
     async def install() -> None:
         async with connect(envtest.config) as transport:
-            for manifest in (*generated_manifests().values(), _binding()):
+            for manifest in (*generated_manifests().values(), _binding("Cluster"), _binding()):
                 await _apply(transport, manifest)
             client = Client(transport)
             async with asyncio.timeout(30):
@@ -41,20 +41,23 @@ def installed(envtest: Envtest) -> Envtest:
     return envtest
 
 
-def _binding() -> dict[str, Any]:
+def _binding(scope: str = "") -> dict[str, Any]:
+    """Of the operator's ClusterRole (``Cluster``), or of its Role of leader election."""
+    name = "steersman-databases" if scope else "steersman-databases-leader-election"
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "steersman-databases"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "steersman-databases"},
+        "kind": f"{scope}RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": f"{scope}Role", "name": name},
         "subjects": [{"kind": "User", "name": USER}],
     }
 
 
-async def _apply(transport: HttpTransport, manifest: dict[str, Any]) -> None:
+async def _apply(transport: Transport, manifest: dict[str, Any]) -> None:
     group, _, version = manifest["apiVersion"].rpartition("/")
     plural = f"{manifest['kind'].lower()}s"
-    path = f"/apis/{group}/{version}/{plural}/{manifest['metadata']['name']}"
+    scope = "/namespaces/default" if manifest["kind"] in ("Role", "RoleBinding") else ""
+    path = f"/apis/{group}/{version}{scope}/{plural}/{manifest['metadata']['name']}"
     request = HttpRequest(
         method="PATCH",
         path=path,
@@ -138,7 +141,12 @@ async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envt
         connect(load_config(installed.user(USER))) as transport,
         asyncio.timeout(60),
     ):
-        options = ManagerOptions(name="steersman-databases", namespaces=("roles",), informers=INFORMERS)
+        options = ManagerOptions(
+            name=NAME,
+            namespaces=("roles",),
+            informers=INFORMERS,
+            leader_election=LeaderElection(name=NAME, namespace="default"),
+        )
         manager = Manager(transport, options, Runtime())
         setup(manager)
         running = asyncio.create_task(manager.run())

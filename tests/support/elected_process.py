@@ -1,0 +1,64 @@
+"""One replica of an operator with leader election. Run by tests that end it, kill it, or take its lease away.
+
+Arguments: kubeconfig, namespace, and ``lease_duration,renew_deadline,retry_period`` in seconds. It says
+``standing by`` once its caches are synced and ``leading`` once it leads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from steersman.api.core_v1 import ConfigMap
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import LeaderElection, Manager
+from steersman.manager.flags import ManagerFlags
+
+
+class Idle(Reconciler[ConfigMap]):
+    """Does nothing; its cache is what has to be warm."""
+
+    async def reconcile(self, request: Request) -> Result:
+        return Result()
+
+
+def setup(manager: Manager) -> None:
+    """A controller, and what tells the test where it is."""
+    manager.controller(ConfigMap).complete(Idle)
+
+    async def ready() -> None:
+        say("standing by")
+
+    async def leading() -> None:
+        say("leading")
+        await asyncio.Event().wait()
+
+    manager.add(ready, needs_leader_election=False)
+    manager.add(leading)
+
+
+def say(words: str) -> None:
+    """One line, at once."""
+    sys.stdout.write(f"{words}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """The process."""
+    kubeconfig, namespace, times = sys.argv[1:]
+    duration, deadline, period = times.split(",")
+    election = LeaderElection(
+        name="replicas",
+        namespace=namespace,
+        lease_duration=int(duration),
+        renew_deadline=float(deadline),
+        retry_period=float(period),
+    )
+    flags = ManagerFlags(
+        kubeconfig=kubeconfig, namespaces=[namespace], metrics_bind_address="0", health_probe_bind_address="0"
+    )
+    flags.run(setup, name="elected", leader_election=election)
+
+
+if __name__ == "__main__":
+    main()
