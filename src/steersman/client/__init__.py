@@ -1,9 +1,11 @@
 """A typed client of the Kubernetes API: configuration, transport, and verbs on objects."""
 
 from steersman.client.client import Client
-from steersman.client.config import ClusterConfig, load_config
+from steersman.client.cluster import ClusterConfig, Impersonation
+from steersman.client.config import load_config
 from steersman.client.conflict import retry_on_conflict
 from steersman.client.connection import connect
+from steersman.client.credentials import ClientCertificate, Credentials, Identity, StaticToken, TokenFile
 from steersman.client.discovery import Discovery
 from steersman.client.features import ServerFeatures, ServerVersion, detect_features, server_version
 from steersman.client.http import HttpTransport
@@ -19,12 +21,16 @@ from steersman.client.writing import FieldValidation, Propagation
 
 __all__ = [
     "Client",
+    "ClientCertificate",
     "ClusterConfig",
+    "Credentials",
     "Discovery",
     "FieldValidation",
     "HttpRequest",
     "HttpResponse",
     "HttpTransport",
+    "Identity",
+    "Impersonation",
     "JsonPatch",
     "MergePatch",
     "ObjectList",
@@ -38,8 +44,10 @@ __all__ = [
     "ServedResource",
     "ServerFeatures",
     "ServerVersion",
+    "StaticToken",
     "StrategicMergePatch",
     "SyncClient",
+    "TokenFile",
     "Transport",
     "WatchEvent",
     "connect",

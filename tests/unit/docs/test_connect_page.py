@@ -1,0 +1,52 @@
+"""The Python of the page on connecting does what the text says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from steersman.client import ClusterConfig, Credentials, Identity
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+PAGE = Path(__file__).parents[3] / "docs/how-to/connect.md"
+FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def names() -> dict[str, Any]:
+    """What the blocks of the page define."""
+    defined: dict[str, Any] = {}
+    for block in FENCE.findall(PAGE.read_text()):
+        exec(compile(block, str(PAGE), "exec"), defined)
+    return defined
+
+
+@virtual_time
+async def test_the_first_steps() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    metadata = {"name": "a", "namespace": "default"}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    server.load({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    defined = names()
+
+    class Connected:
+        async def __aenter__(self) -> InMemoryApiServer:
+            return server
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    def connect(_: object) -> Connected:
+        return Connected()
+
+    defined.update(connect=connect, load_config=lambda: None)
+    assert await defined["pods"]() == 1
+
+
+def test_what_is_changed_in_code() -> None:
+    defined = names()
+    config = defined["as_jane"](ClusterConfig(server="https://10.0.0.1"))
+    assert (config.impersonate.user, config.impersonate.groups) == ("jane", ("developers",))
+    defined["read_from_vault"] = lambda: "t"
+    source: Credentials = defined["FromVault"]()
+    assert source.load() == Identity("Bearer t")
