@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from steersman.cache import Cache
 from steersman.client import Client, Transport
 from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
-from steersman.errors import ConfigurationError
+from steersman.errors import ConfigurationError, SteersmanError
 from steersman.manager.campaign import Campaign, campaign_for
 from steersman.manager.endpoints import Check, Endpoints, Handler
 from steersman.manager.fence import GuardedTransport
@@ -30,6 +30,7 @@ T = TypeVar("T", bound=Object)
 # What follows the work at shutdown has little to do; a server that is gone must not keep the process.
 _FLUSH_SECONDS = 2.0
 _RELEASE_SECONDS = 3.0
+_RETRY_SECONDS = 1.0
 
 log = get_logger("manager")
 
@@ -192,10 +193,23 @@ class Manager:
             # Only now: a replica that cannot read what it needs must not keep the lease from one that can.
             self._campaign.start(self._leadership_ended)
             await self._campaign.elected.wait()
-            # What the former leader wrote last may not have arrived here yet.
-            if (catch_up := getattr(self.cache, "catch_up", None)) is not None:
-                await catch_up()
+            await self._catch_up()
         self._start_work(needs_leader_election=True)
+
+    async def _catch_up(self) -> None:
+        """What the former leader wrote last may not have arrived here yet.
+
+        Whoever cannot read it for as long as a first list may take gives the lease to somebody who can.
+        """
+        deadline = self.runtime.clock.monotonic() + self.options.cache_sync_timeout
+        while True:
+            try:
+                return await self.cache.catch_up()
+            except SteersmanError as error:
+                if self.runtime.clock.monotonic() >= deadline:
+                    raise
+                log.warning("not caught up with the former leader yet", error=str(error))
+            await self.runtime.clock.sleep(_RETRY_SECONDS)
 
     def _start_heartbeat(self) -> None:
         if not isinstance(self.runtime.clock, SystemClock):
@@ -208,7 +222,7 @@ class Manager:
 
     def _start_work(self, *, needs_leader_election: bool) -> None:
         for controller in self._controllers:
-            if _needs_leader_election(controller) is needs_leader_election:
+            if controller.needs_leader_election is needs_leader_election:
                 controller.start()
         self._runnables.start(needs_leader_election=needs_leader_election)
 
@@ -290,7 +304,7 @@ class Manager:
             raise ConfigurationError(f"there are two controllers named {controller.name!r}: give one .named(...)")
         self._controllers.append(controller)
         self._permissions.extend(permissions)
-        if not _needs_leader_election(controller):
+        if not controller.needs_leader_election:
             self._unfenced.add(controller.name)
 
     # Checks
@@ -303,10 +317,6 @@ class Manager:
 
     def _describe_leadership(self) -> str:
         return "this replica leads" if self.is_leader else "this replica stands by"
-
-
-def _needs_leader_election(controller: Controller) -> bool:
-    return bool(getattr(controller, "needs_leader_election", True))
 
 
 async def _bounded(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:

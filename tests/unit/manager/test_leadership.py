@@ -15,7 +15,7 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
 from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.controller import Reconciler, Request, Result
-from steersman.errors import ConnectionFailed, LeadershipLost
+from steersman.errors import ConnectionFailed, Forbidden, LeadershipLost
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.manager.fence import Fence, GuardedTransport
 from steersman.meta import ObjectKey
@@ -35,6 +35,7 @@ class Ship(Transport):
         self.cut = False
         self.closed = False
         self.delay = 0.0
+        self.lag = 0.0
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         if self.cut:
@@ -49,7 +50,17 @@ class Ship(Transport):
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         if self.cut:
             raise ConnectionFailed("cut")
-        return self._server.stream(request)
+        return self._lagging(request)
+
+    @asynccontextmanager
+    async def _lagging(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        async with self._server.stream(request) as lines:
+            yield self._delayed(lines, "/leases" in request.path)
+
+    async def _delayed(self, lines: AsyncIterator[bytes], at_once: bool) -> AsyncGenerator[bytes, None]:
+        async for line in lines:
+            await asyncio.sleep(0 if at_once else self.lag)
+            yield line
 
     async def close(self) -> None:
         self.closed = True
@@ -297,3 +308,73 @@ async def test_runnables_that_need_no_leader_run_on_standbys() -> None:
     await asyncio.sleep(2)
     assert ran == ["everywhere", "leader only"]
     await second.end()
+
+
+class Logbook(Reconciler[Buoy]):
+    """Notes what it sees of each buoy."""
+
+    seen: list[tuple[str, int | None]] = []  # noqa: RUF012
+
+    async def reconcile(self, request: Request) -> Result:
+        buoy = await self.client.get(Buoy, request)
+        self.seen.append((request.name, buoy.status.depth if buoy.status else None))
+        return Result()
+
+
+@virtual_time
+async def test_a_new_leader_first_reads_what_the_former_one_wrote() -> None:
+    Logbook.seen.clear()
+    world = World()
+    world.make("a")
+    first = Replica(world, "first", Logbook)
+    await until(lambda: bool(Logbook.seen), 5)
+    second = Replica(world, "second", Logbook)
+    await asyncio.sleep(20)
+    second.ship.lag = 5
+    Logbook.seen.clear()
+    await first.manager.client.apply_status(world.buoy("a"), BuoyStatus(depth=99))
+    await first.end()
+    assert Logbook.seen == [("a", 99)]
+    Logbook.seen.clear()
+    await until(lambda: holder(world) == "second", 2)
+    world.server.fail_next(matching("GET", "/buoys"), 503, times=2)
+    await until(lambda: bool(Logbook.seen), 30)
+    assert Logbook.seen == [("a", 99)]
+    await second.end()
+
+
+@virtual_time
+async def test_who_cannot_catch_up_gives_the_lease_to_another() -> None:
+    world = World()
+    world.make("a")
+    first = Replica(world, "first")
+    await until(lambda: bool(first.ship.writes), 5)
+    second = Replica(world, "second", cache_sync_timeout=20)
+    await asyncio.sleep(20)
+    await first.end()
+    await until(lambda: holder(world) == "second", 2)
+    world.server.fail_next(matching("GET", "/buoys"), 403, times=1000)
+    with pytest.raises(Forbidden):
+        await second.task
+    assert holder(world) == ""
+
+
+@virtual_time
+async def test_a_controller_that_needs_no_leader_works_and_writes_on_standbys() -> None:
+    world = World()
+    world.make("a")
+    first = Replica(world, "first")
+    await until(lambda: bool(first.ship.writes), 5)
+    ship = Ship(world.server)
+    election = LeaderElection(name=LEASE.name, namespace=LEASE.namespace, identity="second")
+    manager = Manager(ship, ManagerOptions(leader_election=election), virtual_runtime())
+    manager.controller(Buoy).named("everywhere").needs_leader_election(False).complete(Painter)
+    manager.controller(Buoy).named("leader").complete(Logbook)
+    Logbook.seen.clear()
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(5)
+    assert ship.writes
+    assert Logbook.seen == []
+    manager.stop()
+    await running
+    await first.end()
