@@ -57,7 +57,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from steersman.client import Client, JsonPatch, MergePatch, connect, load_config
+    from steersman.client import (
+        Client,
+        JsonPatch,
+        MergePatch,
+        RateLimit,
+        RetryPolicy,
+        SyncClient,
+        connect,
+        load_config,
+        retry_on_conflict,
+    )
     from steersman.controller import (
         CachedClient,
         Context,
@@ -115,15 +125,18 @@ __all__ = [
     "ObjectMetaApply",
     "PrinterColumn",
     "Quantity",
+    "RateLimit",
     "Reconciler",
     "Request",
     "Resource",
     "Result",
+    "RetryPolicy",
     "Rule",
     "Scale",
     "Spec",
     "Status",
     "SteersmanError",
+    "SyncClient",
     "TerminalError",
     "add_finalizer",
     "connect",
@@ -133,6 +146,7 @@ __all__ = [
     "load_config",
     "remove_finalizer",
     "resource",
+    "retry_on_conflict",
     "set_condition",
 ]
 
