@@ -71,6 +71,8 @@ class Api:
             "widgets": f"/apis/{GROUP}/v1",
             "gadgets": f"/apis/{GROUP}/v1",
             "ruleds": f"/apis/{GROUP}/v1",
+            "scaleds": f"/apis/{GROUP}/v1",
+            "poddisruptionbudgets": "/apis/policy/v1",
         }
         parts = [prefixes.get(plural, "/api/v1"), "namespaces", self.namespace, plural, name, subresource]
         return "/".join(p for p in parts if p)

@@ -218,8 +218,8 @@ async def test_what_is_not_imitated_is_refused(server: InMemoryApiServer) -> Non
     server.load(*CRDS)
     api = Api(server, "default")
     (await api.create("widgets", widget("a"))).ok()
-    refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/log")
-    refused.refused(501, "NotImplemented", "does not imitate this: the subresource pods/log")
+    refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
+    refused.refused(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
     crd["spec"]["conversion"] = {"strategy": "Webhook"}
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -7,6 +7,8 @@ Imitated
     - Names and ``generateName``, UIDs, ``resourceVersion`` and optimistic concurrency, ``generation``, writes that
       change nothing, the status subresource, preconditions, finalizers, grace periods of running pods.
     - Server-side apply with ``managedFields``: ownership, conflicts, force, removal, associative lists and sets.
+    - Scale, eviction under PodDisruptionBudgets (whose status a test sets, as nobody computes it), tokens of service
+      accounts, TokenReview and SubjectAccessReview as a test decides, metadata alone, logs that a test writes.
     - Label and field selectors, pages, versions of lists, bookmarks, WatchList, 410 after ``compact``.
     - CustomResourceDefinitions: pruning, defaults, validation with ratcheting, CEL rules (see ``rules``), strict
       field validation, selectable fields, several versions that differ in nothing.
@@ -16,8 +18,8 @@ Imitated
       ``content``, ``immutability``).
 
 Refused with 501
-    - Subresources other than status (scale, eviction, log, exec, token, …), conversion by webhook, CEL functions that
-      the engine does not have.
+    - Other subresources (exec, attach, …), server-side apply to scale, conversion by webhook, CEL functions that the
+      engine does not have.
 
 Not imitated, and not noticed
     - Authentication and RBAC: every request is allowed. Admission webhooks and policies, quotas. Events expire never.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from steersman.meta import ApiResource
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
-from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.kinds import Kind, ScalePaths
 from steersman.testing.apiserver.rules import check_definition_rules, has_rules
 from steersman.testing.apiserver.shapes import SchemaShape
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
@@ -110,6 +110,7 @@ def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, storage: str
         resource=ApiResource(spec["group"], version["name"], names["kind"], names["plural"], namespaced),
         shape=SchemaShape(schema, root=True),
         has_status="status" in (version.get("subresources") or {}),
+        scale=_scale_paths(map_at(version, "subresources").get("scale")),
         has_generation=True,
         unconditional_update=False,
         schema=schema,
@@ -120,6 +121,12 @@ def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, storage: str
         singular=names.get("singular", ""),
         short_names=tuple(names.get("shortNames") or ()),
     )
+
+
+def _scale_paths(scale: JsonObject | None) -> ScalePaths | None:
+    if scale is None:
+        return None
+    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", ""))
 
 
 def established_status(definition: JsonObject, now: str) -> JsonObject:

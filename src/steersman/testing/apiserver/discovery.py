@@ -7,9 +7,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steersman.meta import ApiResource
 from steersman.testing.apiserver.kinds import Kind, KindRegistry
 from steersman.testing.apiserver.values import JsonObject
 
+_CHANGED = ["get", "patch", "update"]
+# Subresources that belong to one kind alone: name, kind where it is another, verbs.
+_BELOW: dict[tuple[str, str], list[tuple[str, tuple[str, str, str] | None, list[str]]]] = {
+    ("", "pods"): [("eviction", ("policy", "v1", "Eviction"), ["create"]), ("log", None, ["get"])],
+    ("", "serviceaccounts"): [("token", ("authentication.k8s.io", "v1", "TokenRequest"), ["create"])],
+}
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "in-memory"}
 _AGGREGATED = re.compile(r"g=apidiscovery\.k8s\.io;v=v2;as=APIGroupDiscoveryList\b")
@@ -103,8 +110,8 @@ def _aggregated(groups: Sequence[str], kinds: KindRegistry) -> bytes:
         }
         for group in groups
     ]
-    listed = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
-    return msgspec.json.encode(listed)
+    head: JsonObject = {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}}
+    return msgspec.json.encode(head | {"items": items})
 
 
 def _aggregated_resources(group: str, version: str, kinds: KindRegistry) -> list[JsonObject]:
@@ -160,8 +167,22 @@ def _entries(kind: Kind) -> list[JsonObject]:
     }
     if names := kind.short_names or (() if kind.custom else _SHORT_NAMES.get(resource.plural, ())):
         entry["shortNames"] = list(names)
-    if not kind.has_status:
-        return [entry]
-    status = {**entry, "name": f"{resource.plural}/status", "singularName": "", "verbs": ["get", "patch", "update"]}
-    status.pop("shortNames", None)
-    return [entry, status]
+    below = [
+        *([("scale", ("autoscaling", "v1", "Scale"), _CHANGED)] if kind.scale is not None else ()),
+        *([("status", None, _CHANGED)] if kind.has_status else ()),
+        *(_BELOW.get((resource.group, resource.plural), ())),
+    ]
+    return [entry, *(_subresource(resource, *b) for b in below)]
+
+
+def _subresource(
+    resource: ApiResource, name: str, other: tuple[str, str, str] | None, verbs: list[str]
+) -> JsonObject:
+    told: JsonObject = {
+        "name": f"{resource.plural}/{name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": verbs,
+    }
+    return told if other is None else told | dict(zip(("group", "version", "kind"), other, strict=True))

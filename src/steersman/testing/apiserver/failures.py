@@ -206,6 +206,17 @@ def too_large_version(wanted: int, current: int) -> ApiError:
     return _failure(504, "Timeout", f"Timeout: {message}", causes=(cause,), retry_after_seconds=1)
 
 
+def internal(message: str) -> ApiError:
+    text = f"Internal error occurred: {message}"
+    return _failure(500, "InternalError", text, causes=(StatusCause(message=message),))
+
+
+def disruption_refused(cause: StatusCause, retry_after: int = 0) -> ApiError:
+    """A PodDisruptionBudget forbids an eviction; ``retry_after`` in seconds."""
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return _failure(429, "TooManyRequests", message, causes=(cause,), retry_after_seconds=retry_after)
+
+
 def untyped(message: str) -> ApiError:
     """An error that the server does not classify: 500 without a reason."""
     return error_from_status(Status(message=message, code=500))

@@ -18,6 +18,14 @@ class GroupResource(NamedTuple):
     plural: str
 
 
+class ScalePaths(NamedTuple):
+    """Where a kind's scale subresource finds its numbers; ``selector`` may be empty."""
+
+    spec: str
+    status: str
+    selector: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind in one version.
@@ -26,6 +34,7 @@ class Kind:
         resource: names and scope.
         shape: how its values merge.
         has_status: whether status is a subresource, written apart from the rest.
+        scale: of the scale subresource; None where there is none.
         has_generation: whether ``metadata.generation`` counts the changes of what is wanted.
         unconditional_update: whether a PUT may come without a resourceVersion.
         create_on_update: whether a PUT creates what is not there.
@@ -41,6 +50,7 @@ class Kind:
     resource: ApiResource
     shape: Shape
     has_status: bool = False
+    scale: ScalePaths | None = None
     has_generation: bool = False
     unconditional_update: bool = True
     create_on_update: bool = False
@@ -99,6 +109,7 @@ admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration validatingwebhook
 apiextensions.k8s.io/v1  CustomResourceDefinition  customresourcedefinitions  SG
 """
 
+_SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 _SELECTABLE: dict[str, tuple[str, ...]] = {
     "Pod": ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"),
     "Event": (
@@ -139,6 +150,7 @@ def _builtin_kinds() -> Iterator[Kind]:
             resource=ApiResource(group, version, name, plural, "N" in flags),
             shape=BuiltinShape((name,)),
             has_status="S" in flags,
+            scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector") if name in _SCALED else None,
             has_generation="G" in flags,
             unconditional_update=name not in {"CustomResourceDefinition", "Lease", "PodDisruptionBudget"},
             create_on_update=name in _CREATED_ON_UPDATE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, TypeVar, cast
 
@@ -22,8 +22,10 @@ from steersman.testing.apiserver.discovery import discover
 from steersman.testing.apiserver.faults import Failure, Faults, Moment, Predicate, failure_for
 from steersman.testing.apiserver.kinds import GroupResource, KindRegistry, registered_kind
 from steersman.testing.apiserver.listing import encode_list, list_objects, selection, wants_metadata
+from steersman.testing.apiserver.reviews import Reviews
 from steersman.testing.apiserver.routes import Route, find_route, unserved
 from steersman.testing.apiserver.storage import Broken, Storage, Stored
+from steersman.testing.apiserver.subresources import Subresources
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.apiserver.verbs import FIRST_NAMESPACES, Verbs
 from steersman.testing.apiserver.watching import Watch, encode_status
@@ -44,6 +46,8 @@ class InMemoryApiServer:
 
     Attributes:
         requests: all requests so far, refused ones included. Tests may clear it.
+        reviews: what a TokenReview and a SubjectAccessReview are answered.
+        logs: the lines of a pod's log, by its key; at first there are none.
     """
 
     def __init__(self, runtime: Runtime | None = None, *, controllers: bool = True) -> None:
@@ -54,6 +58,9 @@ class InMemoryApiServer:
         self._writer = Writer(self._storage, self._runtime, self._after_write)
         self._collector = Collector(self._storage, self._writer, self._kinds)
         self._verbs = Verbs(self._storage, self._kinds, self._writer, self._runtime)
+        self._subresources = Subresources(self._verbs)
+        self.reviews = Reviews(self._subresources.tokens)
+        self.logs = self._subresources.logs
         self._faults = Faults()
         self.requests: list[HttpRequest] = []
         for name in FIRST_NAMESPACES:
@@ -85,6 +92,9 @@ class InMemoryApiServer:
         if failure := before or after:
             raise failure
         route = find_route(request.path, self._kinds)
+        if route.subresource == "log":
+            yield _each(self._subresources.log_lines(route, request.query))
+            return
         if not _is_watch(request):
             raise failures.refused_here(f"streaming {request.path} without watch=true")
         watch = Watch(self._storage, route, request, self._runtime)
@@ -205,15 +215,19 @@ class InMemoryApiServer:
             described = discover(request.path, request.accept, self._kinds)
             if described is not None:
                 return 200, described
+        if (review := self.reviews.answer(request)) is not None:
+            return 201, review
         route = find_route(request.path, self._kinds)
         if _is_watch(request):
             # Errors of the query come before the stream; a healthy watch cannot be answered in one piece.
             Watch(self._storage, route, request, self._runtime)
             raise ValueError("a watch is opened with stream(), not with request()")
-        if route.subresource and not (route.subresource == "status" and route.kind.has_status):
-            raise self._unserved(route)
         if route.name and route.kind.resource.namespaced and not route.namespace:
             raise failures.unknown_path()
+        if route.subresource and not (route.subresource == "status" and route.kind.has_status):
+            if route.subresource in ("status", "finalize"):
+                raise unserved(self._kinds, route.kind.resource.group, route.kind.resource.version)
+            return self._subresources.answer(route, request)
         match request.method, bool(route.name):
             case "GET", True:
                 return 200, self._encode(route, request, self._verbs.get(route))
@@ -228,17 +242,11 @@ class InMemoryApiServer:
                 return 200 if existed else 201, self._encode(route, request, self._verbs.patch(route, request))
             case "DELETE", True if not route.subresource:
                 return self._verbs.delete(route, request)
-            case "DELETE", False:
+            case "DELETE", False if route.namespace or not route.kind.resource.namespaced:
                 return 200, self._delete_collection(route, request)
             case verb, _:
                 named = {"POST": "create", "PUT": "update"}.get(verb, verb.lower())
                 raise failures.method_not_allowed(route.kind.resource if route.kind.custom else None, named)
-
-    def _unserved(self, route: Route) -> ApiError:
-        resource = route.kind.resource
-        if route.subresource in ("status", "finalize"):
-            return unserved(self._kinds, resource.group, resource.version)
-        return failures.refused_here(f"the subresource {resource.plural}/{route.subresource}")
 
     def _encode(self, route: Route, request: HttpRequest, stored: Stored) -> bytes:
         return stored.encoded(route.kind.resource.api_version, partial=wants_metadata(request))
@@ -309,3 +317,8 @@ def _manifest(source: JsonObject | Object) -> JsonObject:
         return source
     resource: Any = source.api_resource
     return {"apiVersion": resource.api_version, "kind": resource.kind, **to_builtins(source)}
+
+
+async def _each(lines: Iterable[str]) -> AsyncGenerator[bytes, None]:
+    for line in lines:
+        yield line.encode()

@@ -113,7 +113,7 @@ class Verbs:
         if self.storage.get(kind.collection, ObjectKey(namespace, name)) is not None:
             raise failures.already_exists(kind.resource, name)
         if managers is None:
-            managers = self._own(kind, manager, {}, {}, obj)
+            managers = self.own(kind, manager, {}, {}, obj)
         obj = complete(kind, obj, self.runtime.random)
         return self.writer.create(kind, obj, managers, dry_run=options.dry_run)
 
@@ -147,21 +147,11 @@ class Verbs:
         """Changes an object by a patch, or applies the body."""
         options = WriteOptions.of(request.query)
         kind = route.kind
-        content_type = request.content_type.partition(";")[0].strip()
-        if content_type == _APPLY:
+        if _media_type(request) == _APPLY:
             return self._apply(route, request, options)
         patch = decode_body(request)
         old = self._existing(route)
-        current = _readable(old, kind)
-        if content_type == _JSON_PATCH:
-            changed = json_patch(current, patch)
-        elif content_type == _MERGE_PATCH:
-            changed = merge_patch(current, patch)
-        elif content_type == _STRATEGIC and not kind.custom:
-            changed = strategic_merge_patch(current, patch, kind.shape)
-        else:
-            accepted = (_JSON_PATCH, _MERGE_PATCH, *(() if kind.custom else (_STRATEGIC,)), _APPLY)
-            raise failures.unsupported_media_type(accepted)
+        changed = patched(_readable(old, kind), patch, request, kind)
         body = self._body(route, changed, "patch", options)
         self._keep_uid(route, old, body["metadata"])
         return self._replace(route, old, body, options)
@@ -189,10 +179,11 @@ class Verbs:
         if kind.resource == CRD:
             check_definition(obj)
         manager = ManagerKey(options.manager or "unknown", "Update", route.subresource, kind.resource.api_version)
-        managers = self._own(kind, manager, old.managers, old.object, obj)
+        managers = self.own(kind, manager, old.managers, old.object, obj)
         return self.writer.replace(old, obj, managers, dry_run=options.dry_run)
 
-    def _own(self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject) -> Managers:
+    def own(self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject) -> Managers:
+        """The managers after ``manager`` wrote ``new`` in place of ``old``."""
         version = kind.resource.api_version
         return own_changes(
             managers,
@@ -287,15 +278,19 @@ class Verbs:
         resource = route.kind.resource
         if resource == _NAMESPACE and route.name in FIRST_NAMESPACES:
             raise failures.forbidden(resource, route.name, "this namespace may not be deleted")
-        preconditions = map_at(options, "preconditions")
-        for field, name, found in (("UID", "uid", old.uid), ("ResourceVersion", "resourceVersion", str(old.version))):
-            wanted = preconditions.get(name)
-            if wanted and wanted != found:
-                raise failures.precondition_failed(resource, route.name, field, wanted, found)
+        self.check_preconditions(route, old, options)
         left, gone = self.remove(old, {**request.query, **options})
         if gone and resource.kind not in _RETURNS_THE_DELETED:
             return 200, _deleted_status(route, old)
         return 200, left.encoded(resource.api_version, partial=wants_metadata(request))
+
+    def check_preconditions(self, route: Route, old: Stored, options: JsonObject) -> None:
+        """Refuses a deletion whose preconditions do not hold."""
+        preconditions = map_at(options, "preconditions")
+        for field, name, found in (("UID", "uid", old.uid), ("ResourceVersion", "resourceVersion", str(old.version))):
+            wanted = preconditions.get(name)
+            if wanted and wanted != found:
+                raise failures.precondition_failed(route.kind.resource, route.name, field, wanted, found)
 
     def remove(self, old: Stored, options: Mapping[str, Any]) -> tuple[Stored, bool]:
         """Deletes ``old`` as the DeleteOptions say."""
@@ -309,6 +304,30 @@ class Verbs:
         if found is None:
             raise failures.not_found(route.kind.resource, route.name)
         return found
+
+
+def patched(current: JsonObject, patch: Any, request: HttpRequest, kind: Kind) -> Any:
+    """``current`` changed by a patch of the kind that ``request`` names.
+
+    Raises:
+        ApiError: the patch does not fit, or is of a kind that ``kind`` does not know.
+    """
+    match _media_type(request):
+        case "application/json-patch+json":
+            return json_patch(current, patch)
+        case "application/merge-patch+json":
+            return merge_patch(current, patch)
+        case "application/strategic-merge-patch+json" if not kind.custom:
+            return strategic_merge_patch(current, patch, kind.shape)
+        case "application/apply-patch+yaml":
+            raise failures.refused_here("server-side apply to this subresource")
+        case _:
+            accepted = (_JSON_PATCH, _MERGE_PATCH, *(() if kind.custom else (_STRATEGIC,)), _APPLY)
+            raise failures.unsupported_media_type(accepted)
+
+
+def _media_type(request: HttpRequest) -> str:
+    return request.content_type.partition(";")[0].strip()
 
 
 def _readable(stored: Stored, kind: Kind) -> JsonObject:

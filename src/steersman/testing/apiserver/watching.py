@@ -135,6 +135,8 @@ def encode_status(error: ApiError) -> bytes:
     """A refusal as ``metav1.Status``."""
     status: JsonObject = msgspec.to_builtins(error.status)
     details = {k: v for k, v in map_at(status, "details").items() if v}
+    if causes := details.get("causes"):
+        details["causes"] = [{k: v for k, v in cause.items() if v} for cause in causes]
     del status["details"]
     wire: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status}
     if details:
