@@ -217,8 +217,8 @@ class Builder(Generic[T]):
             try:
                 self._informer(kind).store.add_index(name, values)
             except ValueError as error:
-                title = kind.api_resource.kind
-                raise ConfigurationError(f"controller {self._name!r}: {title} has an {error} already") from error
+                where = f"controller {self._name!r}, {kind.api_resource.kind}"
+                raise ConfigurationError(f"{where}: {error} already; choose another name") from error
 
     def _mapped(self, watch: _Watch, number: int) -> _Watch:
         """``watch`` with a mapping that is ready to use."""

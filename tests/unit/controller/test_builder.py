@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, cast
 
 import msgspec
@@ -10,7 +11,22 @@ import pytest
 from buoy import Buoy, buoy
 from fed_informer import FedInformer
 from steersman.api.core_v1 import ConfigMap, Node, Service
-from steersman.controller import Builder, Controller, Permission, Reconciler, Request, Result, generation_changed
+from steersman.controller import (
+    LOW,
+    Builder,
+    Channel,
+    Controller,
+    ControllerOptions,
+    Permission,
+    Reconciler,
+    Request,
+    Result,
+    generation_changed,
+    has_label,
+    referenced_by,
+)
+from steersman.errors import ConfigurationError
+from steersman.manager import Manager
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.rbac import policy_rules
 from steersman.testing import virtual_time
@@ -216,3 +232,188 @@ async def test_what_exists_already_is_reconciled_too() -> None:
     bench.builder.complete(Idle)
     await settle()
     assert await bench.queued() == [key("a")]
+
+
+def service(name: str, version: int = 1, *, namespace: str = "sea", **labels: str) -> Service:
+    metadata = ObjectMeta(name=name, namespace=namespace, resource_version=str(version), labels=FrozenDict(labels))
+    return Service(metadata=metadata)
+
+
+def chained_to(obj: Buoy) -> list[str]:
+    """The Services that a buoy names in a label."""
+    return obj.metadata.labels.get("chain", "").split("_")
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@virtual_time
+async def test_an_object_concerns_those_that_refer_to_it(declared: bool) -> None:
+    bench = Bench()
+    if declared:
+        bench.builder.index(
+            Buoy, "chain", lambda obj: [f"{obj.metadata.namespace}/{each}" for each in chained_to(obj)]
+        )
+    references = "chain" if declared else chained_to
+    bench.builder.watches(Service, referenced_by(Buoy, references)).complete(Idle)
+    buoys, services = bench.informer(Buoy), bench.informer(Service)
+    buoys.replace((buoy("a", labels={"chain": "x_y"}), buoy("b", labels={"chain": "y"}), buoy("c")))
+    buoys.upsert(buoy("d", namespace="lake", labels={"chain": "y"}))
+    await bench.queued()
+    services.replace((service("x"), service("y"), service("z")))
+    assert await bench.queued() == [key("a"), key("b")]
+    buoys.upsert(buoy("a", 2, labels={"chain": "z"}))
+    await bench.queued()
+    services.upsert(service("y", 2))
+    assert await bench.queued() == [key("b")]
+    services.delete(key("z"))
+    assert await bench.queued() == [key("a")]
+    services.upsert(service("y", namespace="lake"))
+    assert await bench.queued() == [ObjectKey("lake", "d")]
+
+
+@virtual_time
+async def test_references_to_other_namespaces_and_to_what_has_none() -> None:
+    bench = Bench()
+    bench.builder.watches(Service, referenced_by(Buoy, lambda _: [ObjectKey("harbour", "light")]))
+    bench.builder.watches(Node, referenced_by(Buoy, lambda _: ["n1"])).complete(Idle)
+    bench.informer(Buoy).replace((buoy("a"),))
+    await bench.queued()
+    bench.informer(Service).upsert(service("light", namespace="harbour"))
+    assert await bench.queued() == [key("a")]
+    bench.informer(Node).upsert(Node(metadata=ObjectMeta(name="n1")))
+    assert await bench.queued() == [key("a")]
+    bench.informer(Node).upsert(Node(metadata=ObjectMeta(name="n2")))
+    assert await bench.queued() == []
+
+
+def test_references_are_to_the_reconciled_kind() -> None:
+    with pytest.raises(ValueError, match="must name the reconciled kind, Buoy, not Service"):
+        Bench().builder.watches(ConfigMap, cast("Any", referenced_by(Service, lambda _: [])))
+
+
+def test_an_index_has_one_meaning() -> None:
+    bench = Bench()
+    bench.builder.index(Buoy, "chain", chained_to).complete(Idle)
+    with pytest.raises(
+        ConfigurationError, match="controller 'second', Buoy: index 'chain' exists already; choose another name"
+    ):
+        bench.another().named("second").index(Buoy, "chain", chained_to).complete(Idle)
+
+
+@virtual_time
+async def test_owners_that_do_not_control() -> None:
+    bench = Bench()
+    bench.builder.owns(ConfigMap, any_owner=True).complete(Idle)
+    owners = owned_by("mother"), owned_by("aunt", controller=False), owned_by("ship", kind="Ship", controller=False)
+    bench.informer(ConfigMap).replace((config_map(*owners),))
+    assert await bench.queued() == [key("mother"), key("aunt")]
+
+
+async def priorities(bench: Bench) -> dict[str, int]:
+    """The priorities of what waits, by name; empties the queue."""
+    found = {item.key.name: item.priority for item in bench.controller.queue.waiting()}
+    await bench.queued()
+    return found
+
+
+@virtual_time
+async def test_what_only_exists_waits_for_what_changes() -> None:
+    bench = Bench()
+    bench.builder.with_priority(3).owns(ConfigMap, priority=-5).complete(Idle)
+    buoys, config_maps = bench.informer(Buoy), bench.informer(ConfigMap)
+    buoys.replace((buoy("a", 1), buoy("b", 1)))
+    assert await priorities(bench) == {"a": LOW, "b": LOW}
+    buoys.resync()
+    config_maps.replace((config_map(owned_by("c")),))
+    assert await priorities(bench) == {"a": LOW, "b": LOW, "c": LOW}
+    buoys.resync()
+    buoys.upsert(buoy("b", 2))
+    config_maps.upsert(config_map(owned_by("c"), version=2))
+    assert await priorities(bench) == {"a": LOW, "b": 3, "c": -5}
+
+
+@virtual_time
+async def test_each_request_knows_its_triggers() -> None:
+    bench = Bench()
+    bench.builder.owns(ConfigMap).watches(Service, lambda _: [key("a")]).complete(Idle)
+    bench.controller.start()
+    try:
+        bench.informer(Buoy).replace((buoy("a", 1),))
+        bench.informer(Buoy).upsert(buoy("a", 2, depth=7))
+        bench.informer(ConfigMap).upsert(config_map(owned_by("a")))
+        bench.informer(ConfigMap).upsert(config_map(owned_by("a"), version=2))
+        bench.informer(Service).upsert(service("s"))
+        bench.informer(Service).delete(key("s"))
+        [item] = bench.controller.queue.waiting()
+        assert [str(trigger) for trigger in item.triggers] == [
+            "Buoy sea/a initial (2 times)",
+            "ConfigMap sea/cm created (2 times)",
+            "Service sea/s deleted (2 times)",
+        ]
+        assert [trigger.origin for trigger in item.triggers] == ["for", "owns", "watches"]
+    finally:
+        await bench.controller.stop(1)
+
+
+@virtual_time
+async def test_a_standby_holds_keys_and_no_former_states() -> None:
+    bench = Bench()
+    bench.builder.complete(Idle)
+    informer = bench.informer(Buoy)
+    informer.replace((buoy("a", 1),))
+    for number in range(2, 100):
+        informer.upsert(buoy("a", number))
+    [item] = bench.controller.queue.waiting()
+    assert [(trigger.reason, trigger.key) for trigger in item.triggers] == [("initial", None)]
+
+
+@virtual_time
+async def test_a_filter_applies_to_all_that_is_watched_and_to_sources() -> None:
+    bench, channel = Bench(), Channel()
+    bench.builder.with_event_filter(has_label("target", "x")).owns(ConfigMap).source(channel).complete(Idle)
+    bench.informer(Buoy).replace((buoy("a", labels={"target": "x"}), buoy("b", labels={"target": "y"})))
+    bench.informer(ConfigMap).replace((config_map(owned_by("a")),))
+    assert await bench.queued() == [key("a")]
+    ran: list[Request] = []
+    bench.controller.span = lambda info: nullcontext(ran.append(info.request))
+    bench.controller.start()
+    for name in ("a", "b", "unknown"):
+        channel.push(key(name))
+    await settle()
+    assert ran == [key("a"), key("unknown")]
+    await bench.controller.stop(1)
+
+
+@virtual_time
+async def test_predicates_add_up() -> None:
+    bench = Bench()
+    bench.builder.with_predicate(has_label("x")).with_predicate(has_label("y")).complete(Idle)
+    bench.informer(Buoy).replace((buoy("a", labels={"x": ""}), buoy("b", labels={"x": "", "y": ""})))
+    assert await bench.queued() == [key("b")]
+
+
+def test_options() -> None:
+    builder = (
+        Bench().builder.reconcile_timeout(60).base_retry_delay(1).max_retry_delay(9).needs_leader_election(False)
+    )
+    controller = builder.max_concurrent_reconciles(3).complete(Idle)
+    assert controller.options == ControllerOptions(
+        max_concurrent_reconciles=3,
+        base_retry_delay=1,
+        max_retry_delay=9,
+        reconcile_timeout=60,
+        needs_leader_election=False,
+    )
+
+
+@pytest.mark.parametrize("option", ["reconcile_timeout", "base_retry_delay"])
+def test_times_are_above_zero(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} must be above 0 s, not 0"):
+        getattr(Bench().builder, option)(0)
+
+
+def test_two_controllers_of_one_name_are_refused() -> None:
+    manager = Manager(World().server)
+    manager.controller(Buoy).complete(Idle)
+    with pytest.raises(ConfigurationError, match=r"two controllers named 'buoy': give one \.named\(\.\.\.\)"):
+        manager.controller(Buoy).complete(Idle)
+    manager.controller(Buoy).named("second").complete(Idle)

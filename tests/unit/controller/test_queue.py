@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -420,8 +421,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.note_who_waits()
             self.take()
             if ready:
-                self.run(lambda key=min(self.working): self.queue.done(key))
-                self.working.remove(min(self.working))
+                first = min(self.working)
+                self.working.remove(first)
+                self.run(functools.partial(self.queue.done, first))
 
     @precondition(lambda self: bool(self.working))
     @rule(data=st.data())
