@@ -1,0 +1,76 @@
+"""The garbage collector's policy: what survives a long collection is scanned no more; afterwards all is as before."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+
+import pytest
+
+from steersman.observability import garbage
+from steersman.observability.garbage import GarbagePolicy
+from steersman.observability.metrics import registry
+
+
+@pytest.fixture
+def policy(monkeypatch: pytest.MonkeyPatch) -> Generator[GarbagePolicy]:
+    former = gc.get_threshold()
+    policy = GarbagePolicy()
+    policy.start()
+    yield policy
+    policy.stop()
+    assert gc.get_threshold() == former
+    assert gc.get_freeze_count() == 0
+    assert policy._observe not in gc.callbacks
+
+
+def pauses() -> float:
+    return registry.get_sample_value("steersman_gc_pause_seconds_count") or 0.0
+
+
+def test_what_is_there_at_the_start_is_frozen(policy: GarbagePolicy) -> None:
+    assert gc.get_freeze_count() > 1000
+    before = pauses()
+    gc.collect()
+    assert pauses() == before + 1
+
+
+def test_survivors_of_a_long_collection_are_frozen(policy: GarbagePolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_LONG", 0.0)
+    held: list[list[object]] = [[] for _ in range(1000)]
+    frozen = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() >= frozen + len(held)
+    assert len(gc.get_objects()) < 1000
+
+
+def test_survivors_of_a_short_one_are_not(policy: GarbagePolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_LONG", 1e9)
+    frozen = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() <= frozen
+
+
+def test_frozen_cycles_do_not_stay_for_ever(policy: GarbagePolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(garbage, "_LONG", 0.0)
+    monkeypatch.setattr(garbage, "_FREEZES_BEFORE_THAW", 3)
+
+    freed: list[int] = []
+
+    class Cycle:
+        """Refers to itself, so that only a collection can free it."""
+
+        itself: object = None
+
+        def __del__(self) -> None:
+            freed.append(1)
+
+    cycle = Cycle()
+    cycle.itself = cycle
+    gc.collect()
+    del cycle
+    gc.collect()
+    assert not freed, "frozen"
+    for _ in range(4):
+        gc.collect()
+    assert freed
