@@ -7,7 +7,9 @@ could say whether a leader's time had passed meanwhile. Here a request is one ``
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -308,8 +310,21 @@ class HttpTransport(Transport):
         return f"{request.method} {self._base.origin()}{request.path}"
 
     def _failed(self, request: HttpRequest, error: Exception, *, sent: bool = True) -> ConnectionFailed:
-        reason = str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
-        return ConnectionFailed(f"{self._place(request)}: {reason}", sent=sent)
+        return ConnectionFailed(f"{self._place(request)}: {_reason(error)}", sent=sent)
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in words for people: aiohttp's own show objects of the ssl module."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        told = cause.verify_message if isinstance(cause, ssl.SSLCertVerificationError) else str(cause)
+        return f"certificate verify failed: {told} (see certificate-authority and tls-server-name)"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        told = os.strerror(number) if number and number > 0 else str(error.os_error)
+        proxy = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
+        return f"cannot connect to {proxy}{error.host}:{error.port}: {told}"
+    return str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def _connector(limit: int) -> aiohttp.TCPConnector:
