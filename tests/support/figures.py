@@ -19,7 +19,7 @@ _METRICS = (
 )
 
 
-async def report(fault: str, churn: Churn, process: OperatorProcess, **figures: float) -> None:
+async def report(fault: str, churn: Churn, process: OperatorProcess, **figures: float | list[float]) -> None:
     """Writes down ``figures``, and what the operator counted."""
     if file := os.environ.get("FAULTS_FIGURES"):
         counted = await process.metrics()
