@@ -294,7 +294,7 @@ def test_an_index_has_one_meaning() -> None:
     bench = Bench()
     bench.builder.index(Buoy, "chain", chained_to).complete(Idle)
     with pytest.raises(
-        ConfigurationError, match="controller 'second', Buoy: index 'chain' exists already; choose another name"
+        ConfigurationError, match="'second', Buoy: index 'chain' exists already; choose another"
     ):
         bench.another().named("second").index(Buoy, "chain", chained_to).complete(Idle)
 

@@ -1,0 +1,94 @@
+"""The operator of "Choose what triggers a reconcile" does what the page says."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steersman.client import Client, MergePatch
+from steersman.controller import Channel, Controller
+from steersman.manager import Manager
+from steersman.meta import ObjectKey, find_condition
+from steersman.rbac import cluster_role
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "choose-what-triggers.md"
+ANN, BOB = ObjectKey("default", "ann"), ObjectKey("default", "bob")
+
+
+@pytest.fixture
+def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The page's file, written down in the order of its parts."""
+    parts = re.findall(r'^```python title="users.py"\n(.*?)^```$', PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(parts) == 3
+    (tmp_path / "users.py").write_text("\n\n".join(parts))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "users", raising=False)
+    return importlib.import_module("users")
+
+
+def loaded(server: InMemoryApiServer, name: str, target: str, user: str) -> None:
+    server.load(
+        {
+            "apiVersion": "example.com/v1",
+            "kind": "DatabaseUser",
+            "metadata": {"name": name, "namespace": "default", "labels": {"target": target}},
+            "spec": {"user": user, "passwordSecret": f"{name}-password"},
+        }
+    )
+    metadata = {"name": f"{name}-password", "namespace": "default"}
+    server.load({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"password": "eA=="}})
+
+
+@virtual_time
+async def test_the_operator_of_the_page(users: Any) -> None:
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    server.register(users.DatabaseUser)
+    loaded(server, "ann", "Orders", "ann")
+    loaded(server, "bob", "stock", "bob")
+    manager, alarms = Manager(server, runtime=runtime), Channel("alarms")
+    controller: Controller = users.setup(manager, "orders", alarms)
+    running = asyncio.create_task(manager.run())
+    await runtime.clock.sleep(1)
+
+    def why(name: str) -> list[list[str]]:
+        return [[str(t) for t in info.triggers] for info in controller.recent() if info.request.name == name]
+
+    async def ready(key: ObjectKey) -> str | None:
+        status = (await Client(server).get(users.DatabaseUser, key)).status
+        condition = find_condition(status.conditions, "Ready") if status else None
+        return condition.message if condition else None
+
+    assert await ready(ANN) == "the user can log in"
+    assert await ready(BOB) is None
+
+    client = Client(server, field_manager="user")
+    before = len(why("ann"))
+    await client.patch(
+        users.Secret, ObjectKey("default", "ann-password"), MergePatch({"metadata": {"labels": {"rotated": "1"}}})
+    )
+    await runtime.clock.sleep(1)
+    alarms.push(ANN)
+    await runtime.clock.sleep(1)
+    assert why("ann")[before:] == [
+        ["Secret default/ann-password updated: metadata.labels.rotated"],
+        ["external by alarms"],
+    ]
+
+    await client.patch(users.DatabaseUser, ANN, MergePatch({"spec": {"user": "root"}}))
+    await runtime.clock.sleep(1)
+    assert await ready(ANN) == "spec.user: root is the database's own"
+    await runtime.clock.sleep(700)
+    assert ["external by timer"] in why("bob")
+
+    rules = cluster_role("page", manager.permissions)["rules"]
+    assert any("secrets" in rule["resources"] and "watch" in rule["verbs"] for rule in rules)
+    manager.stop()
+    await running
