@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 import ssl
+import struct
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -45,9 +46,15 @@ _NO_CEILING = aiohttp.ClientTimeout(total=None)
 
 
 def watchful_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices within half a minute that its peer is gone without a word, as a watch that waits must."""
+    """A socket that notices within half a minute that its peer is gone without a word, as a watch that waits must.
+
+    Closing it resets the connection. Source: socket(7), tcp(7).
+    """
     opened = socket.socket(*address[:3])
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Closed, in whatever way, it forgets what the peer has not acknowledged: else the kernel would go on sending a
+    # write of a leader that has ended, and it would arrive after those of the next one.
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for name, value in _WATCHFULNESS.items():
         # Not every system has them all.
         if (option := getattr(socket, name, None)) is not None:

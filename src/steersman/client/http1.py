@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -426,6 +427,9 @@ def _watch_peer(transport: asyncio.BaseTransport) -> None:
     """Lets the system notice within half a minute that the peer is gone without a word, as a waiting watch must."""
     opened = transport.get_extra_info("socket")
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Closed, in whatever way, it forgets what the peer has not acknowledged: else the kernel would go on sending a
+    # write of a leader that has ended, and it would arrive after those of the next one.
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for name, value in _KEEP_ALIVE_OPTIONS:
         # Not every system has them all.
         if (option := getattr(socket, name, None)) is not None:

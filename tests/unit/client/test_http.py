@@ -92,6 +92,26 @@ async def test_a_watch_notices_a_peer_that_is_gone_without_a_word(monkeypatch: p
             await anext(stream)
 
 
+async def test_what_was_not_acknowledged_is_forgotten_with_the_connection() -> None:
+    """Or a write of a leader that has ended could arrive after those of the next one."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with opened(ClusterConfig(server=f"http://127.0.0.1:{listener.getsockname()[1]}")) as transport:
+            writing = asyncio.create_task(transport.request(write(b"x" * 2**24)))
+            reader, _ = await loop.sock_accept(listener)
+            assert await loop.sock_recv(reader, 1) == b"P"
+        with reader, pytest.raises(ConnectionResetError):
+            while await loop.sock_recv(reader, 2**20):
+                pass
+        with pytest.raises(ConnectionFailed):
+            await writing
+
+
+def write(body: bytes) -> HttpRequest:
+    return HttpRequest(method="POST", path="/api/v1/namespaces/a/pods", body=body)
+
+
 def drop_everything(peer: Any) -> None:
     """Has the kernel drop all that arrives at the socket ``peer`` (socket(7), SO_ATTACH_FILTER)."""
     refuse = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
