@@ -56,7 +56,7 @@ def listed(version: str = "7") -> Any:
 
 
 async def detected(version: dict[str, str], *answers: Any, watch: list[Step]) -> tuple[bool, bool]:
-    transport = ScriptedTransport(answers=[answer(version), *answers], streams=[watch])
+    transport = ScriptedTransport(answers=[answer(version), *answers], streams=[watch], streams_lists=True)
     found = await detect_features(Client(transport))
     return found.comparable_resource_versions, found.watch_list
 
@@ -102,6 +102,6 @@ async def test_a_server_that_is_away_is_not_taken_for_an_old_one() -> None:
 
 @virtual_time
 async def test_it_is_tried_on_a_kind_that_one_may_watch() -> None:
-    transport = ScriptedTransport(answers=[answer(NEW), listed()], streams=[[END]])
+    transport = ScriptedTransport(answers=[answer(NEW), listed()], streams=[[END]], streams_lists=True)
     await detect_features(Client(transport), ConfigMap)
     assert [r.path for _, r in transport.requests] == ["/version", "/api/v1/configmaps", "/api/v1/configmaps"]
