@@ -117,9 +117,9 @@ class FaultProxy:
         self._stopped = asyncio.Event()
         self._all_flow = _flowing()
         self._watches_flow = _flowing()
-        port = self._listener.getsockname()[1]
-        self.kubeconfig = directory / f"proxy-{port}.kubeconfig"
-        document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{port}"}
+        self._port: int = self._listener.getsockname()[1]
+        self.kubeconfig = directory / f"proxy-{self._port}.kubeconfig"
+        document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self._port}"}
         document["users"][0]["user"] = {}
         self.kubeconfig.write_text(yaml.safe_dump(document))
 
@@ -146,6 +146,13 @@ class FaultProxy:
         """How many watches are under way."""
         return sum(1 for link in tuple(self._links) if link.current is not None and link.current.is_watch)
 
+    async def first_write(self, seconds: float) -> Seen:
+        """The first of ``writes``, once there is one."""
+        async with asyncio.timeout(seconds):
+            while not (writes := self.writes):
+                await asyncio.sleep(0.02)
+            return writes[0]
+
     def break_watches(self) -> None:
         """Resets the connections on which a watch is under way."""
         self._do(lambda: self._cut(lambda link: link.current is not None and link.current.is_watch))
@@ -160,8 +167,28 @@ class FaultProxy:
             self._do(self._watches_flow.set)
 
     @contextmanager
+    def deaf(self) -> Generator[None]:
+        """Throws away all packets of the operator during the block, and goes on sending to it as long as that works.
+
+        What the operator writes then waits in its kernel, to be sent again and again, and would arrive afterwards.
+        """
+        self._do(lambda: self._drop(True))
+        try:
+            yield
+        finally:
+            self._do(lambda: self._drop(False))
+
+    def waiting_sockets(self) -> int:
+        """How many sockets of the operator, those of a dead one included, hold what was not acknowledged.
+
+        Source: proc_net_tcp; ``tx_queue`` of sockets whose peer we are.
+        """
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(1 for row in rows if int(row[2].partition(":")[2], 16) == self._port and int(row[4][:8], 16))
+
+    @contextmanager
     def black_hole(self, *, for_ever: bool = False) -> Generator[None]:
-        """Throws away all packets of the operator during the block.
+        """Throws away all packets, in both directions, during the block.
 
         Args:
             for_ever: connections that were open in the block stay black holes; only new ones work again. That is what

@@ -32,7 +32,7 @@ class Scale:
     hour: int
 
 
-SHORT = Scale(objects=120, rate=60, kills=2, outage=4, lease=4, hour=2_000)
+SHORT = Scale(objects=120, rate=60, kills=2, outage=4, lease=8, hour=2_000)
 WHOLE = Scale(objects=1000, rate=100, kills=10, outage=30, lease=15, hour=36_000)
 
 
