@@ -75,6 +75,13 @@ async def case_scale_is_set(api: Api) -> None:
         assert (await api.put(plural, scale, "scale")).ok().body["spec"] == {"replicas": 3}
 
 
+async def case_scale_owns_no_field_that_nobody_owned(api: Api) -> None:
+    body = deployment("a")
+    (await api.apply("deployments", body)).ok()
+    await api.merge("deployments", "a", {"spec": {"replicas": 5}}, "scale", fieldManager="scaler")
+    assert list(managers(await api.get("deployments", "a"))) == [("tester", "")]
+
+
 async def case_scale_has_preconditions(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         await api.create(plural, body)

@@ -324,7 +324,7 @@ async def test_what_the_caller_knows_is_not_read() -> None:
 async def test_a_streaming_list_ends_its_beginning_with_a_bookmark() -> None:
     end = {"metadata": {"resourceVersion": "8", "annotations": {"k8s.io/initial-events-end": "true"}}}
     lines = [event("ADDED", wire("a", 6)), bookmark("7"), event("BOOKMARK", end), event("MODIFIED", wire("a", 9))]
-    transport = ScriptedTransport(streams=[lines])
+    transport = ScriptedTransport(streams=[lines], streams_lists=True)
     stream = client(transport).watch(Buoy, send_initial_events=True)
     events = [e async for e in stream]
     assert [(e.type, e.initial_events_end) for e in events] == [

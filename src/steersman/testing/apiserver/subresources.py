@@ -20,7 +20,7 @@ from steersman.testing.apiserver.bodies import decode_body, decode_options
 from steersman.testing.apiserver.failures import FieldError, invalid_value
 from steersman.testing.apiserver.kinds import GroupResource, Kind
 from steersman.testing.apiserver.listing import parse_number
-from steersman.testing.apiserver.ownership import ManagerKey
+from steersman.testing.apiserver.ownership import ManagerKey, Managers
 from steersman.testing.apiserver.routes import Route
 from steersman.testing.apiserver.selectors import label_matcher
 from steersman.testing.apiserver.storage import Stored
@@ -102,6 +102,9 @@ class Subresources:
         obj = prepare_update(kind, old.object, obj, "")
         manager = ManagerKey(options.manager or "unknown", "Update", "scale", kind.resource.api_version)
         managers = self.verbs.own(kind, manager, old.managers, old.object, obj)
+        if not _takes(old.managers, managers):
+            # A field that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
+            managers = old.managers
         return _encoded_scale(self.verbs.writer.replace(old, obj, managers, dry_run=options.dry_run), kind)
 
     # Eviction
@@ -181,6 +184,11 @@ class Subresources:
             raise failures.bad_request(text)
         lines = list(self.logs.get(route.key, ()))
         return lines[-parse_number(query, "tailLines") :] if query.get("tailLines", "") not in ("", "0") else lines
+
+
+def _takes(before: Managers, after: Managers) -> bool:
+    """Whether any manager owns less than before."""
+    return any(key not in after or owned.fields - after[key].fields for key, owned in before.items())
 
 
 def _path(path: str) -> list[str]:
