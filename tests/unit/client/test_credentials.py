@@ -268,6 +268,22 @@ def test_a_plugin_that_must_talk_to_somebody_needs_a_terminal(
     assert plugin.runs == []
 
 
+def test_a_plugin_that_talks_to_nobody_has_no_standard_input(tmp_path: Path) -> None:
+    plugin = Plugin(tmp_path)
+    answer = {"apiVersion": API_VERSIONS[0], "kind": "ExecCredential"}
+    plugin.does(f"print(json.dumps({answer!r} | {{'status': {{'token': 'read:' + sys.stdin.read()}}}}))")
+    kept, (readable, writable) = os.dup(0), os.pipe()
+    try:
+        os.dup2(readable, 0)
+        os.write(writable, b"ours")
+        os.close(writable)
+        assert plugin.credentials.load() == Identity("Bearer read:")
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(readable)
+
+
 def test_a_plugin_talks_on_the_terminal_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "r") as terminal:
