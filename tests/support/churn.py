@@ -32,15 +32,17 @@ class Churn:
     Args:
         objects: how many beacons there are.
         rate: changes a second, as far as the API server keeps up.
+        patience: seconds at most for whatever is waited for.
 
     Attributes:
         spared: beacons that are not changed; part of what is compared.
     """
 
-    def __init__(self, client: Client, namespace: str, *, objects: int, rate: float) -> None:
+    def __init__(self, client: Client, namespace: str, *, objects: int, rate: float, patience: float) -> None:
         self.client = client
         self.namespace = namespace
         self.rate = rate
+        self.patience = patience
         self.keys = [ObjectKey(namespace, f"beacon-{number:04}") for number in range(objects)]
         self.spared: set[ObjectKey] = set()
         self.changes: Counter[ObjectKey] = Counter()
@@ -88,26 +90,26 @@ class Churn:
             stop.set()
             await work
 
-    async def round(self, seconds: float = 120.0) -> None:
+    async def round(self) -> None:
         """Returns once each beacon has changed once more. For use within ``changing``."""
         goal = {key: self.changes[key] + 1 for key in self.keys if key not in self.spared}
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(self.patience):
             while any(self.changes[key] < times for key, times in goal.items()):
                 await asyncio.sleep(0.02)
 
-    async def settled(self, seconds: float = 90.0, *, but: Iterable[ObjectKey] = ()) -> float:
+    async def settled(self, *, but: Iterable[ObjectKey] = ()) -> float:
         """Waits until everything is as it should be, and returns how many seconds that took.
 
         Args:
             but: what is not compared.
 
         Raises:
-            AssertionError: not within ``seconds``; names objects, and what is wrong with them.
+            AssertionError: not within ``patience`` seconds; names objects, and what is wrong with them.
         """
         begun = time.monotonic()
         while wrong := await self.mismatches(but=but):
             took = time.monotonic() - begun
-            assert took < seconds, f"{len(wrong)} wrong after {took:.0f} s: {'; '.join(wrong[:5])}"
+            assert took < self.patience, f"{len(wrong)} wrong after {took:.0f} s: {'; '.join(wrong[:5])}"
             await asyncio.sleep(_POLL)
         return time.monotonic() - begun
 

@@ -22,6 +22,7 @@ class Scale:
         outage: seconds that whatever else is broken stays so.
         lease: seconds that a Lease lasts.
         hour: changes in an hour.
+        patience: seconds at most until all is well again.
     """
 
     objects: int
@@ -30,10 +31,11 @@ class Scale:
     outage: float
     lease: float
     hour: int
+    patience: float
 
 
-SHORT = Scale(objects=120, rate=60, kills=2, outage=4, lease=8, hour=2_000)
-WHOLE = Scale(objects=1000, rate=100, kills=10, outage=30, lease=15, hour=36_000)
+SHORT = Scale(objects=120, rate=60, kills=2, outage=4, lease=8, hour=2_000, patience=90)
+WHOLE = Scale(objects=1000, rate=100, kills=10, outage=30, lease=15, hour=36_000, patience=300)
 
 
 def chosen_scale() -> Scale:

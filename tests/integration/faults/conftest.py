@@ -35,7 +35,8 @@ async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[
     envtest: Envtest = request.getfixturevalue(name)
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     async with connect(envtest.config) as transport:
-        made = Churn(Client(transport, field_manager="churn"), words[:60], objects=scale.objects, rate=scale.rate)
+        client = Client(transport, field_manager="churn")
+        made = Churn(client, words[:60], objects=scale.objects, rate=scale.rate, patience=scale.patience)
         await made.install()
         await made.create()
         yield made
