@@ -10,6 +10,7 @@ All peers take their settings from the same environment variables:
 | ``BENCHMARK_WORKERS`` | how many objects are reconciled at once |
 | ``BENCHMARK_METRICS`` | ``host:port`` of the metrics endpoint |
 | ``BENCHMARK_EVENTS`` | ``yes``: one Event each |
+| ``BENCHMARK_TIMED`` | ``yes``: note in the status when the reconcile began |
 | ``BENCHMARK_LEADER_ELECTION`` | ``yes``: hold a Lease, where the framework can |
 """
 
@@ -37,6 +38,7 @@ class Settings:
     namespace: str
     operator: Operator = "work"
     events: bool = False
+    timed: bool = False
     leader_election: bool = False
     metrics_port: int = 0
 
@@ -51,6 +53,7 @@ class Settings:
             "BENCHMARK_WORKERS": str(WORKERS),
             "BENCHMARK_METRICS": f"127.0.0.1:{self.metrics_port}",
             "BENCHMARK_EVENTS": "yes" if self.events else "no",
+            "BENCHMARK_TIMED": "yes" if self.timed else "no",
             "BENCHMARK_LEADER_ELECTION": "yes" if self.leader_election else "no",
         }
 

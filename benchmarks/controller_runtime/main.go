@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 	if os.Getenv("BENCHMARK_OPERATOR") == "pods" {
 		err = setUpPods(manager, workers)
 	} else {
-		err = setUpWork(manager, workers, os.Getenv("BENCHMARK_EVENTS") == "yes")
+		err = setUpWork(manager, workers)
 	}
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 type workReconciler struct {
 	client.Client
 	recorder events.EventRecorder // nil: no Events
+	timed    bool                 // the status says when the reconcile began
 }
 
 func (r *workReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
@@ -40,10 +42,9 @@ func (r *workReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if work.Status.ObservedGeneration == work.Generation && work.Status.ConfigMap == work.Name {
 		return ctrl.Result{}, nil
 	}
-	work.Status = api.WorkStatus{
-		ObservedGeneration: work.Generation,
-		ConfigMap:          work.Name,
-		StartedAt:          started.UnixNano(),
+	work.Status = api.WorkStatus{ObservedGeneration: work.Generation, ConfigMap: work.Name}
+	if r.timed {
+		work.Status.StartedAt = started.UnixNano()
 	}
 	if err := r.Status().Update(ctx, &work); err != nil {
 		return ctrl.Result{}, err
@@ -54,9 +55,9 @@ func (r *workReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	return ctrl.Result{}, nil
 }
 
-func setUpWork(manager ctrl.Manager, workers int, withEvents bool) error {
-	reconciler := &workReconciler{Client: manager.GetClient()}
-	if withEvents {
+func setUpWork(manager ctrl.Manager, workers int) error {
+	reconciler := &workReconciler{Client: manager.GetClient(), timed: os.Getenv("BENCHMARK_TIMED") == "yes"}
+	if os.Getenv("BENCHMARK_EVENTS") == "yes" {
 		reconciler.recorder = manager.GetEventRecorder("benchmark")
 	}
 	return ctrl.NewControllerManagedBy(manager).

@@ -37,7 +37,7 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
     """
     version = await create_works(server, OBJECTS)
     count = round(RATE * server.bench.seconds)
-    async with server.operator(peer, Settings(server.kubeconfig, NAMESPACE)) as operator:
+    async with server.operator(peer, Settings(server.kubeconfig, NAMESPACE, timed=True)) as operator:
         await operator.until(all_done(server.client, version, OBJECTS), PATIENCE)
         await asyncio.sleep(_SETTLE)
         recorder = _Recorder(server.client)

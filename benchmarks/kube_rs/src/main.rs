@@ -27,7 +27,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
         pods::run(client, &namespace, workers, metrics).await;
     } else {
         let with_events = setting("BENCHMARK_EVENTS") == "yes";
-        work::run(client, &namespace, workers, with_events, metrics).await;
+        let timed = setting("BENCHMARK_TIMED") == "yes";
+        work::run(
+            client,
+            &namespace,
+            work::Options {
+                workers,
+                with_events,
+                timed,
+            },
+            metrics,
+        )
+        .await;
     }
     Ok(())
 }

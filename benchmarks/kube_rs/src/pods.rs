@@ -38,7 +38,10 @@ async fn report_pauses(context: Arc<Context>) {
         longest = longest.max(asked.elapsed());
         if Instant::now() >= report_at {
             let reconciles = context.reconciles.load(Ordering::Relaxed);
-            println!("{{\"reconciles\": {reconciles}, \"pause_ms\": {:.3}}}", longest.as_secs_f64() * 1000.0);
+            println!(
+                "{{\"reconciles\": {reconciles}, \"pause_ms\": {:.3}}}",
+                longest.as_secs_f64() * 1000.0
+            );
             longest = Duration::ZERO;
             report_at = Instant::now() + REPORT_EVERY;
         }
@@ -46,7 +49,10 @@ async fn report_pauses(context: Arc<Context>) {
 }
 
 pub async fn run(client: Client, namespace: &str, workers: u16, metrics: Metrics) {
-    let context = Arc::new(Context { reconciles: AtomicU64::new(0), metrics });
+    let context = Arc::new(Context {
+        reconciles: AtomicU64::new(0),
+        metrics,
+    });
     tokio::spawn(report_pauses(context.clone()));
     let (pods, writer) = reflector::store();
     let changes = watcher(Api::<Pod>::namespaced(client, namespace), watcher::Config::default())

@@ -36,6 +36,7 @@ pub struct WorkSpec {
 pub struct WorkStatus {
     observed_generation: Option<i64>,
     config_map: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     started_at: Option<i64>,
 }
 
@@ -47,10 +48,18 @@ enum Error {
     Cache(#[from] WriterDropped),
 }
 
+pub struct Options {
+    pub workers: u16,
+    pub with_events: bool,
+    /// Whether the status says when the reconcile began.
+    pub timed: bool,
+}
+
 struct Context {
     client: Client,
     config_maps: Store<ConfigMap>,
     recorder: Option<Recorder>,
+    timed: bool,
     metrics: Metrics,
 }
 
@@ -62,7 +71,7 @@ async fn reconcile(work: Arc<Work>, context: Arc<Context>) -> Result<Action, Err
 }
 
 async fn reconcile_one(work: &Work, context: &Context) -> Result<Action, Error> {
-    let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i64;
+    let started_at = context.timed.then(now);
     context.config_maps.wait_until_ready().await?;
     let (name, namespace) = (work.name_any(), work.namespace().unwrap_or_default());
     let as_manager = PatchParams::apply("benchmark").force();
@@ -90,7 +99,7 @@ async fn reconcile_one(work: &Work, context: &Context) -> Result<Action, Error> 
     let status = WorkStatus {
         observed_generation: work.metadata.generation,
         config_map: Some(name.clone()),
-        started_at: Some(started_at),
+        started_at,
     };
     let applied = json!({ "apiVersion": Work::api_version(&()), "kind": Work::kind(&()), "status": status });
     let api = Api::<Work>::namespaced(context.client.clone(), &namespace);
@@ -99,6 +108,14 @@ async fn reconcile_one(work: &Work, context: &Context) -> Result<Action, Error> 
         recorder.publish(&done(), &work.object_ref(&())).await?;
     }
     Ok(Action::await_change())
+}
+
+/// Nanoseconds since 1970.
+fn now() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos() as i64
 }
 
 fn done() -> Event {
@@ -116,27 +133,46 @@ fn retry(_: Arc<Work>, _: &Error, context: Arc<Context>) -> Action {
     Action::requeue(Duration::from_secs(1))
 }
 
-pub async fn run(client: Client, namespace: &str, workers: u16, with_events: bool, metrics: Metrics) {
+pub async fn run(client: Client, namespace: &str, options: Options, metrics: Metrics) {
     let (works, works_writer) = reflector::store();
-    let work_changes = watcher(Api::<Work>::namespaced(client.clone(), namespace), watcher::Config::default())
-        .default_backoff()
-        .modify(|work| work.managed_fields_mut().clear())
-        .reflect(works_writer)
-        .applied_objects()
-        .predicate_filter(predicates::generation, PredicateConfig::default());
+    let work_changes = watcher(
+        Api::<Work>::namespaced(client.clone(), namespace),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .modify(|work| work.managed_fields_mut().clear())
+    .reflect(works_writer)
+    .applied_objects()
+    .predicate_filter(predicates::generation, PredicateConfig::default());
     let (config_maps, config_maps_writer) = reflector::store();
-    let owned_changes = watcher(Api::<ConfigMap>::namespaced(client.clone(), namespace), watcher::Config::default())
-        .default_backoff()
-        .modify(|config_map| config_map.managed_fields_mut().clear())
-        .reflect(config_maps_writer)
-        .touched_objects();
-    let reporter = Reporter { controller: "benchmark".into(), instance: None };
-    let recorder = with_events.then(|| Recorder::new(client.clone(), reporter));
+    let owned_changes = watcher(
+        Api::<ConfigMap>::namespaced(client.clone(), namespace),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .modify(|config_map| config_map.managed_fields_mut().clear())
+    .reflect(config_maps_writer)
+    .touched_objects();
+    let reporter = Reporter {
+        controller: "benchmark".into(),
+        instance: None,
+    };
+    let recorder = options.with_events.then(|| Recorder::new(client.clone(), reporter));
     Controller::for_stream(work_changes, works)
         .owns_stream(owned_changes)
-        .with_config(Config::default().concurrency(workers))
+        .with_config(Config::default().concurrency(options.workers))
         .shutdown_on_signal()
-        .run(reconcile, retry, Arc::new(Context { client, config_maps, recorder, metrics }))
+        .run(
+            reconcile,
+            retry,
+            Arc::new(Context {
+                client,
+                config_maps,
+                recorder,
+                timed: options.timed,
+                metrics,
+            }),
+        )
         .for_each(|result| async {
             if let Err(error) = result {
                 eprintln!("{error}");
