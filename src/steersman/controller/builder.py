@@ -25,6 +25,9 @@ U = TypeVar("U", bound=Object)
 ReconcilerFactory = Callable[[Context], Reconciler[T]]
 
 
+_FOR, _OWNS = "for", "owns"
+
+
 @dataclass(frozen=True, slots=True)
 class _Watch:
     kind: type[Any]
@@ -53,7 +56,7 @@ class Builder(Generic[T]):
         self._context = context
         self._informer = informer
         self._register = register
-        self._watches: list[_Watch] = [_Watch(kind, "for", itself, None)]
+        self._watches: list[_Watch] = [_Watch(kind, _FOR, itself, None)]
         self._filters: list[ChangeFilter] = []
         self._indexes: list[tuple[type[Any], str, Callable[[Any], Iterable[str]]]] = []
         self._sources: list[Source] = []
@@ -141,7 +144,7 @@ class Builder(Generic[T]):
             priority: place in the queue.
         """
         mapper = controlled_by(self._kind.api_resource, any_owner=any_owner)
-        self._watches.append(_Watch(kind, "owns", mapper, predicate, priority))
+        self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority))
         return self
 
     def watches(
@@ -250,19 +253,35 @@ def _enqueuer(
     assert not isinstance(mapped, ReferencedBy)
 
     def enqueue(change: Change[Any]) -> None:
+        if change.new is None and not controller.started:
+            if origin in (_FOR, _OWNS):
+                _forget_deleted(mapped(change.object), controller)
+            return
         for predicate in predicates:
             if not predicate(change):
                 return
         priority = LOW if change.initial or is_unchanged(change) else important
-        # While a replica stands by its queue grows to all objects: it must not hold their former states as well.
-        trigger = Trigger(origin, change) if controller.started else INITIAL
         if mapped is itself:
-            add(change.object.key, priority=priority, trigger=trigger)
+            seen = change if controller.started else Change(None, change.new, initial=True)
+            add(change.object.key, priority=priority, trigger=Trigger(origin, seen))
             return
+        # While a replica stands by its queue grows to all objects: it must not hold former states of others as well.
+        trigger = Trigger(origin, change) if controller.started else INITIAL
         for request in _concerned(mapped, change):
             add(request, priority=priority, trigger=trigger)
 
     return enqueue
+
+
+def _forget_deleted(requests: Iterable[Request], controller: Controller) -> None:
+    """An object that leads to ``requests`` was deleted before the controller started.
+
+    A process that starts now would never know of it. A replica that stands by for weeks must not either, or its queue
+    would hold every key that there ever was: the object's own, and that of a deleted owner whose last object goes.
+    """
+    for request in requests:
+        if not controller.exists(request):
+            controller.queue.discard(request)
 
 
 def _concerned(mapped: Mapper[Any], change: Change[Any]) -> Iterable[Request]:

@@ -95,7 +95,8 @@ class Controller:
         self._reconciler = reconciler
         self._resource = resource
         self._runtime = runtime
-        self._exists = exists
+        self.exists = exists
+        """Whether the cache holds an object."""
         self._sources = sources
         self._workers: set[asyncio.Task[Any]] = set()
         self._feeding: list[asyncio.Task[Any]] = []
@@ -271,12 +272,12 @@ class Controller:
             # What the reconciler waited for may have been cancelled: no reason to lose a worker.
             task = asyncio.current_task()
             return task is not None and task.cancelling() > 0
-        return isinstance(error, KeyboardInterrupt)
+        return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
     def _give_up(self, info: ReconcileInfo, error: BaseException) -> None:
-        """The reconcile was cut off; unless the controller stops, its object must not be forgotten."""
+        """The reconcile was cut off; unless the controller or the event loop ends, its object must not be forgotten."""
         self._note(info, "error", error)
-        if not self._stopping:
+        if not self._stopping and not isinstance(error, GeneratorExit):
             self._retry(info, error)
 
     def _succeeded(self, info: ReconcileInfo, result: Result) -> None:
@@ -317,7 +318,7 @@ class Controller:
                 self._log.error("reconcile failed", exc_info=error, error=_words(error), retry_in_seconds=retry)
 
     def _verdict(self, request: Request, error: BaseException) -> Verdict:
-        return judge(error, self._resource, request, exists=self._exists(request))
+        return judge(error, self._resource, request, exists=self.exists(request))
 
     def _retry(self, info: ReconcileInfo, error: BaseException) -> float:
         trigger = Trigger(type(leaves(error)[0]).__name__, None, "retry")

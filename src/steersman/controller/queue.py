@@ -126,7 +126,7 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, Item[K]] = {}
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, Item[K]] = {}
-        # One heap and one timer for all delayed keys: a timer of the event loop for each costs five times as much.
+        # One heap and one timer for all delayed keys: a timer of the event loop for each costs more than twice as much.
         self._heap: list[tuple[float, int, Item[K]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_context = contextvars.Context()
@@ -198,6 +198,13 @@ class WorkQueue(Generic[K]):
         delay = min(self._base_delay * 2 ** min(failures, 64), self._max_delay)
         self.add_after(key, delay, priority=priority, trigger=trigger)
         return delay
+
+    def discard(self, key: K) -> None:
+        """Takes back the adds of ``key`` that wait; a delayed one stays."""
+        item = self._waiting.pop(key, None)
+        if item is not None:
+            item.taken = True
+            self._leave(item.priority)
 
     def forget(self, key: K) -> None:
         """Ends the back-off of ``key``: its next failure counts as the first."""

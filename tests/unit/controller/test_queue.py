@@ -310,6 +310,20 @@ async def test_delays_that_came_to_nothing_leave_nothing_behind() -> None:
 
 
 @virtual_time
+async def test_what_waits_can_be_taken_back() -> None:
+    queue = new_queue()
+    queue.add("a", priority=LOW)
+    queue.add("b", priority=LOW)
+    queue.add_after("later", 60)
+    for key in ("a", "later", "unknown"):
+        queue.discard(key)
+    assert queue.depths() == {0: 0, LOW: 1}
+    assert [await queue.get(), await queue.get()] == ["b", "later"]
+    queue.add("a")
+    assert await queue.get() == "a"
+
+
+@virtual_time
 async def test_draining_hands_out_what_is_ready_and_no_more() -> None:
     queue = new_queue()
     for key in "abc":
@@ -395,6 +409,14 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(key=KEYS)
     def forget(self, key: str) -> None:
         self.queue.forget(key)
+
+    @rule(key=KEYS)
+    def discard(self, key: str) -> None:
+        if any(item.key == key for item in self.queue.waiting()):
+            self.owed.pop(key)
+            self.ranks.pop(key)
+            self.patience.pop(key)
+        self.queue.discard(key)
 
     @rule(seconds=st.sampled_from([0.25, 1.0, 60.0]))
     def pass_time(self, seconds: float) -> None:

@@ -11,10 +11,14 @@ import pytest
 
 PROGRAM = """
 import logging, structlog
-from steersman.observability.logging import configure_logging, get_logger
+from steersman.observability.logging import configure_logging, get_logger, log_context
 configure_logging({level!r}, {output!r})
 log = get_logger("sea")
-structlog.contextvars.bind_contextvars(name="a", reconcile_id="r1")
+class Work:
+    def log_fields(self):
+        return dict(name="a", reconcile_id="r1", knots="its own")
+log_context.set(Work())
+structlog.contextvars.bind_contextvars(trace="t1")
 log.debug("too quiet")
 log.info("drifting", knots=3)
 logging.getLogger("library").warning("from elsewhere %s", "%d")
@@ -40,8 +44,10 @@ def test_one_json_object_a_line() -> None:
     drifting, elsewhere, failed = lines
     assert (drifting["event"], drifting["level"], drifting["component"]) == ("drifting", "info", "sea")
     assert (drifting["knots"], drifting["name"], drifting["reconcile_id"]) == (3, "a", "r1")
+    assert (drifting["trace"], drifting["component"]) == ("t1", "sea")
     assert drifting["timestamp"].endswith("Z")
     assert (elsewhere["event"], elsewhere["component"]) == ("from elsewhere %d", "library")
+    assert (elsewhere["name"], elsewhere["reconcile_id"]) == ("a", "r1")
     assert "RuntimeError: broken" in failed["exception"]
     assert "hunter222" not in failed["exception"]
 
