@@ -10,7 +10,6 @@ from pathlib import Path
 
 from steersman.client.cluster import ClusterConfig, Impersonation
 from steersman.client.credentials import TokenFile, pem
-from steersman.client.kubeconfig import read_kubeconfig
 from steersman.errors import ConfigurationError
 
 __all__ = ["SERVICE_ACCOUNT_DIRECTORY", "ClusterConfig", "Impersonation", "in_cluster_config", "load_config"]
@@ -29,6 +28,9 @@ def load_config(path: str | Path | None = None, *, context: str | None = None) -
     Raises:
         ConfigurationError: nothing was found, or a field is missing or malformed.
     """
+    # Not above: a pod needs neither YAML nor processes, and they cost each start of an operator.
+    from steersman.client.kubeconfig import read_kubeconfig
+
     if path is not None:
         return read_kubeconfig([Path(path)], context)
     named = [Path(p) for p in os.environ.get("KUBECONFIG", "").split(os.pathsep) if p]

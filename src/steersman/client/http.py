@@ -14,7 +14,6 @@ import struct
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
@@ -157,7 +156,7 @@ class HttpTransport(Transport):
             raise
         self._metrics.count(request.method, exchange.message.code)
         try:
-            if exchange.message.code != 200:
+            if exchange.message.code >= 300:
                 body = await self._read(exchange, request)
                 raise error_from_body(exchange.message.code, body, exchange.retry_after())
             yield self._lines(exchange.payload, request)
@@ -360,7 +359,7 @@ def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiErr
 
 
 async def lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """The lines of ``content`` that are not empty, without their newlines."""
+    """The lines of ``content``, without their newlines; what follows the last newline, if anything, is one, too."""
     # Not StreamReader.readline: it fails on lines over its buffer's limit, and an object may have 1.5 MiB. Parts are
     # joined once their line is complete: joining at each part would copy a large object over and over.
     parts: list[bytes] = []
@@ -371,11 +370,11 @@ async def lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
             continue
         first = b"".join(parts)
         parts = [rest.pop()]
-        if first:
-            yield first
+        yield first
         for line in rest:
-            if line:
-                yield line
+            yield line
+    if remainder := b"".join(parts):
+        yield remainder
 
 
 def retry_after(value: str, date: str | None = None) -> float | None:
@@ -387,6 +386,9 @@ def retry_after(value: str, date: str | None = None) -> float | None:
     """
     if value.isdecimal():
         return float(value) if value.isascii() else None
+    # Not above: dates are rare, and the package for e-mail is large.
+    from email.utils import parsedate_to_datetime
+
     try:
         until = parsedate_to_datetime(value).timestamp()
         now = parsedate_to_datetime(date).timestamp() if date else time.time()

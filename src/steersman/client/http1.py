@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         return self._waiter
 
     async def lines(self, silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a stream that are not empty, without their newlines.
+        """The lines of a stream, without their newlines; what follows the last newline, if anything, is one, too.
 
         Raises:
             Disconnected: the connection broke.
@@ -132,11 +132,11 @@ class Connection(asyncio.Protocol):
                 continue
             first = b"".join(parts)
             parts = [rest.pop()]
-            if first:
-                yield first
+            yield first
             for line in rest:
-                if line:
-                    yield line
+                yield line
+        if remainder := b"".join(parts):
+            yield remainder
 
     def abort(self) -> None:
         """Ends the connection at once, in the middle of what it does."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import version
 from urllib.parse import quote
 
 import aiohttp
@@ -210,6 +209,9 @@ def _impersonation(who: Impersonation) -> Iterator[tuple[str, str]]:
 @lru_cache(maxsize=1)
 def default_user_agent() -> str:
     """``steersman/0.1.0 (linux/x86_64) python/3.13``, as client-go calls itself by version, system and machine."""
+    # Not above: what reads metadata reads e-mail, and that is a tenth of an operator's time to import.
+    from importlib.metadata import version
+
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return f"steersman/{version('steersman')} ({sys.platform}/{platform.machine()}) python/{python}"
 

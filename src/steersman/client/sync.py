@@ -31,6 +31,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class _End:
+    """What a generator gives when it has no more."""
+
+
+_END = _End()
+
+
 def _waiting(
     verb: Callable[Concatenate[Client, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncClient, P], R]:
@@ -143,18 +150,25 @@ class SyncClient:
 
     def iterate(self, items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
         """What an asynchronous generator of ``client`` yields, such as a watch; leaving the loop ends it."""
+        # A generator cannot be closed while it runs, and one that is interrupted runs until it has cleaned up.
+        running = asyncio.Lock()
+
+        async def advance() -> R | _End:
+            async with running:
+                return await anext(items, _END)
+
+        async def close() -> None:
+            async with running:
+                await items.aclose()
+
         self._iterations.add(items)
         try:
-            while True:
-                try:
-                    item = self.run(anext(items))  # pyright: ignore[reportArgumentType]
-                except StopAsyncIteration:
-                    return
+            while not isinstance(item := self.run(advance()), _End):
                 yield item
         finally:
             self._iterations.discard(items)
             if not self._is_closed:
-                self.run(items.aclose())
+                self.run(close())
 
     def retry_on_conflict(self, fn: Callable[[], R], *, attempts: int = 5) -> R:
         """What ``fn`` returns, called again, in a thread, while it raises ``Conflict``: see ``retry_on_conflict``."""

@@ -66,8 +66,10 @@ class Transport(Protocol):
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Sends a watch (or a log follow) and gives its lines, without their newlines, as they come.
 
+        Empty lines are given, too, and so is what follows the last newline.
+
         Raises:
-            ApiError: the answer was not 200.
+            ApiError: the server refused.
             ConnectionFailed: no answer, or the stream broke or fell silent for ``timeout`` seconds.
         """
         ...

@@ -193,7 +193,22 @@ def streaming(*chunks: bytes, then: Callable[[web.BaseRequest], Awaitable[None]]
 async def test_lines_arrive_whole_however_they_are_cut() -> None:
     large = b"x" * 300_000
     async with connected(streaming(b"on", b"e\ntwo\n\nth", b"ree\n", large, large, b"\nlast\n")) as transport:
-        assert await read(transport) == [b"one", b"two", b"three", large + large, b"last"]
+        assert await read(transport) == [b"one", b"two", b"", b"three", large + large, b"last"]
+
+
+async def test_the_last_line_needs_no_newline() -> None:
+    async with connected(streaming(b"one\n", b"tw", b"o")) as transport:
+        assert await read(transport) == [b"one", b"two"]
+
+
+async def test_a_stream_of_nothing() -> None:
+    """As the log of a pod that has not begun."""
+
+    async def handler(_: web.BaseRequest) -> web.Response:
+        return web.Response(status=204)
+
+    async with connected(handler) as transport:
+        assert await read(transport) == []
 
 
 async def test_lines_arrive_before_the_stream_ends() -> None:
@@ -596,7 +611,7 @@ class _Content:
 async def test_a_line_in_many_parts_is_put_together_once() -> None:
     part = b"x" * 1000
     content: Any = _Content([part] * 5000 + [b"\n", b"a\n\nb", b"\n"])
-    assert [line async for line in lines(content)] == [part * 5000, b"a", b"b"]
+    assert [line async for line in lines(content)] == [part * 5000, b"a", b"", b"b"]
 
 
 REASONS: list[tuple[int, str, type[ApiError]]] = [

@@ -7,7 +7,7 @@ import concurrent.futures
 import inspect
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, assert_type
 
 import pytest
@@ -170,6 +170,35 @@ def test_a_script_that_is_interrupted_leaves_nothing_behind(
         with pytest.raises(KeyboardInterrupt):
             client.run(endless())
     assert cancelled.wait(10)
+
+
+def test_an_iteration_that_is_interrupted_cleans_up(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, cleaned_up = threading.Event(), threading.Event()
+
+    async def numbers() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            cleaned_up.set()
+
+    items = client.iterate(numbers())
+    assert next(items) == 1
+    wait = concurrent.futures.Future[Any].result
+
+    def interrupted(future: concurrent.futures.Future[Any]) -> Any:
+        if not begun.is_set():
+            assert begun.wait(10)
+            raise KeyboardInterrupt
+        return wait(future)
+
+    monkeypatch.setattr(concurrent.futures.Future, "result", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        next(items)
+    assert cleaned_up.is_set()
 
 
 def test_no_server(unused_port: int) -> None:
