@@ -275,7 +275,7 @@ class Controller:
         return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
     def _give_up(self, info: ReconcileInfo, error: BaseException) -> None:
-        """The reconcile was cut off; unless the controller or the event loop ends, its object must not be forgotten."""
+        """The reconcile was cut off; unless controller or event loop end, its object must not be forgotten."""
         self._note(info, "error", error)
         if not self._stopping and not isinstance(error, GeneratorExit):
             self._retry(info, error)

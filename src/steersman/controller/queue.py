@@ -126,7 +126,7 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, Item[K]] = {}
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, Item[K]] = {}
-        # One heap and one timer for all delayed keys: a timer of the event loop for each costs more than twice as much.
+        # One heap and one timer for all delayed keys: a timer of the event loop for each costs more than twice that.
         self._heap: list[tuple[float, int, Item[K]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_context = contextvars.Context()
