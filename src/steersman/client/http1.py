@@ -10,6 +10,7 @@ Source: RFC 9112 (HTTP/1.1), RFC 9110 section 9.3.6 (CONNECT).
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import struct
@@ -27,16 +28,16 @@ CONNECT_TIMEOUT = 30.0
 _KEEP_ALIVE = 60.0
 # A stream whose reader is slow is held up by the window of TCP, rather than by our memory.
 _HIGH_WATER, _LOW_WATER = 2**20, 2**18
-_KEEP_ALIVE_OPTIONS = (
-    ("TCP_KEEPIDLE", 15),
-    ("TCP_KEEPINTVL", 5),
-    ("TCP_KEEPCNT", 3),
-    ("TCP_USER_TIMEOUT", 30_000),
-)
+# Seconds until the first probe of an idle connection and between probes; how many; milliseconds without an answer.
+_WATCHFULNESS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 
 
 class Disconnected(ConnectionError):
     """The connection ended, or spoke something else than HTTP, before the answer was complete."""
+
+
+class ProxyUnreachable(ConnectionError):
+    """The proxy cannot be reached; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Connection(asyncio.Protocol):
         return self._complete and self._failure is None and self._transport is not None
 
     def send(self, message: bytes, *, stream: bool = False) -> asyncio.Future[Answer]:
-        """Writes ``message`` at once. The answer comes whole, or for a ``stream`` with status 200 when it begins.
+        """Writes ``message`` at once. The answer comes whole, or for a ``stream`` that is not refused when it begins.
 
         The future raises Disconnected.
         """
@@ -117,7 +118,7 @@ class Connection(asyncio.Protocol):
         return self._waiter
 
     async def lines(self, silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a stream, without their newlines; what follows the last newline, if anything, is one, too.
+        """The lines of a stream, without their newlines; what follows the last newline is a line if it is not empty.
 
         Raises:
             Disconnected: the connection broke.
@@ -128,15 +129,13 @@ class Connection(asyncio.Protocol):
         while (chunk := await self._next(silence)) is not None:
             first, *rest = chunk.split(b"\n")
             parts.append(first)
-            if not rest:
-                continue
-            first = b"".join(parts)
-            parts = [rest.pop()]
-            yield first
-            for line in rest:
-                yield line
-        if remainder := b"".join(parts):
-            yield remainder
+            if rest:
+                yield b"".join(parts)
+                parts = [rest.pop()]
+                for line in rest:
+                    yield line
+        if last := b"".join(parts):
+            yield last
 
     def abort(self) -> None:
         """Ends the connection at once, in the middle of what it does."""
@@ -191,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._delimited = any(n.lower() in (b"content-length", b"transfer-encoding") for n, _ in self._fields)
         if answer.header(b"content-encoding") == "gzip":
             self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        if self._stream and code == 200:
+        if self._stream and code < 300:
             self._resolve(answer)
         else:
             self._stream = False
@@ -396,8 +395,12 @@ async def _connect(route: Route, loop: asyncio.AbstractEventLoop) -> Connection:
 
 
 async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEventLoop) -> Connection:
-    tls = ssl.create_default_context() if proxy.secure else None
-    hop, connection = await loop.create_connection(lambda: Connection(route, loop), proxy.host, proxy.port, ssl=tls)
+    at = proxy.address
+    tls = ssl.create_default_context() if at.scheme == "https" else None
+    try:
+        hop, connection = await loop.create_connection(lambda: Connection(route, loop), at.host, at.port, ssl=tls)
+    except OSError as error:
+        raise ProxyUnreachable(error.errno, f"cannot connect to the proxy {at.authority}: {reason_of(error)}") from error
     _watch_peer(hop)
     if route.tls is None:
         return connection
@@ -409,18 +412,28 @@ async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEve
         # Answered like a stream: what follows the head is no body, it is the server's own word.
         answer = await connection.send("\r\n".join([*lines, "", ""]).encode(), stream=True)
         if answer.code != 200:
-            raise Disconnected(f"the proxy {proxy.host}:{proxy.port} answered {answer.code}")
+            raise Disconnected(f"the proxy {at.authority} answered {answer.code}")
         tunnelled = Connection(route, loop)
-        transport = await loop.start_tls(
-            hop, tunnelled, route.tls, server_hostname=route.server_hostname or route.host
-        )
+        name = route.server_hostname or route.host
+        transport = await loop.start_tls(hop, tunnelled, route.tls, server_hostname=name)
         if transport is None:
-            raise Disconnected(f"the proxy {proxy.host}:{proxy.port} closed the connection")
+            raise Disconnected(f"the proxy {at.authority} closed the connection")
         tunnelled.connection_made(transport)
     except BaseException:
         hop.abort()
         raise
     return tunnelled
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in words for people: asyncio's own name addresses, and the ssl module's its source files."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message} (see certificate-authority and tls-server-name)"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}"
+    if isinstance(error, OSError) and error.errno and error.errno > 0 and not isinstance(error, ProxyUnreachable):
+        return os.strerror(error.errno)
+    return str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
 
 
 def _watch_peer(transport: asyncio.BaseTransport) -> None:
@@ -430,7 +443,7 @@ def _watch_peer(transport: asyncio.BaseTransport) -> None:
     # Closed, in whatever way, it forgets what the peer has not acknowledged: else the kernel would go on sending a
     # write of a leader that has ended, and it would arrive after those of the next one.
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    for name, value in _KEEP_ALIVE_OPTIONS:
+    for name, value in _WATCHFULNESS.items():
         # Not every system has them all.
         if (option := getattr(socket, name, None)) is not None:
             opened.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -11,22 +11,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from yarl import URL
-
+from steersman.client.address import Address, parse_address
 from steersman.errors import ConfigurationError
 
-_PORTS = {"http": 80, "https": 443}
+_SCHEMES = ("http", "https")
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """A proxy. ``authorization`` is the value of its ``Proxy-Authorization`` header, if it wants one."""
 
-    url: URL
+    address: Address
     authorization: str | None = field(default=None, repr=False)
 
 
-def proxy_for(server: URL, configured: str | None, environment: Mapping[str, str] = os.environ) -> Proxy | None:
+def proxy_for(server: Address, configured: str | None, environment: Mapping[str, str] = os.environ) -> Proxy | None:
     """The proxy that leads to ``server``, or None for the direct way.
 
     Args:
@@ -41,27 +40,27 @@ def proxy_for(server: URL, configured: str | None, environment: Mapping[str, str
         return parse_proxy(configured, "proxy-url") if configured else None
     variable = f"{server.scheme}_proxy".upper()
     named = _variable(environment, variable)
-    if not named or _is_local(server.host or "") or _is_exempt(server, _variable(environment, "NO_PROXY")):
+    if not named or _is_local(server.host) or _is_exempt(server, _variable(environment, "NO_PROXY")):
         return None
     return parse_proxy(named if "://" in named else f"http://{named}", variable)
 
 
 def parse_proxy(url: str, where: str) -> Proxy:
     """The proxy at ``url``, which ``where`` names in errors."""
+    scheme = url.partition("://")[0].lower()
+    if scheme in ("socks5", "socks5h"):
+        raise ConfigurationError(f"{where}: {scheme} is not supported; use a proxy with http:// or https://")
     try:
-        parsed = URL(url)
-        host = parsed.host
+        parsed = parse_address(url)
     except ValueError:
+        parsed = None
+    if parsed is None or scheme not in _SCHEMES:
         raise ConfigurationError(f"{where} is not a URL such as http://proxy.example.com:3128") from None
-    if parsed.scheme in ("socks5", "socks5h"):
-        raise ConfigurationError(f"{where}: {parsed.scheme} is not supported; use a proxy with http:// or https://")
-    if parsed.scheme not in _PORTS or not host:
-        raise ConfigurationError(f"{where} is not a URL such as http://proxy.example.com:3128")
     authorization = None
     if parsed.user is not None:
         pair = f"{parsed.user}:{parsed.password or ''}".encode()
         authorization = f"Basic {base64.b64encode(pair).decode()}"
-    return Proxy(parsed.origin(), authorization)
+    return Proxy(Address(parsed.scheme, parsed.host, parsed.port), authorization)
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str:
@@ -80,9 +79,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_exempt(server: URL, exemptions: str) -> bool:
+def _is_exempt(server: Address, exemptions: str) -> bool:
     """Whether an entry of NO_PROXY names the server: ``*``, an address, a network, or a domain and all below it."""
-    host, address = (server.host or "").lower().rstrip("."), _address(server.host or "")
+    host, address = server.host.lower().rstrip("."), _address(server.host)
     for entry in (e.strip().lower() for e in exemptions.split(",")):
         if entry == "*":
             return True

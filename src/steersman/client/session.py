@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from urllib.parse import quote
 
-import aiohttp
-from yarl import URL
-
+from steersman.client.address import Address, parse_address
 from steersman.client.cluster import ClusterConfig, Impersonation
 from steersman.client.credentials import Identity
+from steersman.client.http1 import Route
 from steersman.client.proxy import proxy_for
 from steersman.client.tls import ssl_context, trusted
 from steersman.client.transport import HttpRequest
@@ -38,7 +37,7 @@ class Session:
     Attributes:
         identity: who we are.
         authorities: PEM of whom we trust.
-        route: tells aiohttp's connector how to connect; connections of equal routes are shared.
+        route: how to connect; connections of equal routes are shared.
         fields: the header lines that all requests have in common.
         prefix: of each request's path, or its whole URL where a proxy wants that.
         due: ``time.monotonic()`` at which to load anew.
@@ -46,7 +45,7 @@ class Session:
 
     identity: Identity
     authorities: bytes | None
-    route: aiohttp.ClientRequest = field(repr=False)
+    route: Route = field(repr=False)
     fields: bytes = field(repr=False)
     prefix: str
     due: float
@@ -77,7 +76,7 @@ class Sessions:
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
-        self._base = URL(config.server)
+        self._base = server_address(config)
         self._proxy = proxy_for(self._base, config.proxy_url)
         self._common = "".join(f"{name}: {value}\r\n" for name, value in _common_fields(config, self._base))
         self._lock = asyncio.Lock()
@@ -121,14 +120,14 @@ class Sessions:
             # Not one run of a failing plugin for each of the requests that wait for it.
             raise type(self._failure)(str(self._failure))
         try:
-            session = await asyncio.to_thread(self._read, self._session, rejected, asyncio.get_running_loop())
+            session = await asyncio.to_thread(self._read, self._session, rejected)
         except CredentialsFailed as error:
             self._failure, self._retry_at = error, time.monotonic() + _RETRY_INTERVAL
             raise
         self._failure = None
         return session
 
-    def _read(self, held: Session | None, rejected: Identity | None, loop: asyncio.AbstractEventLoop) -> Session:
+    def _read(self, held: Session | None, rejected: Identity | None) -> Session:
         """Runs in a thread: it reads files and may run a plugin."""
         config, now = self._config, time.monotonic()
         try:
@@ -137,7 +136,7 @@ class Sessions:
             due = time.monotonic() + min(identity.valid_for, interval)
             if held is not None and (identity, authorities) == (held.identity, held.authorities):
                 return replace(held, due=due)
-            route = self._route(identity, loop)
+            route = self._route(identity)
         except CredentialsFailed:
             raise
         except ConfigurationError as error:
@@ -147,22 +146,13 @@ class Sessions:
             return replace(held, due=now + _RETRY_INTERVAL)
         return Session(identity, authorities, route, self._fields(identity), self._prefix(), due)
 
-    def _route(self, identity: Identity, loop: asyncio.AbstractEventLoop) -> aiohttp.ClientRequest:
-        secure = self._base.scheme == "https"
-        proxy = self._proxy
-        return aiohttp.ClientRequest(
-            "GET",
-            self._base.origin(),
-            loop=loop,
-            ssl=ssl_context(self._config, identity) if secure else True,
-            server_hostname=self._config.tls_server_name,
-            proxy=proxy.url if proxy else None,
-            proxy_headers={"Proxy-Authorization": proxy.authorization} if proxy and proxy.authorization else None,
-        )
+    def _route(self, identity: Identity) -> Route:
+        base = self._base
+        tls = ssl_context(self._config, identity) if base.scheme == "https" else None
+        return Route(base.host, base.port, tls, self._config.tls_server_name, self._proxy)
 
     def _prefix(self) -> str:
-        path = self._base.raw_path.rstrip("/")
-        return f"{self._base.origin()}{path}" if self._is_relayed() else path
+        return f"{self._base.origin}{self._base.path}" if self._is_relayed() else self._base.path
 
     def _is_relayed(self) -> bool:
         """Whether a proxy reads the requests, rather than pass on encrypted bytes."""
@@ -177,9 +167,17 @@ class Sessions:
         return f"{lines}\r\n".encode()
 
 
-def _common_fields(config: ClusterConfig, base: URL) -> Iterator[tuple[str, str]]:
+def server_address(config: ClusterConfig) -> Address:
+    """Where the API server is. Raises ConfigurationError where its URL is none."""
+    try:
+        return parse_address(config.server)
+    except ValueError as error:
+        raise ConfigurationError(f"server {config.server!r}: {error}") from None
+
+
+def _common_fields(config: ClusterConfig, base: Address) -> Iterator[tuple[str, str]]:
     fields = [
-        ("Host", base.authority.rpartition("@")[2]),
+        ("Host", base.authority),
         ("User-Agent", config.user_agent or default_user_agent()),
     ]
     compression = config.disable_compression

@@ -7,8 +7,7 @@ import ctypes
 import json
 import socket
 import struct
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from loopback import Handler, connected, get, opened, serving
 from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport
 from steersman.client.cluster import Impersonation
 from steersman.client.credentials import StaticToken
-from steersman.client.http import error_from_body, lines, retry_after, watchful_socket
+from steersman.client.http import error_from_body, retry_after
 from steersman.errors import (
     AlreadyExists,
     ApiError,
@@ -66,20 +65,10 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
     assert bodies == [b"{}"]
 
 
-def test_sockets_notice_a_peer_that_is_gone() -> None:
-    with watchful_socket((socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))) as opened:
-        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-        if sys.platform == "linux":
-            patience = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
-            patience += opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) * 3
-            assert patience <= 30
-            assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
-
-
 async def test_a_watch_notices_a_peer_that_is_gone_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its first line on the server's kernel drops every segment of ours, as a network that is cut does."""
     shorter = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1000}
-    monkeypatch.setattr("steersman.client.http._WATCHFULNESS", shorter)
+    monkeypatch.setattr("steersman.client.http1._WATCHFULNESS", shorter)
 
     async def cut(request: web.BaseRequest) -> None:
         assert request.transport is not None
@@ -595,23 +584,6 @@ def test_waits_are_counted_from_the_servers_clock() -> None:
     assert retry_after("Fri, 31 Dec 1999 23:00:00 GMT", date) == 0
     assert retry_after("Fri, 31 Dec 1999 23:59:59 GMT") == 0
     assert retry_after("soon", date) is None
-
-
-class _Content:
-    """A body in many parts."""
-
-    def __init__(self, parts: list[bytes]) -> None:
-        self._parts = parts
-
-    async def iter_any(self) -> AsyncGenerator[bytes, None]:
-        for part in self._parts:
-            yield part
-
-
-async def test_a_line_in_many_parts_is_put_together_once() -> None:
-    part = b"x" * 1000
-    content: Any = _Content([part] * 5000 + [b"\n", b"a\n\nb", b"\n"])
-    assert [line async for line in lines(content)] == [part * 5000, b"a", b"", b"b"]
 
 
 REASONS: list[tuple[int, str, type[ApiError]]] = [

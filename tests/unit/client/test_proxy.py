@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from yarl import URL
 
+from steersman.client.address import parse_address
 from steersman.client.proxy import Proxy, proxy_for
 from steersman.errors import ConfigurationError
 
-SERVER = URL("https://api.example.com:6443")
+SERVER = parse_address("https://api.example.com:6443")
 
 
 def test_the_kubeconfig_wins_over_the_environment() -> None:
     environment = {"HTTPS_PROXY": "http://there:1", "NO_PROXY": "*"}
-    assert proxy_for(SERVER, "http://here:2", environment) == Proxy(URL("http://here:2"))
+    assert proxy_for(SERVER, "http://here:2", environment) == Proxy(parse_address("http://here:2"))
     assert proxy_for(SERVER, "", {"HTTPS_PROXY": "http://there:1"}) is None
 
 
@@ -32,8 +32,8 @@ def test_the_kubeconfig_wins_over_the_environment() -> None:
     ],
 )
 def test_the_environment(server: str, environment: dict[str, str], proxy: str | None) -> None:
-    found = proxy_for(URL(server), None, environment)
-    assert (found and found.url) == (URL(proxy) if proxy else None)
+    found = proxy_for(parse_address(server), None, environment)
+    assert (found and found.address) == (parse_address(proxy) if proxy else None)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_the_environment(server: str, environment: dict[str, str], proxy: str | 
     ],
 )
 def test_exemptions(server: str, exemptions: str, direct: bool) -> None:
-    found = proxy_for(URL(server), None, {"HTTPS_PROXY": "http://p:1", "no_proxy": exemptions})
+    found = proxy_for(parse_address(server), None, {"HTTPS_PROXY": "http://p:1", "no_proxy": exemptions})
     assert (found is None) is direct
 
 
 def test_a_proxys_password_is_sent_and_not_shown() -> None:
     found = proxy_for(SERVER, "http://jane:s3cret@proxy:3128", {})
     assert found is not None
-    assert (found.url, found.authorization) == (URL("http://proxy:3128"), "Basic amFuZTpzM2NyZXQ=")
+    assert (found.address, found.authorization) == (parse_address("http://proxy:3128"), "Basic amFuZTpzM2NyZXQ=")
     assert "s3cret" not in repr(found)
     assert "amFuZ" not in repr(found)
 
