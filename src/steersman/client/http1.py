@@ -400,7 +400,9 @@ async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEve
     try:
         hop, connection = await loop.create_connection(lambda: Connection(route, loop), at.host, at.port, ssl=tls)
     except OSError as error:
-        raise ProxyUnreachable(error.errno, f"cannot connect to the proxy {at.authority}: {reason_of(error)}") from error
+        raise ProxyUnreachable(
+            error.errno, f"cannot connect to the proxy {at.authority}: {reason_of(error)}"
+        ) from error
     _watch_peer(hop)
     if route.tls is None:
         return connection
