@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from steersman.cache.overlay import Overlay
 from steersman.meta import Object, ObjectKey
 
+# How long an answer stands against the watch.
+_HOLD_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An answer that stands against the watch: its version, and when it came by the overlay's own count."""
+    """An answer that stands against the watch: its version, and when it came, by our own count and by the clock."""
 
     version: str
     tick: int
+    since: float
 
 
 class Opaque(Overlay):
@@ -41,9 +45,19 @@ class Opaque(Overlay):
         return True
 
     def is_ambiguous(self, key: ObjectKey) -> bool:
-        """Whether several writes of ``key`` were on their way at once, so that their answers have no order."""
+        """Whether an answer of ``key`` has no order, since another, or a list, was on its way at the same time."""
         flight = self.in_flight.get(key)
-        return flight is not None and flight.overlapping
+        return flight is not None and (flight.overlapping or self.list_tick > flight.tick)
+
+    def expire(self) -> bool:
+        """Drops what was held for too long. True: there was such; only a list can tell what is true."""
+        if not self.holds:
+            return False
+        limit = self.clock.monotonic() - _HOLD_SECONDS
+        old = [key for key, hold in self.holds.items() if hold.since < limit]
+        for key in old:
+            del self.holds[key]
+        return bool(old)
 
     def left(self, key: ObjectKey, version: str) -> None:
         self._hold(key, version)
@@ -104,4 +118,4 @@ class Opaque(Overlay):
 
     def _hold(self, key: ObjectKey, version: str) -> None:
         self.ticks += 1
-        self.holds[key] = Hold(version, self.ticks)
+        self.holds[key] = Hold(version, self.ticks, self.clock.monotonic())

@@ -31,6 +31,7 @@ _MOST_TOMBSTONES = 20_000
 class _InFlight:
     """A key to which writes are on their way, and what the watch told of it in the meantime."""
 
+    tick: int
     writes: int = 0
     overlapping: bool = False
     held: str = ""
@@ -60,7 +61,7 @@ class Overlay(ABC):
 
     def begun(self, key: ObjectKey, held: Object | None) -> None:
         """A write of ``key`` is about to be sent."""
-        flight = self.in_flight.setdefault(key, _InFlight())
+        flight = self.in_flight.setdefault(key, _InFlight(self.ticks))
         flight.overlapping = flight.writes > 0
         flight.writes += 1
         flight.held = held.metadata.uid if held is not None else ""
@@ -75,6 +76,11 @@ class Overlay(ABC):
             if flight.writes <= 0:
                 del self.in_flight[key]
 
+    def saw_end(self, key: ObjectKey, uid: str) -> bool:
+        """Whether the watch told of the end of ``uid`` while a write of ``key`` was on its way."""
+        flight = self.in_flight.get(key)
+        return flight is not None and uid in flight.deleted
+
     def outlived(self, key: ObjectKey, held: Object | None, uid: str) -> bool:
         """Whether ``held`` is gone too, given that a deletion of ``key`` that is still in flight removed ``uid``.
 
@@ -88,8 +94,7 @@ class Overlay(ABC):
 
     def bury(self, key: ObjectKey, uid: str) -> None:
         """The server told us that the object ``uid`` is gone for good."""
-        flight = self.in_flight.get(key)
-        if flight is not None and uid in flight.deleted and not self.selective:
+        if self.saw_end(key, uid) and not self.selective:
             return  # The watch was faster than the answer.
         self.ticks += 1
         now = self.clock.monotonic()
@@ -111,7 +116,7 @@ class Overlay(ABC):
 
     @abstractmethod
     def left(self, key: ObjectKey, version: str) -> None:
-        """Our own write, at ``version``, moved the object out of the informer's selection."""
+        """The object is not of the informer's selection, or not at all, at ``version``: nothing older counts."""
 
     # The watch
 
@@ -205,7 +210,8 @@ class Ordered(Overlay):
         return True
 
     def left(self, key: ObjectKey, version: str) -> None:
-        self._floors[key] = int(version)
+        if int(version) > self.progress:
+            self._floors[key] = max(int(version), self._floors.get(key, 0))
         self._expected.discard(version)
 
     def admits(self, key: ObjectKey, uid: str, version: str, held: Object | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Object)
 
-# How long an answer without a comparable version stands against the watch.
-_HOLD_SECONDS = 60.0
 _VERSION = re.compile(rb'"resourceVersion":"([^"\\]+)"')
 _IDENTITY_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 
@@ -44,6 +41,7 @@ class Part(Generic[T]):
         self.reflector = Reflector(client, informer.kind, self, runtime=runtime, scope=scope, outage=outage)
         self.overlay: Overlay = Ordered(runtime.clock, selective=selection.selects)
         self.doubts: dict[ObjectKey, int] = {}
+        self._lasting: set[ObjectKey] = set()
         self._client = client
         self.informer = informer
         self._store = informer.store
@@ -51,6 +49,7 @@ class Part(Generic[T]):
         self._fields = parse_field_selector(selection.field_selector)
         self._transform = selection.transform
         self._seen: set[ObjectKey] = set()
+        self._listing = False
         self._whole = False
         self._claimed = ""
 
@@ -66,11 +65,13 @@ class Part(Generic[T]):
     # Lists. See ``Sink``.
 
     def list_begins(self, *, whole: bool) -> None:
+        self._listing = True
         self._whole = whole
         self._seen = set()
         if whole:
             self.overlay.clear()
             self.doubts.clear()
+            self._lasting.clear()
         self.overlay.list_begins()
 
     def listed(self, obj: T, size: int) -> None:
@@ -82,7 +83,8 @@ class Part(Generic[T]):
 
     def unreadable(self, key: ObjectKey) -> None:
         # It exists: what was held of it before is the best that is known.
-        self._seen.add(key)
+        if self._listing:
+            self._seen.add(key)
 
     def list_ends(self, version: str) -> bool:
         try:
@@ -93,12 +95,13 @@ class Part(Generic[T]):
             return False
         for held in self._store:
             key = held.key
-            if key not in self._seen and self.covers(key) and (self._whole or self.overlay.lacks(held, version)):
+            if key not in self._seen and self.covers(key) and self._is_gone(held, version):
                 self.informer.remove(key)
         self._seen = set()
-        self._whole = False
+        self._listing = self._whole = False
         self.overlay.list_ends(version)
         self.doubts = {key: tick for key, tick in self.doubts.items() if tick > self.overlay.list_tick}
+        self._lasting &= set(self.doubts)
         self.has_synced = True
         self.informer.note_list()
         return True
@@ -112,15 +115,13 @@ class Part(Generic[T]):
         held = self._store.get(key)
         if self._admits(obj, key, held):
             self.informer.put(key, self._form(obj), size, held, initial=False)
-        if self.informer.waiting:
-            self.informer.note_progress()
+        self._note()
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
         self._reach(version)
         if self.overlay.removes(key, uid, version, self._store.get(key)):
             self.informer.remove(key)
-        if self.informer.waiting:
-            self.informer.note_progress()
+        self._note()
 
     def passed(self, version: str) -> None:
         claimed, self._claimed = self._claimed, ""
@@ -131,12 +132,11 @@ class Part(Generic[T]):
         self._reach(version)
         if isinstance(self.overlay, Ordered):
             self.overlay.sweep()
-        if self.informer.waiting:
-            self.informer.note_progress()
+        self._note()
 
     def knows(self, raw: bytes | msgspec.Raw) -> bool:
         overlay = self.overlay
-        if not (isinstance(overlay, Ordered) and overlay.expects_any):
+        if self._listing or not (isinstance(overlay, Ordered) and overlay.expects_any):
             return False
         found = _VERSION.search(memoryview(raw))
         version = found[1].decode() if found is not None else ""
@@ -160,7 +160,7 @@ class Part(Generic[T]):
         key, version = obj.key, obj.metadata.resource_version
         held = self._store.get(key)
         if isinstance(self.overlay, Opaque) and self.overlay.is_ambiguous(key):
-            self.doubt(key)
+            self.doubt(key, until_list=True)
         elif self._accepts(obj, key, held):
             self.informer.own_writes.inc()
             if self.matches(obj, content):
@@ -168,26 +168,39 @@ class Part(Generic[T]):
             else:
                 self.overlay.left(key, version)
                 self.informer.remove(key)
-            if isinstance(self.overlay, Opaque):
-                self._expire_later(key)
         self.ended(key)
 
     def deleted(self, key: ObjectKey, uid: str) -> None:
         """It was answered by: the object ``uid`` (empty: not said) is gone for good."""
         held = self._store.get(key)
+        overlay = self.overlay
+        # Of an object that was held, or whose end was seen, nothing older can come. If it never was, others that bore
+        # the name before it may still be told of.
+        certain = overlay.saw_end(key, uid) or (held is not None and held.metadata.uid == uid)
+        if isinstance(overlay, Opaque):
+            certain = certain and not self._listing and key not in overlay.holds
         if uid:
-            self.overlay.bury(key, uid)
-        if held is not None and self.overlay.outlived(key, held, uid):
-            self.overlay.bury(key, held.metadata.uid)
+            overlay.bury(key, uid)
+        if held is not None and overlay.outlived(key, held, uid):
+            overlay.bury(key, held.metadata.uid)
+            if isinstance(overlay, Ordered):
+                overlay.left(key, held.metadata.resource_version)
             self.informer.remove(key)
-        elif not uid:
-            self.doubt(key)
+        if not certain:
+            self.doubt(key, until_list=isinstance(overlay, Opaque))
         self.ended(key)
 
-    def doubt(self, key: ObjectKey) -> None:
-        """Nobody knows what became of ``key``: it has to be read before it is believed."""
+    def doubt(self, key: ObjectKey, *, until_list: bool = False) -> None:
+        """Nobody knows what became of ``key``: it has to be read before it is believed.
+
+        Args:
+            until_list: one read does not settle it, since older news may still come that nobody can tell from newer.
+        """
         self.overlay.ticks += 1
         self.doubts[key] = self.overlay.ticks
+        if until_list:
+            self._lasting.add(key)
+            self.reflector.relist()
 
     def matches(self, obj: Object, content: Callable[[], Mapping[str, Any]]) -> bool:
         """Whether ``obj`` is of the informer's selection."""
@@ -223,21 +236,24 @@ class Part(Generic[T]):
                 field_selector=named,
                 on_decode_error=lambda key, error: unreadable.append(key),
             )
+            if isinstance(self.overlay, Ordered) and version_number(found.resource_version) is None:
+                self._go_opaque()
+            if isinstance(self.overlay, Opaque) and self.overlay.is_ambiguous(key):
+                self.doubt(key, until_list=True)
+                return
             if found.items:
                 self._take_read(found.items[0], key)
             elif not unreadable:
                 self._take_absence(key, held, found.resource_version)
         finally:
             self.ended(key)
-        if self.doubts.get(key, 0) <= tick:
+        if self.doubts.get(key, 0) <= tick and key not in self._lasting:
             self.doubts.pop(key, None)
 
     def _take_read(self, obj: T, key: ObjectKey) -> None:
         held = self._store.get(key)
         if self._accepts(obj, key, held):
             self.informer.put(key, self._form(obj), 0, held, initial=False)
-            if isinstance(self.overlay, Opaque):
-                self._expire_later(key)
 
     def _take_absence(self, key: ObjectKey, before: T | None, version: str) -> None:
         held = self._store.get(key)
@@ -247,11 +263,16 @@ class Part(Generic[T]):
             self.overlay.left(key, version)
             self.informer.remove(key)
         elif held is not None and before is not None and held.metadata.uid == before.metadata.uid:
-            if not self.scope.selection.selects:
-                self.overlay.bury(key, held.metadata.uid)
             self.informer.remove(key)
+            self.doubt(key, until_list=True)
 
     # Inside
+
+    def _is_gone(self, held: T, version: str) -> bool:
+        """Whether ``held`` is gone, given that a list at ``version`` is complete without it."""
+        if self._whole:
+            return not self.overlay.expects(held.metadata.resource_version)
+        return self.overlay.lacks(held, version)
 
     def _admits(self, obj: T, key: ObjectKey, held: T | None) -> bool:
         meta = obj.metadata
@@ -284,18 +305,13 @@ class Part(Generic[T]):
         self.overlay = opaque
         return opaque
 
-    def _expire_later(self, key: ObjectKey) -> None:
-        overlay = self.overlay
-        assert isinstance(overlay, Opaque)
-        hold = overlay.holds.get(key)
-
-        def expire() -> None:
-            if hold is not None and overlay.holds.get(key) is hold:
-                # The version never came: it was no news, or the watch was told before we asked. A list will tell.
-                del overlay.holds[key]
-                self.reflector.relist()
-
-        asyncio.get_running_loop().call_later(_HOLD_SECONDS, expire)
+    def _note(self) -> None:
+        """Something came from the watch."""
+        if isinstance(self.overlay, Opaque) and self.overlay.expire():
+            # A version never came: it was no news, or the watch was told before we asked. A list will tell.
+            self.reflector.relist()
+        if self.informer.waiting:
+            self.informer.note_progress()
 
     def _form(self, obj: T) -> T:
         return obj if self._transform is None else self._transform(obj)

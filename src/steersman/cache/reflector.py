@@ -19,7 +19,7 @@ The states, and how each is left:
               connection lost, ended at once, 401, 403, 429, 503 → BACKING_OFF, then WATCHING from where it was
     CHECKING  the server is asked for its present version, since it lets a watch from the future wait for ever.
               it is no older than the version that was reached → WATCHING from there, on a new connection
-              it is older → LISTING
+              it is older, or one that cannot be compared → LISTING
               any error → BACKING_OFF, then WATCHING
     BACKING_OFF  waits, longer after each failure in a row, with jitter, or as long as the server asked.
 
@@ -160,6 +160,7 @@ class Reflector(Generic[T]):
         self._streams = True
         self._page_size = _PAGE
         self._whole = False
+        self._relisting = False
         self._unreadable = 0
         self._name = kind.api_resource.kind
         self._patience: asyncio.Timeout | None = None
@@ -173,6 +174,8 @@ class Reflector(Generic[T]):
         """Runs until cancelled."""
         while True:
             try:
+                if self._relisting:
+                    self._relisting, self.resource_version = False, ""
                 if self.resource_version or self._streams:
                     await self._watch()
                 else:
@@ -183,7 +186,7 @@ class Reflector(Generic[T]):
 
     def relist(self) -> None:
         """Asks for a new list, at once."""
-        self.resource_version = ""
+        self._relisting = True
         if self._patience is not None:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
@@ -243,7 +246,7 @@ class Reflector(Generic[T]):
         except TimeoutError:
             if not patience.expired():
                 raise
-            await self._silence_is_over(listing)
+            await self._silence_is_over()
             return
         except (Invalid, BadRequest) as error:
             if not self.resource_version:
@@ -291,7 +294,7 @@ class Reflector(Generic[T]):
         self.resource_version = event.resource_version
         if self.last_error is not None or self._failures:
             self._recovered()
-        return True
+        return not self._relisting
 
     def _take_initial(self, event: WatchEvent[T]) -> bool:
         """Hands over what existed when the stream began."""
@@ -310,17 +313,20 @@ class Reflector(Generic[T]):
         self._streams = False
         log.debug("the server streams no lists", kind=self._name, error=str(error or "the list does not end"))
 
-    async def _silence_is_over(self, listing: bool) -> None:
+    async def _silence_is_over(self) -> None:
+        if self._relisting:
+            return
         if not self.resource_version:
-            if listing and not self._whole:
-                self._stop_streaming(None)
-            return  # Somebody asked for a list, or the streamed one never ended.
+            self._stop_streaming(None)
+            return
         shared_metrics.watch_restarts.labels(self._name, "Silent").inc()
         # A kind on which nothing happens may be silent with good reason, so this is not worth a line in the log.
         log.debug("the watch was silent", kind=self._name, seconds=SILENCE)
         self.state = ReflectorState.CHECKING
         reached = version_number(self.resource_version)
         if reached is None:
+            # Nobody can tell whether such a version is old, so that the list has to.
+            self.resource_version = ""
             return
         selection = self._scope.selection
         pages = self._client.pages(

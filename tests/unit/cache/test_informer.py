@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from buoy import Buoy, buoy
 from scripted_transport import ScriptedTransport
 from steersman.cache import Change, Informer
-from steersman.cache.informer import Part
+from steersman.cache.part import Part
 from steersman.client import Client
 from steersman.meta import ObjectKey
 from steersman.testing.virtual_time import virtual_runtime
