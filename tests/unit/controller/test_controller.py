@@ -439,6 +439,7 @@ def wrapped(error: BaseException) -> BaseException:
         (wrapped(ExceptionGroup("both", [TerminalError("one"), TerminalError("two")])), True),
         (ExceptionGroup("both", [TerminalError("one"), missing("a")]), True),
         (ExceptionGroup("both", [TerminalError("one"), ConnectionFailed("lost")]), False),
+        (wrapped(ExceptionGroup("both", [TerminalError("one"), ConnectionFailed("lost")])), False),
         (wrapped(RuntimeError()), False),
     ],
 )
