@@ -1,0 +1,137 @@
+"""The code of "Use the client" does what the page says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apiserver_cases.api import config_map
+from steersman import Client, MergePatch, ObjectKey
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.errors import Conflict
+from steersman.testing import InMemoryApiServer, virtual_time
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "use-the-client.md"
+BLOCK = re.compile(r'^```python title="(?P<name>\w+)\.py"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
+
+Page = Callable[[str], Any]
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """Imports a block of the page."""
+    blocks = {found["name"]: found["code"] for found in BLOCK.finditer(PAGE.read_text())}
+    for name, code in blocks.items():
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield importlib.import_module
+    for name in blocks:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def server() -> InMemoryApiServer:
+    return InMemoryApiServer()
+
+
+@pytest.fixture
+def client(server: InMemoryApiServer) -> Client:
+    return Client(server, field_manager="shopkeeper")
+
+
+@virtual_time
+async def test_a_rollout_leaves_the_replicas_to_whom_they_belong(page: Page, client: Client) -> None:
+    rollout = page("rollout")
+    await rollout.roll_out(client, "shop:1")
+    assert await rollout.enlarge(client, 2) == 3
+    deployment = await rollout.roll_out(client, "shop:2")
+    assert deployment.spec.replicas == 3
+    await rollout.pause(client)
+    assert (await client.get(Deployment, rollout.SHOP)).spec.paused  # pyright: ignore[reportOptionalMemberAccess]
+    rival = Client(client.transport, field_manager="rival")
+    assert await rollout.who_is_in_the_way(rival, "shop:3") == [
+        'shopkeeper owns .spec.template.spec.containers[name="shop"].image'
+    ]
+    assert await rollout.who_is_in_the_way(client, "shop:3") == []
+
+
+@virtual_time
+async def test_objects_without_a_type(page: Page, server: InMemoryApiServer, client: Client) -> None:
+    objects = page("unstructured_objects")
+    server.register(objects.Certificate.api_resource)
+    await objects.make(client, "web")
+    key = ObjectKey("default", "web")
+    await client.patch(objects.Certificate, key, MergePatch({"spec": {"unheard": "of"}}))
+    await objects.add_name(client, "web", "www.example.com")
+    spec = (await client.get(objects.Certificate, key)).content["spec"]
+    assert spec["dnsNames"] == ("web.example.com", "www.example.com")
+    assert spec["unheard"] == "of"
+    stale = await client.get(objects.Certificate, key)
+    await objects.add_name(client, "web", "shop.example.com")
+    with pytest.raises(Conflict):
+        await client.update(stale)
+
+
+@virtual_time
+async def test_secrets_are_marked_unread(page: Page, server: InMemoryApiServer, client: Client) -> None:
+    server.load(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "s", "namespace": "default"},
+            "data": {"password": "aGlkZGVu"},
+        }
+    )
+    assert await page("unstructured_objects").mark_all_secrets(client, "default") == 1
+    found = server.read(Secret, ObjectKey("default", "s"))
+    assert found is not None
+    assert (found.metadata.labels, set(found.data)) == ({"seen": "yes"}, {"password"})
+    assert all("PartialObjectMetadata" in r.accept for r in server.requests)
+
+
+@virtual_time
+async def test_many_objects(page: Page, server: InMemoryApiServer, client: Client) -> None:
+    many = page("many")
+    for name, label in (("a", "yes"), ("b", "no")):
+        server.load(config_map(name, namespace="default", labels={"temporary": label}))
+    assert await many.what_exists(client, "default") == ["a", "b"]
+    assert await many.clear(client, "default") == 1
+    assert server.read(ConfigMap, ObjectKey("default", "a")) is None
+    assert await many.what_exists(client, "default") == ["b"]
+
+
+@virtual_time
+async def test_pods(page: Page, server: InMemoryApiServer, client: Client) -> None:
+    pods, key = page("pods"), ObjectKey("default", "p")
+    labels = {"app": "p"}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s", "namespace": "default"}}
+    server.load(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default", "labels": labels},
+            "spec": spec,
+        },
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+        },
+        account,
+    )
+    await client.patch(Pod, key, MergePatch({"status": status}), subresource="status")
+    server.logs[key] = ["starting", "", "ready"]
+    assert await pods.last_words(client, key) == ["", "ready"]
+    # Nobody has computed the budget yet: the server says when to ask again.
+    assert await pods.move_away(client, key) == 10
+    assert await pods.token_for(client, ObjectKey("default", "s"), "vault")
