@@ -21,6 +21,7 @@ from steersman.manager.permissions import endpoint_permissions
 from steersman.manager.runnables import Run, Runnables
 from steersman.meta import Object
 from steersman.observability import metrics
+from steersman.observability.garbage import GarbagePolicy
 from steersman.observability.heartbeat import Heartbeat, Watchdog
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime, SystemClock
@@ -67,6 +68,7 @@ class Manager:
         self._permissions: list[Permission] = list(endpoint_permissions(self.options))
         self._tasks: list[asyncio.Task[Any]] = []
         self._watchdog: Watchdog | None = None
+        self._garbage: GarbagePolicy | None = None
         self._stopping = asyncio.Event()
         self._failed = asyncio.Event()
         self._lost = asyncio.Event()
@@ -150,10 +152,15 @@ class Manager:
             raise self._error
 
     async def run_until_signalled(self) -> None:
-        """Runs until SIGTERM or SIGINT; a second signal ends the process at once. Raises as ``run`` does."""
+        """Runs until SIGTERM or SIGINT; a second signal ends the process at once. Raises as ``run`` does.
+
+        It also sets the process's garbage collector so that its pauses stay short (see ``observability.garbage``).
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+        # Whoever takes the process's signals owns the process, and with it its garbage collector.
+        self._garbage = GarbagePolicy()
         await self.run()
 
     def stop(self) -> None:
@@ -187,6 +194,8 @@ class Manager:
             self._tasks.append(self.runtime.spawn(recorder.run(), "event recorder"))
         self.cache.start()
         await self.cache.wait_for_sync(self.options.cache_sync_timeout)
+        if self._garbage is not None:
+            self._garbage.start()
         log.info("cache synced", controllers=[c.name for c in self._controllers])
         self._start_work(needs_leader_election=False)
         if self._campaign is not None:
@@ -251,6 +260,8 @@ class Manager:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._watchdog is not None:
             self._watchdog.stop()
+        if self._garbage is not None:
+            self._garbage.stop()
 
     async def _end_work(self) -> None:
         ending = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "end of work")
