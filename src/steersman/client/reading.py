@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from steersman.meta import FrozenDict, ManagedFieldsEntry, Object, ObjectMetadata, Unstructured, decode
 
@@ -35,7 +35,7 @@ def read_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> 
     """
     obj = decode(raw, kind)
     if obj.metadata.managed_fields:
-        own = tuple(_kept(e) for e in obj.metadata.managed_fields if e.manager == field_manager)
+        own = tuple([_kept(e) for e in obj.metadata.managed_fields if e.manager == field_manager])
         force_setattr(obj.metadata, "managed_fields", own)
         if isinstance(obj, Unstructured):
             force_setattr(obj, "content", _without_managers_but(field_manager, obj.content))
@@ -43,8 +43,9 @@ def read_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> 
 
 
 def _kept(entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
-    # Unparsed JSON is a view of the whole answer, which would live as long as this entry.
-    return replace(entry, fields_v1=msgspec.Raw(bytes(entry.fields_v1)))
+    # Unparsed JSON is a view of the whole answer, which would live as long as this entry. Nobody else has it yet.
+    force_setattr(entry, "fields_v1", msgspec.Raw(bytes(entry.fields_v1)))
+    return entry
 
 
 def _without_managers_but(manager: str, content: FrozenDict[str, Any]) -> FrozenDict[str, Any]:

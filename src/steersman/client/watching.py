@@ -8,7 +8,7 @@ Source: "Kubernetes API Concepts", "Efficient detection of changes"; KEP-956 (bo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 Skip = Callable[[bytes | msgspec.Raw], bool]
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_CHANGES: dict[bytes, EventType] = {b"ADDED": "ADDED", b"MODIFIED": "MODIFIED", b"DELETED": "DELETED"}
 _HEAD = b'{"type":"'
 _BETWEEN = b'","object":'
 
@@ -87,15 +88,12 @@ class EventReader(Generic[T]):
             return None
         try:
             name, raw = _split(line)
-            match name:
-                case "ADDED" | "MODIFIED" | "DELETED":
-                    return self._change(cast("EventType", name), raw)
-                case "BOOKMARK":
-                    return _bookmark(raw)
-                case "ERROR":
-                    raise error_from_status(msgspec.json.decode(raw, type=Status))
-                case _:
-                    return None
+            change = _CHANGES.get(name)
+            if change is not None:
+                return self._change(change, raw)
+            if name == b"ERROR":
+                raise error_from_status(msgspec.json.decode(raw, type=Status))
+            return _bookmark(raw) if name == b"BOOKMARK" else None
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:
@@ -112,13 +110,13 @@ class EventReader(Generic[T]):
         return WatchEvent(name, obj, obj.key, meta.resource_version, meta.uid, size)
 
 
-def _split(line: bytes) -> tuple[str, bytes | msgspec.Raw]:
+def _split(line: bytes) -> tuple[bytes, bytes | msgspec.Raw]:
     # The API server writes each event so, and finding the object's bytes costs nothing then.
     end = line.find(b'"', len(_HEAD))
     if line.startswith(_HEAD) and line.startswith(_BETWEEN, end) and line.endswith(b"}"):
-        return line[len(_HEAD) : end].decode(), line[end + len(_BETWEEN) : -1]
+        return line[len(_HEAD) : end], line[end + len(_BETWEEN) : -1]
     event = decode(line, _RawEvent)
-    return event.type, event.object
+    return event.type.encode(), event.object
 
 
 def _unread(name: EventType, who: Identity, size: int) -> WatchEvent[Any]:

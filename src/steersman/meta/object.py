@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, ClassVar, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -47,13 +49,25 @@ class ApiResource(NamedTuple):
             ValueError: no object can have this name: it is empty, or would lead to another path. Names often come
                 from a user's spec, and a DELETE of the path that an empty one gives deletes the whole collection.
         """
-        if key is not None and (key.name in ("", ".", "..") or "/" in key.name or "%" in key.name):
-            raise ValueError(f"{key.name!r} is not a possible name of a {self.kind}")
-        prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        namespace = key.namespace if key is not None else namespace
-        scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and self.namespaced else ""
-        tail = f"/{quote(key.name, safe=':@')}" if key is not None else ""
-        return f"{prefix}{scope}/{self.plural}{tail}" + (f"/{subresource}" if subresource else "")
+        if key is None:
+            return _collection_path(self, namespace)
+        name = key.name
+        if not _PLAIN_NAME(name):
+            if name in ("", ".", "..") or "/" in name or "%" in name:
+                raise ValueError(f"{name!r} is not a possible name of a {self.kind}")
+            name = quote(name, safe=":@")
+        path = f"{_collection_path(self, key.namespace)}/{name}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
+
+
+@lru_cache(maxsize=4096)
+def _collection_path(resource: ApiResource, namespace: str) -> str:
+    prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and resource.namespaced else ""
+    return f"{prefix}{scope}/{resource.plural}"
 
 
 class OwnerReference(FrozenStruct):
