@@ -67,15 +67,11 @@ class BeaconReconciler(Reconciler[Beacon]):
 
     async def reconcile(self, request: Request) -> Result:
         beacon = await self.client.get(Beacon, request)
-        wanted = content(beacon.spec)
-        present = await self.client.find(ConfigMap, request)
-        owner = present.controller_reference if present is not None else None
-        if present is None or present.data != wanted or owner is None or owner.uid != beacon.metadata.uid:
-            metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
-            await self.client.apply(ConfigMapApply(metadata=metadata, data=wanted), owner=beacon)
-        status = BeaconStatus(observed_generation=beacon.metadata.generation, fingerprint=wanted["fingerprint"])
-        if status != beacon.status:
-            await self.client.apply_status(beacon, status)
+        metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
+        data = content(beacon.spec)
+        await self.client.apply(ConfigMapApply(metadata=metadata, data=data), owner=beacon)
+        status = BeaconStatus(observed_generation=beacon.metadata.generation, fingerprint=data["fingerprint"])
+        await self.client.apply_status(beacon, status)
         return Result()
 
 

@@ -52,6 +52,7 @@ async def test_it_refuses_everything_for_a_while(
                 await churn.round()
             took = await churn.settled()
             assert process.exit_code is None
+            assert refused < 50 * scale.outage, "it hammers a server that refuses"
             assert {429, 500, 503, 504} <= {seen.code for seen in proxy.seen}
             await report("429 and 5xx", churn, process, seconds=scale.outage, refused=refused, recovery=took)
 
