@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 
 from steersman import errors
-from steersman.errors import ApiError, ConnectionFailed, ServerError, Status, SteersmanError, error_from_status
+from steersman.errors import (
+    ApiError,
+    Conflict,
+    ConnectionFailed,
+    EvictionBlocked,
+    FieldConflict,
+    ServerError,
+    Status,
+    StatusCause,
+    StatusDetails,
+    SteersmanError,
+    TooManyRequests,
+    error_from_status,
+)
 
 BRANCH = re.compile(r"^(?P<indent>[ │]*)(?:[├└]── )?(?P<name>[A-Z]\w+)\b(?P<text>.*)$")
 # metav1.StatusReason of Kubernetes 1.36, with the code that the API server sends along.
@@ -71,3 +84,30 @@ def test_every_reason_has_a_class_of_its_own(reason: str, code: int) -> None:
 def test_a_lost_connection_leaves_the_outcome_open_unless_told_otherwise() -> None:
     assert ConnectionFailed("reset").sent
     assert not ConnectionFailed("refused", sent=False).sent
+
+
+@pytest.mark.parametrize(
+    ("message", "manager"),
+    [
+        ('conflict with "kubectl" using v1', "kubectl"),
+        ('conflict with "hpa" with subresource "scale" using apps/v1 at 2026-01-01T00:00:00Z', "hpa"),
+        (r'conflict with "a \"b\" c" using v1', 'a "b" c'),
+        (r'conflict with "bell \a" using v1', r"bell \a"),
+        ("somebody", ""),
+    ],
+)
+def test_conflicts_name_their_managers(message: str, manager: str) -> None:
+    causes = (
+        StatusCause(field=".spec.replicas", message=message, reason="FieldManagerConflict"),
+        StatusCause(field="x", message="no conflict", reason="FieldValueInvalid"),
+    )
+    error = error_from_status(Status(reason="Conflict", code=409, details=StatusDetails(causes=causes)))
+    assert isinstance(error, Conflict)
+    assert error.conflicts == (FieldConflict(manager, ".spec.replicas"),)
+
+
+def test_a_budget_is_told_from_throttling() -> None:
+    budget = StatusDetails(causes=(StatusCause(reason="DisruptionBudget"),), retry_after_seconds=10)
+    blocked = error_from_status(Status(reason="TooManyRequests", code=429, details=budget))
+    assert (type(blocked), blocked.retry_after) == (EvictionBlocked, 10)
+    assert type(error_from_status(Status(reason="TooManyRequests", code=429))) is TooManyRequests

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
-from scripted_transport import ScriptedTransport, answer, refusal
+from scripted_transport import ScriptedTransport, answer, listed, refusal
+from steersman.api.authentication_v1 import TokenReview, TokenReviewSpec
 from steersman.api.core_v1 import Namespace, Service
 from steersman.client import Client, HttpResponse, MergePatch
 from steersman.errors import ApiError, ConnectionFailed
@@ -161,3 +162,64 @@ async def test_a_name_that_the_server_generates_is_told_when_it_is_known() -> No
     with pytest.raises(ApiError):
         await client.create(unnamed)
     assert told == [("written", "sea/a-x7", "1")]
+
+
+@virtual_time
+async def test_what_was_not_sent_has_changed_nothing() -> None:
+    client, told = observed(ConnectionFailed("refused", sent=False))
+    with pytest.raises(ConnectionFailed):
+        await client.apply(CONFIG)
+    assert told == [("begun", "sea/a"), ("refused", "sea/a")]
+
+
+@virtual_time
+async def test_a_refusal_may_be_the_effect_of_our_own_first_try() -> None:
+    lost = replace(refusal(404, "NotFound"), uncertain=True)
+    client, told = observed(lost)
+    with pytest.raises(ApiError) as refused:
+        await client.delete(Buoy, KEY)
+    assert refused.value.uncertain
+    assert told == [("begun", "sea/a"), ("uncertain", "sea/a")]
+
+
+@virtual_time
+async def test_answers_that_do_not_tell_the_new_state() -> None:
+    scale = answer({"kind": "Scale", "metadata": {"name": "a", "namespace": "sea"}, "spec": {"replicas": 2}})
+    done = answer({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
+    client, told = observed(scale, done, refusal(429, "TooManyRequests"))
+    await client.scale(Buoy, KEY, 2)
+    await client.evict(KEY)
+    with pytest.raises(ApiError):
+        await client.evict(KEY)
+    assert [what for what, _ in told] == ["begun", "uncertain", "begun", "uncertain", "begun", "refused"]
+
+
+@virtual_time
+async def test_of_a_collection_nobody_knows_what_is_held() -> None:
+    client, told = observed(listed(wire("a"), wire("b")), refusal(403, "Forbidden"))
+    await client.delete_collection(Buoy, namespace="sea")
+    with pytest.raises(ApiError):
+        await client.delete_collection(Buoy, namespace="sea")
+    assert told == [("begun", "sea/a"), ("uncertain", "sea/a"), ("begun", "sea/b"), ("uncertain", "sea/b")]
+
+
+@virtual_time
+async def test_nobody_hears_of_dry_runs_reviews_and_tokens() -> None:
+    review = {"kind": "TokenReview", "metadata": {}, "spec": {}, "status": {"authenticated": True}}
+    token = {"kind": "TokenRequest", "metadata": {"name": "a", "uid": "u"}, "status": {"token": "t"}}
+    client, told = observed(*[answer(wire())] * 4, answer(review), answer(token))
+    await client.apply(CONFIG, dry_run=True)
+    await client.patch(Buoy, KEY, MergePatch({}), dry_run=True)
+    await client.delete(Buoy, KEY, dry_run=True)
+    await client.scale(Buoy, KEY, 1, dry_run=True)
+    await client.create(TokenReview(spec=TokenReviewSpec(token="t")))
+    await client.create_token(KEY)
+    assert told == []
+
+
+@virtual_time
+async def test_objects_without_a_namespace_are_told_without_one() -> None:
+    name = {"metadata": {"name": "n", "uid": "u", "resourceVersion": "2"}}
+    client, told = observed(answer(name))
+    await client.patch(Namespace, ObjectKey("sea", "n"), MergePatch({}))
+    assert told == [("begun", "n"), ("written", "n", "2")]
