@@ -56,7 +56,7 @@ async def test_its_rights_are_withdrawn_and_given_back(
                     await churn.round()
                     await churn.client.delete(RoleBinding, ObjectKey(churn.namespace, USER))
                     await _until_refused(Client(transport), churn.namespace)
-                    # RBAC is asked once a request: watches go on, so the operator learns of changes and may do nothing.
+                    # RBAC is asked once a request: watches go on, and what they tell of may not be acted on.
                     await _until_counted(process, "controller_runtime_reconcile_errors_total")
                     proxy.break_watches()
                     await _until_counted(process, "steersman_watch_restarts_total")
