@@ -366,3 +366,51 @@ async def test_a_line_that_breaks_off_is_a_lost_connection(kept: int) -> None:
 def test_read_objects_are_written_without_their_defaults() -> None:
     obj = Buoy(metadata=ObjectMeta(name="a", labels=FrozenDict({"x": "y"})), spec=buoy().spec)
     assert msgspec.to_builtins(obj) == {"metadata": {"name": "a", "labels": {"x": "y"}}, "spec": {}}
+
+
+@virtual_time
+async def test_logs_come_line_by_line() -> None:
+    transport = ScriptedTransport(streams=[[b"one", b"", b"caf\xc3\xa9 \xff"], []])
+    options: dict[str, Any] = {"follow": True, "tail_lines": 0, "since_seconds": 60, "timestamps": True}
+    lines = [line async for line in client(transport).logs(KEY, container="main", previous=True, **options)]
+    assert lines == ["one", "", "café \ufffd"]
+    request = transport.requests[0][1]
+    assert request.path == "/api/v1/namespaces/sea/pods/a/log"
+    assert request.query == {
+        "container": "main",
+        "follow": "true",
+        "previous": "true",
+        "tailLines": "0",
+        "sinceSeconds": "60",
+        "timestamps": "true",
+    }
+    # A pod that has nothing to say for an hour is not a dead connection.
+    assert request.timeout > 3600
+    assert [line async for line in client(transport).logs(KEY)] == []
+    assert transport.requests[1][1].query == {}
+
+
+@virtual_time
+async def test_a_log_that_is_left_is_closed() -> None:
+    transport = ScriptedTransport(streams=[[b"one", 1e6]])
+    lines = client(transport).logs(KEY, follow=True)
+    await anext(lines)
+    assert transport.open_streams == 1
+    await lines.aclose()
+    assert transport.open_streams == 0
+
+
+@virtual_time
+async def test_options_of_a_deletion() -> None:
+    transport = ScriptedTransport([answer({"kind": "Status"})] * 2)
+    await client(transport).delete(Buoy, KEY, grace_period_seconds=0, dry_run=True)
+    request, body = sent(transport)
+    assert body == {"propagationPolicy": "Background", "gracePeriodSeconds": 0, "dryRun": ["All"]}
+    assert request.query == {"dryRun": "All"}
+    await client(transport).delete_collection(Buoy, namespace="sea", field_selector="metadata.name=a")
+    request, body = sent(transport)
+    assert (request.path, request.query) == (
+        "/apis/sea.example.com/v1/namespaces/sea/buoys",
+        {"fieldSelector": "metadata.name=a"},
+    )
+    assert body == {"propagationPolicy": "Background"}
