@@ -237,7 +237,7 @@ class Reflector(Generic[T]):
             self._begin_list()
         began, version = self._runtime.clock.monotonic(), self.resource_version
         patience = self._patience = asyncio.timeout(_INITIAL_SILENCE if listing else SILENCE)
-        self._patient_until = 0.0
+        self._patient_until = began
         try:
             async with patience, aclosing(self._stream(listing)) as stream:
                 async for event in stream:
@@ -279,10 +279,8 @@ class Reflector(Generic[T]):
     def _take(self, event: WatchEvent[T]) -> bool:
         """Hands ``event`` over; False: the stream has to end."""
         now = self.heard = self._runtime.clock.monotonic()
-        if now > self._patient_until and self._patience is not None:
-            # To set a timer for each event would cost more than the event; so it is set a little too late.
-            self._patient_until = now + SILENCE / 10
-            self._patience.reschedule(asyncio.get_running_loop().time() + SILENCE)
+        if now >= self._patient_until:
+            self._be_patient(now)
         if not self.resource_version:
             return self._take_initial(event)
         if event.type == "DELETED":
@@ -296,6 +294,14 @@ class Reflector(Generic[T]):
             self._recovered()
         return not self._relisting
 
+    def _be_patient(self, now: float) -> None:
+        """Waits for the next event for as long as is reasonable from ``now`` on."""
+        silence = SILENCE if self.resource_version else _INITIAL_SILENCE
+        # To set a timer for each event would cost more than the event; so it is set a little too early.
+        self._patient_until = now + silence / 10
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time() + silence)
+
     def _take_initial(self, event: WatchEvent[T]) -> bool:
         """Hands over what existed when the stream began."""
         if event.object is not None:
@@ -303,6 +309,7 @@ class Reflector(Generic[T]):
         elif event.initial_events_end:
             self._end_list(event.resource_version)
             self.state = ReflectorState.WATCHING
+            self._be_patient(self._runtime.clock.monotonic())
             return bool(self.resource_version)
         elif event.type == "BOOKMARK":
             self._stop_streaming(None)

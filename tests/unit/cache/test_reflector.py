@@ -4,48 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
 from buoy import Buoy, wire
+from reflecting import asked, names, reflecting, reflector_of
 from scripted_transport import ScriptedTransport, bookmark, event, failure, listed, refusal
-from steersman.cache import Informer, Reflector, ReflectorState, Selection
-from steersman.cache.options import Scope
+from steersman.cache import Informer, ReflectorState
 from steersman.client import Client
 from steersman.errors import ConnectionFailed
 from steersman.testing.virtual_time import virtual_runtime, virtual_time
 
 LOST = ConnectionFailed("scripted loss")
-SELECTED = (Scope(selection=Selection(label_selector="x=y")),)
-
-
-@asynccontextmanager
-async def reflecting(transport: ScriptedTransport) -> AsyncGenerator[Informer[Buoy], None]:
-    """An informer whose reflector runs; it must still do so at the end."""
-    informer = Informer(Client(transport), Buoy, runtime=virtual_runtime(), scopes=SELECTED)
-    task = asyncio.create_task(reflector_of(informer).run())
-    try:
-        yield informer
-        assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def reflector_of(informer: Informer[Buoy]) -> Reflector[Buoy]:
-    return informer.reflectors[0]
-
-
-def names(informer: Informer[Buoy]) -> dict[str, str]:
-    return {o.metadata.name: o.metadata.resource_version for o in informer.store}
-
-
-def asked(transport: ScriptedTransport) -> list[str]:
-    """``list``, or the version from which it was watched."""
-    return [r.query.get("resourceVersion", "list") for _, r in transport.requests]
 
 
 def pauses(transport: ScriptedTransport) -> list[float]:
