@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from buoy import Buoy
-from steersman.api.core_v1 import Secret
+from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import MergePatch
+from steersman.controller import Reconciler, Request, Result
 from steersman.errors import NotFound
-from steersman.meta import ApiResource, ObjectKey, metadata_only, unstructured
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ApiResource, ObjectKey, Unstructured, metadata_only, unstructured
 from steersman.testing import virtual_time
 from world import NAMESPACE, World, key, settle
 
 Raw = unstructured(Buoy.api_resource)
+Config = unstructured(ConfigMap.api_resource)
 Outline = metadata_only(Buoy)
 
 
@@ -107,3 +111,35 @@ async def test_the_cache_holds_them(kind: Any) -> None:
         await settle()
         with pytest.raises(NotFound):
             await world.cached.get(kind, key("a"))
+
+
+class Mooring(Reconciler[Unstructured]):
+    """Keeps one ConfigMap per buoy, of which it watches only the metadata."""
+
+    async def reconcile(self, request: Request) -> Result:
+        buoy = await self.client.get(Raw, request)
+        metadata = {"name": request.name, "namespace": request.namespace}
+        config = Config.of({"metadata": metadata, "data": {"depth": str(buoy.content["spec"]["depth"])}})
+        await self.client.live.apply(config, owner=buoy)
+        return Result()
+
+
+@virtual_time
+async def test_controllers_reconcile_and_own_them() -> None:
+    world = World()
+    manager = Manager(world.server, ManagerOptions(name="mooring"), world.runtime)
+    manager.controller(Raw).owns(metadata_only(ConfigMap)).complete(Mooring)
+    running = asyncio.create_task(manager.run())
+    make(world)
+    await world.runtime.clock.sleep(1)
+    made = world.server.read(ConfigMap, key("a"))
+    assert made is not None
+    assert made.data == {"depth": "3"}
+    assert made.controller_reference is not None
+    await world.client.delete(ConfigMap, key("a"))
+    await world.runtime.clock.sleep(1)
+    again = world.server.read(ConfigMap, key("a"))
+    assert again is not None
+    assert again.metadata.uid != made.metadata.uid
+    manager.stop()
+    await running
