@@ -33,9 +33,9 @@ def imported(*rooms: str) -> set[str]:
 
 def test_an_operator_without_endpoints_carries_no_web_server() -> None:
     modules = imported("steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman.crd")
-    assert "aiohttp.client" in modules
+    assert "httptools" in modules
     unwanted = {
-        "aiohttp.web",
+        "aiohttp",
         "typer",
         "hypothesis",
         "steersman.manager",

@@ -13,7 +13,7 @@ __all__ = ["LeaderElection", "Manager", "ManagerOptions", "ProbeServer"]
 
 
 def __getattr__(name: str) -> Any:
-    # The web server is dear to import, and a process without endpoints does without it.
+    # A process without endpoints does without it.
     if name == "ProbeServer":
         from steersman.manager.server import ProbeServer
 

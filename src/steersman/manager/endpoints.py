@@ -11,19 +11,18 @@ from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
+    from steersman.manager.http_server import Request, Response
     from steersman.manager.server import ProbeServer
 
 Check = Callable[[], "str | Awaitable[str | None] | None"]
 """Gives None when all is well, or else what is wrong; a coroutine function may take up to five seconds."""
 
-Handler = Callable[["web.Request"], "Awaitable[web.StreamResponse]"]
-"""Answers a request, as aiohttp's handlers do."""
+Handler = Callable[["Request"], "Awaitable[Response]"]
+"""Answers a request (see ``http_server``)."""
 
 
 class Endpoints:
-    """The servers of a manager. The web server is imported only where an address is given.
+    """The servers of a manager, imported only where an address is given.
 
     Attributes:
         health: checks of ``/healthz`` by name.

@@ -6,13 +6,13 @@ import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 
-from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from steersman.errors import ConfigurationError
 from steersman.manager.authentication import TokenAuthorizer
 from steersman.manager.endpoints import Check, Handler
+from steersman.manager.http_server import HttpServer, Request, Response
 from steersman.manager.serving_certificate import ServingCertificate
 from steersman.observability.logging import get_logger
 
@@ -51,25 +51,24 @@ class ProbeServer:
         host, colon, port = bind.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(f"bind address {bind!r}: write host:port, such as :8081")
-        self._host, self._port = host.strip("[]") or None, int(port)
         self._metrics = metrics
         self._certificate = certificate
         self._authorizer = authorizer
-        app = web.Application(middlewares=[self._authorize] if authorizer is not None else [])
+        self._routes: dict[str, Handler] = dict(handlers or {})
+        self._checks: dict[str, Mapping[str, Check]] = {}
         for path, checks, told in (("/healthz", health, None), ("/readyz", ready, information)):
             if checks is not None:
-                app.router.add_get(path, _all(checks, told or {}))
-                app.router.add_get(f"{path}/{{name}}", _one(checks))
+                self._routes[path] = _all(checks, told or {})
+                self._checks[path] = checks
         if metrics is not None:
-            app.router.add_get("/metrics", self._serve_metrics)
-        for path, handler in (handlers or {}).items():
-            app.router.add_get(path, handler)
-        self._runner = web.AppRunner(app, access_log=None)
+            self._routes["/metrics"] = self._serve_metrics
+        context = certificate.context if certificate is not None else None
+        self._server = HttpServer(host.strip("[]") or None, int(port), self._answer, context)
 
     @property
     def port(self) -> int:
         """The port in use, once started."""
-        return int(self._runner.addresses[0][1])
+        return self._server.port
 
     async def start(self) -> None:
         """Listens.
@@ -77,39 +76,41 @@ class ProbeServer:
         Raises:
             ConfigurationError: the address is in use or not ours.
         """
-        await self._runner.setup()
-        context = self._certificate.context if self._certificate is not None else None
-        try:
-            await web.TCPSite(self._runner, self._host, self._port, ssl_context=context).start()
-        except OSError as error:
-            await self._runner.cleanup()
-            raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}") from error
-        paths = sorted({resource.canonical for resource in self._runner.app.router.resources()})
-        log.info("listening", port=self.port, paths=[path for path in paths if "{" not in path])
+        await self._server.start()
+        log.info("listening", port=self.port, paths=sorted(self._routes))
 
     async def stop(self) -> None:
         """Stops listening."""
-        await self._runner.cleanup()
+        await self._server.stop()
 
-    async def _serve_metrics(self, _: web.Request) -> web.Response:
-        assert self._metrics is not None
-        return web.Response(body=generate_latest(self._metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def _answer(self, request: Request) -> Response:
+        if (refusal := await self._refusal(request)) is not None:
+            return refusal
+        if (handler := self._routes.get(request.path)) is not None:
+            return await handler(request)
+        where, _, name = request.path.rpartition("/")
+        check = self._checks.get(where, {}).get(name)
+        return Response("not found\n", 404) if check is None else await _one(check)
 
-    @web.middleware
-    async def _authorize(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        assert self._authorizer is not None
+    async def _refusal(self, request: Request) -> Response | None:
+        if self._authorizer is None:
+            return None
         if self._certificate is not None:
             # For the next connection: a scrape a minute is often enough to look.
             self._certificate.refresh()
-        verdict = await self._authorizer.decide(request.headers.get("Authorization", ""), request.path)
-        if verdict.status != 200:
-            challenge = {"WWW-Authenticate": "Bearer"} if verdict.status == 401 else None
-            return web.Response(status=verdict.status, text=f"{verdict.reason}\n", headers=challenge)
-        return await handler(request)
+        verdict = await self._authorizer.decide(request.headers.get("authorization", ""), request.path)
+        if verdict.status == 200:
+            return None
+        challenge = {"WWW-Authenticate": "Bearer"} if verdict.status == 401 else {}
+        return Response(f"{verdict.reason}\n", verdict.status, headers=challenge)
+
+    async def _serve_metrics(self, _: Request) -> Response:
+        assert self._metrics is not None
+        return Response(generate_latest(self._metrics), content_type=CONTENT_TYPE_LATEST)
 
 
 def _all(checks: Mapping[str, Check], told: Mapping[str, Callable[[], str]]) -> Handler:
-    async def handle(_: web.Request) -> web.Response:
+    async def handle(_: Request) -> Response:
         names = list(checks)
         results = dict(zip(names, await asyncio.gather(*(_run(checks[name]) for name in names)), strict=True))
         lines = [
@@ -117,20 +118,14 @@ def _all(checks: Mapping[str, Check], told: Mapping[str, Callable[[], str]]) -> 
         ]
         lines += [f"[ ]{name}: {tell()}" for name, tell in told.items()]
         failed = any(wrong is not None for wrong in results.values())
-        return web.Response(text="\n".join([*lines, "failed" if failed else "ok", ""]), status=500 if failed else 200)
+        return Response("\n".join([*lines, "failed" if failed else "ok", ""]), 500 if failed else 200)
 
     return handle
 
 
-def _one(checks: Mapping[str, Check]) -> Handler:
-    async def handle(request: web.Request) -> web.Response:
-        check = checks.get(request.match_info["name"])
-        if check is None:
-            raise web.HTTPNotFound
-        wrong = await _run(check)
-        return web.Response(text="ok\n" if wrong is None else f"{wrong}\n", status=200 if wrong is None else 500)
-
-    return handle
+async def _one(check: Check) -> Response:
+    wrong = await _run(check)
+    return Response("ok\n") if wrong is None else Response(f"{wrong}\n", 500)
 
 
 async def _run(check: Check) -> str | None:
