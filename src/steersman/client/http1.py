@@ -18,6 +18,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import cast
 
 import httptools
 
@@ -147,8 +148,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: those of uvloop are none of asyncio's own classes.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes came."""

@@ -1,5 +1,6 @@
 """HTTP/1.1 over sockets on loopback: what servers and proxies do, well-behaved or not."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
@@ -10,6 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import uvloop
 
 from steersman.client.http1 import Connection, ConnectionPool, Disconnected, Route
 
@@ -109,6 +111,19 @@ async def test_an_answer_that_is_not_whole_is_none(answer: bytes) -> None:
     async with serving(answering(answer)) as route:
         with pytest.raises(Disconnected):
             await ask(ConnectionPool(), route)
+
+
+def test_on_uvloop() -> None:
+    async def use() -> None:
+        async with serving(answering(sized(b"one"), sized(b"two"), then=until_closed)) as route:
+            pool = ConnectionPool()
+            assert [await ask(pool, route) for _ in range(2)] == [(200, b"one"), (200, b"two")]
+            pool.abort()
+        async with serving(answering(chunked(b"one\n", b"two\n", b""))) as route:
+            assert await streamed(route) == [b"one", b"two"]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(use())
 
 
 async def test_headers_are_found_whatever_their_case() -> None:

@@ -1,5 +1,6 @@
 """The garbage collector's policy: what survives a long collection is scanned no more; afterwards all is as before."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import gc
