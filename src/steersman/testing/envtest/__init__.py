@@ -10,5 +10,6 @@ Needs the extra ``steersman[testing]``.
 """
 
 from steersman.testing.envtest.environment import Envtest, find_binaries
+from steersman.testing.envtest.second import SecondApiServer
 
-__all__ = ["Envtest", "find_binaries"]
+__all__ = ["Envtest", "SecondApiServer", "find_binaries"]

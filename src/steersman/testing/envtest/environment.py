@@ -26,6 +26,7 @@ import yaml
 from steersman.client.config import ClusterConfig, load_config
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.testing.envtest.process import ServerProcess
+from steersman.testing.envtest.second import SecondApiServer
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -186,7 +187,9 @@ class Envtest:
 
     def begin_apiserver(self) -> None:
         """As ``start_apiserver``, without waiting: what a client meets while the server comes up can be seen."""
-        self._apiserver = ServerProcess(self._apiserver_command(), self.directory / "kube-apiserver.log")
+        self._apiserver = ServerProcess(
+            self.apiserver_command(self._port, _ETCD_SOCKET), self.directory / "kube-apiserver.log"
+        )
 
     def restart_apiserver(self, grace: float = 0.0, timeout: float = 60.0) -> None:
         """Ends kube-apiserver and starts it again.
@@ -255,13 +258,14 @@ class Envtest:
             "--log-level=warn",
         ]
 
-    def _apiserver_command(self) -> list[str]:
+    def apiserver_command(self, port: int, etcd: str) -> list[str]:
+        """The command line of a kube-apiserver that listens on ``port`` and keeps its data in ``etcd``."""
         directory = self.directory
         arguments = {
-            "etcd-servers": _ETCD_SOCKET,
+            "etcd-servers": etcd,
             "bind-address": "127.0.0.1",
             "advertise-address": "127.0.0.1",
-            "secure-port": str(self._port),
+            "secure-port": str(port),
             "permit-port-sharing": "true",
             "cert-dir": str(directory),
             "tls-cert-file": str(directory / "apiserver.crt"),
@@ -279,8 +283,17 @@ class Envtest:
         }
         return [str(self._binaries / "kube-apiserver"), *(f"--{k}={v}" for k, v in arguments.items())]
 
-    def wait_until_ready(self, timeout: float = 60.0) -> None:
-        """Returns once kube-apiserver is ready.
+    def second_apiserver(self, timeout: float = 60.0) -> SecondApiServer:
+        """Starts another kube-apiserver on the same etcd, which can be made to lag: ``with`` it, or ``stop`` it.
+
+        Raises:
+            SteersmanError: it did not start.
+        """
+        etcd = self.directory / _ETCD_SOCKET.removeprefix("unix://")
+        return SecondApiServer(self, _reserve_port(), etcd, timeout)
+
+    def wait_until_ready(self, timeout: float = 60.0, *, port: int = 0) -> None:
+        """Returns once kube-apiserver (at ``port``, if that is not the first one's) is ready.
 
         Raises:
             SteersmanError: not within ``timeout`` seconds, or a process ended; says what it said last.
@@ -292,7 +305,7 @@ class Envtest:
             for process in (self._etcd, self._apiserver):
                 if process is not None and process.ended:
                     raise SteersmanError(f"{process.log.stem} ended at once:\n{process.last_words()}")
-            if self._is_ready(trust):
+            if self._is_ready(trust, port or self._port):
                 return
             time.sleep(_POLL_INTERVAL)
         words = self._apiserver.last_words() if self._apiserver is not None else ""
@@ -302,8 +315,8 @@ class Envtest:
         pair = self._administrator
         trust.load_cert_chain(self._write("admin.crt", pair.certificate), self._write("admin.key", pair.key))
 
-    def _is_ready(self, trust: ssl.SSLContext) -> bool:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, timeout=5, context=trust)
+    def _is_ready(self, trust: ssl.SSLContext, port: int) -> bool:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trust)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             # The default namespace is among the last things that the server makes for itself.
             return all(_answers(connection, p) for p in ("/readyz", "/api/v1/namespaces/default"))
@@ -315,7 +328,11 @@ class Envtest:
         path.write_bytes(content)
         return path
 
-    def _write_kubeconfig(self, name: str, pair: Pair) -> Path:
+    def write_kubeconfig(self, name: str, server: str) -> Path:
+        """Writes a kubeconfig file of the administrator for the API server at ``server``."""
+        return self._write_kubeconfig(name, self._administrator, server)
+
+    def _write_kubeconfig(self, name: str, pair: Pair, server: str = "") -> Path:
         document = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -323,7 +340,7 @@ class Envtest:
                 {
                     "name": "envtest",
                     "cluster": {
-                        "server": self.server,
+                        "server": server or self.server,
                         "certificate-authority-data": _text(self._authority.certificate),
                     },
                 }
