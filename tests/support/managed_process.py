@@ -1,7 +1,8 @@
 """A process with a manager over an API server in memory. Run by tests that send it signals.
 
 It says ``started`` once a buoy is being reconciled, and what happens then. ``slow`` makes that reconcile take long,
-``unsynced`` makes the first list never end.
+``patient`` gives it a minute at shutdown, and says ``ending`` when that begins, ``unsynced`` makes the first list
+never end.
 """
 
 from __future__ import annotations
@@ -32,6 +33,14 @@ class Talker(Reconciler[Buoy]):
         return Result()
 
 
+async def notice_the_end() -> None:
+    """Says when shutdown begins."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        say("ending")
+
+
 def say(word: str) -> None:
     """One line, at once."""
     sys.stdout.write(f"{word}\n")
@@ -43,7 +52,9 @@ async def main() -> None:
     world.make("a")
     if "unsynced" in sys.argv:
         world.server.fail_next(matching("GET", "/buoys"), ConnectionFailed("scripted"), times=1000)
-    manager = Manager(world.server, ManagerOptions(graceful_shutdown_timeout=0.2))
+    manager = Manager(world.server, ManagerOptions(graceful_shutdown_timeout=60 if "patient" in sys.argv else 0.2))
+    if "patient" in sys.argv:
+        manager.add(notice_the_end)
     manager.controller(Buoy).complete(Talker)
     if "unsynced" in sys.argv:
         asyncio.get_running_loop().call_later(0.05, say, "started")

@@ -245,6 +245,34 @@ async def test_endpoints() -> None:
         await get(health, "/healthz")
 
 
+async def test_readiness_ends_with_the_request_to_end_and_every_phase_is_logged() -> None:
+    world = World(Runtime())
+    world.make("a")
+    finish = asyncio.Event()
+    begun = asyncio.Event()
+
+    class Patient(Reconciler[Buoy]):
+        async def reconcile(self, request: Request) -> Result:
+            begun.set()
+            await finish.wait()
+            return Result()
+
+    with capture_logs() as logs:
+        async with managing(world, Patient, health_bind_address="127.0.0.1:0") as manager:
+            await begun.wait()
+            (health,) = listening(logs)
+            assert (await get(health, "/readyz"))[0] == 200
+            manager.stop()
+            assert await get(health, "/readyz") == (500, "[+]cache ok\n[-]running failed: shutting down\nfailed\n")
+            assert (await get(health, "/healthz"))[0] == 200
+            finish.set()
+    assert [entry["event"] for entry in logs if "shutting down" in entry["event"]] == [
+        "shutting down: work ends",
+        "shutting down: events are written",
+        "shutting down: watches and endpoints end",
+    ]
+
+
 async def test_an_address_in_use_ends_it_with_the_reason() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

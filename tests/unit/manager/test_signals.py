@@ -52,6 +52,17 @@ def test_work_that_takes_too_long_is_cut() -> None:
     assert process.returncode == 0
 
 
+def test_a_second_signal_ends_it_at_once() -> None:
+    with running("slow", "patient") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ending\n"
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=20)
+    assert said == ""
+    assert process.returncode == -signal.SIGTERM
+
+
 def test_a_signal_is_heard_before_the_first_lists_are_complete() -> None:
     with running("unsynced") as process:
         process.send_signal(signal.SIGTERM)
