@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import msgspec
 
-from steersman.meta import ManagedFieldsEntry, Object, Quantity, decode_builtins, to_builtins
+from steersman.meta import ManagedFieldsEntry, Object, Quantity, Unstructured, decode_builtins, to_builtins
 from steersman.meta.frozen import FrozenStruct
 
 # What an apply configuration needs to be addressed, and nobody owns.
@@ -45,7 +45,7 @@ def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, s
     metadata = {k: v for k, v in document["metadata"].items() if k not in _IDENTITY_METADATA}
     if metadata:
         declared["metadata"] = metadata
-    return not _same_map(declared, owned, obj)
+    return not _same_map(declared, owned, obj.content if isinstance(obj, Unstructured) else obj)
 
 
 def _entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEntry | None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
-from steersman.api.events_v1 import Event
 from steersman.cache import Change, Informer
 from steersman.controller.controller import Controller, ControllerOptions
+from steersman.controller.events import EVENTS
 from steersman.controller.mapping import Mapper, ReferencedBy, controlled_by, itself
 from steersman.controller.permissions import READ, Permission
 from steersman.controller.predicates import ChangeFilter, all_of
@@ -68,7 +68,7 @@ class Builder(Generic[T]):
             Permission(resource, ("patch",), "status"),
             # Owner references that block the owner's deletion need it, where admission enforces that.
             Permission(resource, ("update",), "finalizers"),
-            Permission(Event.api_resource, ("create", "patch")),
+            Permission(EVENTS, ("create", "patch")),
         ]
 
     def named(self, name: str) -> Builder[T]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from steersman.cache import Cache
 from steersman.client import Client
@@ -14,9 +14,10 @@ from steersman.client.writing import Propagation
 from steersman.controller.applied import AppliedDocuments
 from steersman.errors import NotFound, StatusDetails
 from steersman.errors import Status as ApiStatus
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured
 
 T = TypeVar("T", bound=Object)
+UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 
 
 class CachedClient:
@@ -25,6 +26,8 @@ class CachedClient:
     A cached read never shows less than what our own writes were answered, ``live``'s included. What others have done
     may be a moment away; so writes carry what they rely on (UID, resource version), or are server-side apply, and
     acting on an old read does no harm.
+
+    What is not here (``scale``, ``evict``, ``logs``, dry runs, …) is a method of ``live``.
 
     Args:
         live: writes, and reads what is not cached; the cache is its observer.
@@ -103,9 +106,15 @@ class CachedClient:
         """As ``Client.create``."""
         return await self.live.create(obj)
 
-    async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T:
+    @overload
+    async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T: ...
+    @overload
+    async def apply(
+        self, config: UnstructuredT, *, owner: Object | None = None, force: bool = True
+    ) -> UnstructuredT: ...
+    async def apply(self, config: Any, *, owner: Object | None = None, force: bool = True) -> Any:
         """As ``Client.apply``, but without a request where it is certain that nothing would change."""
-        current = self._held(kind_of(config), config.key)
+        current = self._held(kind_of(config), config.key) if _is_declared(config) else None
         if current is None:
             return await self.live.apply(config, owner=owner, force=force)
         document = apply_document(config, owner)
@@ -147,6 +156,11 @@ class CachedClient:
         if not self._cache.holds(kind) or self._cache.is_uncertain(kind, key):
             return None
         return self._cache.informer(kind).store.get(key)
+
+
+def _is_declared(config: object) -> bool:
+    """Whether it may be applied at all; the client says what is wrong with anything else."""
+    return isinstance(config, ApplyConfiguration | Unstructured)
 
 
 def _controls(uid: str, obj: Object) -> bool:

@@ -16,7 +16,7 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.client.documents import apply_document, status_document
 from steersman.client.managed_fields import apply_would_change
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMeta
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMeta, unstructured
 from steersman.testing import InMemoryApiServer, virtual_time
 
 MANAGER = "tester"
@@ -139,3 +139,14 @@ async def test_a_status_is_told_from_the_rest() -> None:
         assert not would_change(config, described)
         for other in (BuoyStatus(depth=1), BuoyStatus(depth=None), BuoyStatus(depth=0, note="x")):
             assert apply_would_change(status_document(described, other), described, MANAGER, "status"), other
+
+
+@virtual_time
+async def test_kinds_without_a_type_are_compared_as_well() -> None:
+    async with served() as client:
+        kind = unstructured(ConfigMap.api_resource)
+        content: dict[str, Any] = {"metadata": {"name": "c", "namespace": NAMESPACE}, "data": {"a": "1"}}
+        applied = await client.apply(kind.of(content))
+        assert not apply_would_change(apply_document(kind.of(content)), applied, MANAGER)
+        for data in ({"a": "2"}, {"a": "1", "b": "1"}, {}):
+            assert apply_would_change(apply_document(kind.of(content | {"data": data})), applied, MANAGER), data
