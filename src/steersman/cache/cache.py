@@ -75,6 +75,11 @@ class Cache:
         return kind in self._informers
 
     @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All that were asked for so far."""
+        return tuple(self._informers.values())
+
+    @property
     def has_synced(self) -> bool:
         """Whether every informer has its first list."""
         return self._started and all(i.has_synced for i in self._informers.values())

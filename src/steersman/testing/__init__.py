@@ -1,6 +1,7 @@
 """Testing operators: an API server in memory, virtual time, and the real thing without a cluster (``envtest``)."""
 
 from steersman.testing.apiserver import InMemoryApiServer, matching
+from steersman.testing.mutation import CacheMutated, detect_mutations
 from steersman.testing.virtual_time import (
     VirtualClock,
     VirtualDeadlock,
@@ -12,11 +13,13 @@ from steersman.testing.virtual_time import (
 )
 
 __all__ = [
+    "CacheMutated",
     "InMemoryApiServer",
     "VirtualClock",
     "VirtualDeadlock",
     "VirtualTimeLimit",
     "VirtualTimeLoop",
+    "detect_mutations",
     "matching",
     "run_virtual",
     "virtual_runtime",

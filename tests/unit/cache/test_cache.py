@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
-from buoy import Buoy, wire
+from buoy import Buoy, buoy, wire
 from scripted_transport import ScriptedTransport, listed, refusal
 from steersman.api.core_v1 import Node, Pod
-from steersman.cache import Cache, InformerOptions
+from steersman.cache import Cache, Change, InformerOptions, Store
 from steersman.client import Client
 from steersman.errors import CacheNotSynced
+from steersman.meta import OwnerReference
+from steersman.observability.metrics import registry
 from steersman.testing.virtual_time import virtual_runtime, virtual_time
+from world import World, key, settle
 
 
 def cache_over(transport: ScriptedTransport, *namespaces: str) -> Cache:
@@ -78,3 +82,74 @@ async def test_a_silent_server_is_told_from_a_refusal() -> None:
     with pytest.raises(CacheNotSynced, match=r"buoys\.sea\.example\.com \(no answer yet\)"):
         await cache.wait_for_sync(timeout=1)
     await cache.stop()
+
+
+@virtual_time
+async def test_a_missing_definition_is_told_from_missing_rights() -> None:
+    cache = cache_over(ScriptedTransport([refusal(404, "NotFound")] * 100))
+    cache.informer(Buoy)
+    cache.start()
+    with pytest.raises(CacheNotSynced, match="its CustomResourceDefinition is not installed"):
+        await cache.wait_for_sync(timeout=10)
+    await cache.stop()
+
+
+@virtual_time
+async def test_resync_tells_of_every_object_again_about_when_it_should() -> None:
+    world = World()
+    world.make(*(f"buoy-{n}" for n in range(250)))
+    cache = Cache(world.client, runtime=world.runtime, options={Buoy: InformerOptions(resync=600)})
+    told: list[tuple[float, Change[Buoy]]] = []
+    cache.start()
+    cache.informer(Buoy).subscribe(lambda change: told.append((asyncio.get_running_loop().time(), change)))
+    await cache.wait_for_sync()
+    await settle()
+    told.clear()
+    await asyncio.sleep(1300)
+    assert len(told) == 500
+    assert all(change.resync and change.old is change.new for _, change in told)
+    first, second = told[0][0], told[-1][0]
+    assert 540 <= first <= 660
+    assert 540 <= second - first <= 660
+    assert second - first != first
+    await cache.stop()
+
+
+@virtual_time
+async def test_what_is_held_can_be_measured() -> None:
+    world = World()
+    world.make("a", "b")
+
+    def measured() -> tuple[float | None, ...]:
+        names = ("steersman_cache_objects", "steersman_cache_bytes", "steersman_cache_staleness_seconds")
+        return tuple(registry.get_sample_value(name, {"kind": "Buoy"}) for name in names)
+
+    gc.collect()  # Other tests' informers are measured for as long as they live.
+    async with world.cache_running(Buoy):
+        objects, size, _ = measured()
+        assert objects == 2
+        assert size is not None
+        assert 400 < size < 4000
+        await asyncio.sleep(45)
+        assert measured()[2] == pytest.approx(45)
+        await asyncio.sleep(30)
+        assert measured()[2] == pytest.approx(15)
+        await world.client.delete(Buoy, key("a"))
+        await settle()
+        assert measured()[:2] == (1, pytest.approx(size / 2, rel=0.1))
+
+
+@virtual_time
+async def test_what_an_object_controls_can_be_looked_up() -> None:
+    owner = OwnerReference(api_version="v1", kind="X", name="x", uid="the-owner", controller=True)
+    other = OwnerReference(api_version="v1", kind="X", name="y", uid="no-controller")
+    store: Store[Buoy] = Store()
+    for name, owners in (("a", (other, owner)), ("b", (other,)), ("c", ())):
+        store.put(buoy(name, owners=owners))
+    assert [o.metadata.name for o in store.by_index("owner", "the-owner")] == ["a"]
+    store.put(buoy("d", owners=(owner,)))
+    store.put(buoy("a", 2))
+    assert [o.metadata.name for o in store.by_index("owner", "the-owner")] == ["d"]
+    assert store.by_index("owner", "no-controller") == ()
+    with pytest.raises(ValueError, match="'owner' exists"):
+        store.add_index("owner", lambda _: ())
