@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,11 +31,16 @@ class Clock(Protocol):
         ...
 
 
-class SystemClock(Clock):
-    """The event loop's monotonic clock and the machine's wall clock."""
+class SystemClock:
+    """The machine's monotonic clock and its wall clock.
 
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
+    Event loops set their timers by the same clock, and some are coarse about it: uvloop's ``time()`` moves a
+    millisecond at a time and stands still while a callback runs. So a timer may end that much too early here, and
+    whoever waits for a moment looks whether it has come.
+    """
+
+    # A method of an instance would be a frame more on each of the queue's steps.
+    monotonic = staticmethod(time.monotonic)
 
     def now(self) -> datetime:
         return datetime.now(UTC)
