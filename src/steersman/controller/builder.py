@@ -208,6 +208,7 @@ class Builder(Generic[T]):
             sources=tuple(self._sources),
         )
         controller.admits = self._admission(store.get)
+        controller.find = store.get
         watched = (Permission(watch.kind.api_resource, READ) for watch in self._watches)
         self._register(controller, (*self._permissions, *watched))
         for number, watch in enumerate(self._watches):

@@ -7,7 +7,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,12 +18,14 @@ from steersman.controller.reconciler import Outcome, Reconciler, Request, Result
 from steersman.controller.sources import Source
 from steersman.controller.triggers import REQUEUE, Trigger
 from steersman.errors import SteersmanError
-from steersman.meta import ApiResource
+from steersman.meta import ApiResource, Object
 from steersman.observability.logging import get_logger, log_context
 from steersman.observability.runtime import Runtime
 from steersman.observability.tallies import controller_tally
 
-Span = Callable[[ReconcileInfo], AbstractContextManager[Any]]
+Tell = Callable[[BaseException], Any]
+Span = Callable[[ReconcileInfo], AbstractContextManager[Tell | None]]
+"""What surrounds a reconcile and its status update. What entering it gives, if anything, is told why it failed."""
 
 _REMEMBERED = 256
 # Reconciles that never wait for anything must not keep the event loop from its other duties for longer.
@@ -83,7 +85,9 @@ class Controller:
         self.name = name
         self.options = options or ControllerOptions()
         self.span: Span | None = None
-        """Entered for each reconcile, such as the span of a trace."""
+        """Entered for each reconcile, such as the span of a trace; left when ``info.result`` is known."""
+        self.find: Callable[[Request], Object | None] | None = None
+        """Gives the reconciled object as the cache holds it."""
         self.admits: Callable[[Request], bool] | None = None
         """Asked whether a request from a source counts."""
         self.queue: WorkQueue[Request] = WorkQueue(
@@ -194,7 +198,11 @@ class Controller:
             self._running[request] = info
             tally.active += 1
             try:
-                await self._reconcile(info)
+                if self.span is None:
+                    await self._reconcile(info)
+                else:
+                    with self.span(info) as tell:
+                        await self._reconcile(info, tell)
             finally:
                 tally.active -= 1
                 del self._running[request]
@@ -207,7 +215,7 @@ class Controller:
                 breathed = began + seconds
                 await asyncio.sleep(0)
 
-    async def _reconcile(self, info: ReconcileInfo) -> None:
+    async def _reconcile(self, info: ReconcileInfo, tell: Tell | None = None) -> None:
         request = info.request
         if self._debug:
             self._log.debug(
@@ -216,11 +224,10 @@ class Controller:
         result: Result | None = None
         error: BaseException | None = None
         try:
-            if self.span is None and self.options.reconcile_timeout is None:
+            if self.options.reconcile_timeout is None:
                 result = await self._reconciler.reconcile(request)
             else:
-                with nullcontext() if self.span is None else self.span(info):
-                    result = await self._in_time(self._reconciler.reconcile(request))
+                result = await self._in_time(self._reconciler.reconcile(request))
             if not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"reconcile returned {result!r} in place of a Result")
         except BaseException as raised:
@@ -236,6 +243,8 @@ class Controller:
                 self._succeeded(info, result)
             else:
                 self._failed(info, error)
+                if tell is not None and info.result == "error":
+                    tell(error)
         finally:
             # An error holds its traceback, and that this frame.
             error = None
@@ -286,6 +295,7 @@ class Controller:
         if result.requeue_after is not None:
             queue.forget(request)
             queue.add_after(request, result.requeue_after, priority=priority, trigger=REQUEUE)
+            info.requeue_after = result.requeue_after
             info.result = "requeue_after"
         elif result.requeue:
             queue.add_rate_limited(request, priority=priority, trigger=REQUEUE)

@@ -22,10 +22,24 @@ class ReconcileInfo:
         attempt: 1, or 1 more than the failures in a row before this run.
         duration: seconds that it took; None while it runs.
         result: ``success``, ``requeue``, ``requeue_after`` or ``error``; empty while it runs.
+        requeue_after: seconds after which it asked to run again; None if it did not.
         errors: the classes of what went wrong, the reconcile's before that of its status update.
+        trace_id: thirty-two hexadecimal digits, where this run is traced; each log line has them.
     """
 
-    __slots__ = ("_clock", "_id", "_item", "_random", "attempt", "controller", "duration", "errors", "result")
+    __slots__ = (
+        "_clock",
+        "_id",
+        "_item",
+        "_random",
+        "attempt",
+        "controller",
+        "duration",
+        "errors",
+        "requeue_after",
+        "result",
+        "trace_id",
+    )
 
     def __init__(
         self, controller: str, item: Item[ObjectKey], attempt: int, clock: Clock, identifiers: random.Random
@@ -33,7 +47,8 @@ class ReconcileInfo:
         self.controller = controller
         self.attempt = attempt
         self.duration: float | None = None
-        self.result = ""
+        self.result = self.trace_id = ""
+        self.requeue_after: float | None = None
         self.errors: tuple[str, ...] = ()
         self._item = item
         self._clock = clock
@@ -73,26 +88,33 @@ class ReconcileInfo:
         """Seconds in the queue, since it was due."""
         return self._item.waited
 
+    @property
+    def age(self) -> float:
+        """Seconds since it began."""
+        return self._clock.monotonic() - self._item.since
+
     def log_fields(self) -> Mapping[str, object]:
         """What each log line of this run carries."""
-        return {
+        fields = {
             "controller": self.controller,
             "namespace": self.request.namespace,
             "name": self.request.name,
             "reconcile_id": self.id,
         }
+        return {**fields, "trace_id": self.trace_id} if self.trace_id else fields
 
     def to_builtins(self) -> dict[str, Any]:
         """As JSON has it, for debug endpoints. Names objects and fields, never values."""
         clock = self._clock
         return {
             **self.log_fields(),
-            "started": (clock.now() - timedelta(seconds=clock.monotonic() - self._item.since)).isoformat(),
+            "started": (clock.now() - timedelta(seconds=self.age)).isoformat(),
             "waited_seconds": self.waited,
             "duration_seconds": self.duration,
             "attempt": self.attempt,
             "priority": self.priority,
             "result": self.result or None,
+            "requeue_after_seconds": self.requeue_after,
             "errors": list(self.errors),
             "triggers": [trigger.to_builtins() for trigger in self.triggers],
             "omitted_triggers": self.omitted,

@@ -732,21 +732,24 @@ async def test_a_span_goes_around_each_reconcile() -> None:
     spans: list[str] = []
 
     @contextmanager
-    def span(info: ReconcileInfo) -> Generator[None, None, None]:
+    def span(info: ReconcileInfo) -> Generator[Callable[[BaseException], None], None, None]:
         spans.append(f"{info.request} begins")
-        try:
-            yield
-        except RuntimeError as error:
-            spans.append(f"{info.request}: {error}")
-            raise
+        yield lambda error: spans.append(f"{error!r}")
+        spans.append(f"ends: {info.result}, {info.requeue_after}")
 
-    reconciler = Scripted(World(), raising(RuntimeError("broken")))
+    async def behave(_: Request) -> Result:
+        if len(reconciler.calls) == 1:
+            raise RuntimeError("broken")
+        return Result(requeue_after=7)
+
+    reconciler = Scripted(World(), behave)
     controller = controller_of(reconciler)
     controller.span = span
     controller.start()
     controller.queue.add(key("a"))
     await asyncio.sleep(1)
-    assert spans == ["sea/a begins", "sea/a: broken", "sea/a begins"]
+    failed = ["sea/a begins", "RuntimeError('broken')", "ends: error, None"]
+    assert spans == [*failed, "sea/a begins", "ends: requeue_after, 7"]
     await controller.stop(1)
 
 
