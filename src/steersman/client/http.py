@@ -181,15 +181,12 @@ class HttpTransport(Transport):
         try:
             if self._closed:
                 raise Disconnected("the transport is closed")
-            connection = await self._pool(stream).acquire(session.route)
+            return await self._pool(stream).acquire(session.route)
         except OSError as error:
             if isinstance(error, ssl.SSLError):
                 # The authority may have been replaced, in a file that is not due yet.
                 self._sessions.doubt(session)
             raise self._failed(request, error, sent=False) from error
-        if self._closed:
-            connection.abort()
-        return connection
 
     def _pool(self, stream: bool) -> ConnectionPool:
         # Made here, since connections belong to the event loop that runs.

@@ -14,6 +14,7 @@ import os
 import socket
 import ssl
 import struct
+import sys
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator
@@ -274,41 +275,38 @@ class ConnectionPool:
     """Opens connections and keeps idle ones for the next request.
 
     Args:
-        limit: connections at most; who finds them all busy waits. None: as many as are asked for.
+        limit: connections in use at most; who finds them all busy waits his turn. None: as many as are asked for.
         keep_alive: seconds after which an idle connection is ended.
     """
 
     def __init__(self, limit: int | None = None, *, keep_alive: float = _KEEP_ALIVE) -> None:
         self._loop = asyncio.get_running_loop()
-        self._limit = limit
+        self._turns = asyncio.Semaphore(limit or sys.maxsize)
         self._keep_alive = keep_alive
         self._idle: dict[Route, list[Connection]] = {}
         self._taken: set[Connection] = set()
-        self._opening = 0
-        self._waiters: deque[asyncio.Future[None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._aborted = False
 
     async def acquire(self, route: Route) -> Connection:
-        """A connection that is ready for a request; ``release`` must follow.
+        """A connection that is ready for a request; ``release`` must follow, once.
 
         Raises:
-            OSError: the server cannot be reached; ``ssl.SSLError`` where TLS fails, ``TimeoutError`` after 30 s.
+            OSError: the server cannot be reached; ``ssl.SSLError`` where TLS fails, ``TimeoutError`` after 30 s,
+                ``Disconnected`` after ``abort``.
         """
-        while True:
-            idle = self._idle.get(route)
-            while idle:
-                # The one used last: those beyond what is needed grow old and end.
-                connection = idle.pop()
-                if connection.is_usable:
-                    self._taken.add(connection)
-                    return connection
-            if self._limit is None or self._open < self._limit:
-                return await self._open_one(route)
-            await self._wait()
+        await self._turns.acquire()
+        try:
+            connection = self._kept(route) or await self._opened(route)
+        except BaseException:
+            self._turns.release()
+            raise
+        self._taken.add(connection)
+        return connection
 
     def release(self, connection: Connection) -> None:
         """Gives ``connection`` back: kept if its answer was read to the end, ended otherwise."""
-        self._taken.discard(connection)
+        self._taken.remove(connection)
         if connection.is_usable:
             connection.idle_since = self._loop.time()
             self._idle.setdefault(connection.route, []).append(connection)
@@ -316,10 +314,11 @@ class ConnectionPool:
                 self._sweeper = self._loop.call_later(self._keep_alive / 2, self._sweep)
         else:
             connection.abort()
-        self._wake_one()
+        self._turns.release()
 
     def abort(self) -> None:
-        """Ends all connections at once."""
+        """Ends all connections at once, and opens no more."""
+        self._aborted = True
         for connection in [*self._taken, *(c for idle in self._idle.values() for c in idle)]:
             connection.abort()
         self._idle.clear()
@@ -327,44 +326,23 @@ class ConnectionPool:
             self._sweeper.cancel()
             self._sweeper = None
 
-    @property
-    def _open(self) -> int:
-        return len(self._taken) + self._opening + sum(map(len, self._idle.values()))
+    def _kept(self, route: Route) -> Connection | None:
+        idle = self._idle.get(route)
+        while idle:
+            # The one used last: those beyond what is needed grow old and end.
+            connection = idle.pop()
+            if connection.is_usable:
+                return connection
+        return None
 
-    async def _open_one(self, route: Route) -> Connection:
-        self._opening += 1
-        try:
+    async def _opened(self, route: Route) -> Connection:
+        if not self._aborted:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 connection = await _connect(route, self._loop)
-        except BaseException:
-            self._opening -= 1
-            self._wake_one()
-            raise
-        self._opening -= 1
-        self._taken.add(connection)
-        return connection
-
-    async def _wait(self) -> None:
-        for idle in self._idle.values():
-            # Connections of a former route must not keep the present one waiting.
-            while idle:
-                idle.pop().abort()
-                return
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
-                self._wake_one()
-            raise
-
-    def _wake_one(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
+            if not self._aborted:
+                return connection
+            connection.abort()
+        raise Disconnected("the connection was closed")
 
     def _sweep(self) -> None:
         self._sweeper = None

@@ -242,6 +242,33 @@ async def test_the_pool_has_a_limit_and_a_queue() -> None:
         pool.abort()
 
 
+async def test_who_waits_has_his_turn_before_who_comes_later() -> None:
+    async with serving(answering(*[sized(b"ok")] * 9, then=until_closed)) as route:
+        pool = ConnectionPool(limit=1)
+        order: list[str] = []
+
+        async def work(name: str) -> None:
+            for _ in range(3):
+                await ask(pool, route)
+                order.append(name)
+
+        await asyncio.gather(work("a"), work("b"))
+        assert order == ["a", "b"] * 3
+        pool.abort()
+
+
+async def test_who_waits_when_all_is_aborted_opens_nothing() -> None:
+    async with serving(until_closed) as route:
+        pool = ConnectionPool(limit=1)
+        asking = [asyncio.create_task(ask(pool, route)) for _ in range(2)]
+        while not pool._taken:
+            await asyncio.sleep(0)
+        pool.abort()
+        for task in asking:
+            with pytest.raises(Disconnected, match="closed"):
+                await task
+
+
 async def test_a_connection_that_failed_makes_room() -> None:
     async with serving(answering()) as route:
         pool = ConnectionPool(limit=1)
