@@ -56,6 +56,11 @@ class HttpTransport(Transport):
         self._closed = False
         self._warned: set[str] = set()
 
+    @property
+    def server(self) -> str:
+        """The API server's URL."""
+        return self._config.server
+
     def clone(self) -> HttpTransport:
         """A transport to the same server with connections of its own, for another event loop or another purpose.
 
@@ -124,9 +129,9 @@ class HttpTransport(Transport):
             raise self._failed(request, error) from error
 
     async def _in_time(self, request: HttpRequest, *, stream: bool) -> tuple[Connection, Answer]:
-        progress = _Progress()
+        progress, deadline = _Progress(), asyncio.timeout(request.timeout)
         try:
-            async with asyncio.timeout(request.timeout) as deadline:
+            async with deadline:
                 return await self._send(request, progress, stream)
         except TimeoutError as error:
             if not deadline.expired():

@@ -105,8 +105,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may be written: open, and the former answer was read to its end."""
-        return self._complete and self._failure is None and self._transport is not None
+        """Whether a request may be written: open, being read, and the former answer was read to its end."""
+        return self._complete and not self._paused and self._failure is None and self._transport is not None
 
     def send(self, message: bytes, *, stream: bool = False) -> asyncio.Future[Answer]:
         """Writes ``message`` at once. The answer comes whole, or for a ``stream`` that is not refused when it begins.
@@ -160,9 +160,9 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, zlib.error) as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(Disconnected(f"the answer is not HTTP: {error.__context__ or error}"))
             self.abort()
-            self._fail(Disconnected(f"the answer is not HTTP: {error}"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
@@ -189,7 +189,9 @@ class Connection(asyncio.Protocol):
         if 100 <= code < 200:
             return
         answer = self._answer = Answer(code, self._fields)
-        self._delimited = any(n.lower() in (b"content-length", b"transfer-encoding") for n, _ in self._fields)
+        # What follows the body are no headers of its answer.
+        self._fields = []
+        self._delimited = any(n.lower() in (b"content-length", b"transfer-encoding") for n, _ in answer.fields)
         if answer.header(b"content-encoding") == "gzip":
             self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
         if self._stream and code < 300:
@@ -216,6 +218,8 @@ class Connection(asyncio.Protocol):
             # 1xx announces the answer proper.
             self._fields = []
             return
+        if self._inflate is not None and not self._inflate.eof and self._parts:
+            raise EOFError("its compressed body is cut short")
         self._complete = True
         if self._transport is not None and (
             not self._parser.should_keep_alive() or self._transport.get_write_buffer_size()

@@ -104,8 +104,13 @@ async def test_answers(answer: bytes, expected: tuple[int, bytes]) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", chunked(b"no end"), b"SSH-2.0-OpenSSH\r\n\r\n"],
-    ids=["nothing", "short", "no last chunk", "not HTTP"],
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort",
+        chunked(b"no end"),
+        sized(gzip.compress(b"x" * 1000)[:-12], fields="Content-Encoding: gzip\r\n"),
+    ],
+    ids=["nothing", "short", "no last chunk", "short within gzip"],
 )
 async def test_an_answer_that_is_not_whole_is_none(answer: bytes) -> None:
     async with serving(answering(answer)) as route:
@@ -124,6 +129,29 @@ def test_on_uvloop() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(use())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 101 Other\r\nUpgrade: other\r\nConnection: upgrade\r\n\r\n",
+        sized(b"no gzip", fields="Content-Encoding: gzip\r\n"),
+    ],
+    ids=["ssh", "upgrade", "not compressed"],
+)
+async def test_what_is_not_http_is_called_so(answer: bytes) -> None:
+    async with serving(answering(answer, then=until_closed)) as route:
+        with pytest.raises(Disconnected, match="not HTTP"):
+            await ask(ConnectionPool(), route)
+
+
+async def test_what_follows_the_body_is_no_header() -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serving(answering(head + b"2\r\nok\r\n0\r\nWarning: trailer\r\n\r\n" + sized(b"unasked"))) as route:
+        connection = await ConnectionPool().acquire(route)
+        answer = await connection.send(REQUEST)
+        assert (answer.body, answer.fields) == (b"ok", [(b"Transfer-Encoding", b"chunked")])
 
 
 async def test_headers_are_found_whatever_their_case() -> None:
@@ -168,7 +196,7 @@ async def test_a_slow_reader_holds_up_the_sender() -> None:
 
     async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
-        for _ in range(640):
+        for _line in range(640):
             line = b"y" * 65_535 + b"\n"
             writer.write(b"10000\r\n" + line + b"\r\n")
             await writer.drain()
@@ -187,6 +215,19 @@ async def test_a_slow_reader_holds_up_the_sender() -> None:
                 await asyncio.sleep(0)
         assert sent < 640
         assert sum([1 async for _ in connection.lines(10.0)]) == 640
+
+
+async def test_a_stream_that_is_left_before_its_end_spoils_no_request() -> None:
+    """All of it has come, yet reading was paused meanwhile, and nobody would read the next answer."""
+    async with serving(answering(chunked(b"first\n", b"x" * (2**20 + 10_000), b""), then=until_closed)) as route:
+        pool = ConnectionPool()
+        connection = await pool.acquire(route)
+        await connection.send(REQUEST, stream=True)
+        while not connection._complete:
+            await asyncio.sleep(0)
+        pool.release(connection)
+        assert await pool.acquire(route) is not connection
+        pool.abort()
 
 
 async def test_a_connection_that_was_closed_while_idle_is_not_used() -> None:
