@@ -13,12 +13,14 @@ from settings import configure
 _TICK = 0.005
 _REPORT_EVERY = 1.0
 
+_reconciles = 0  # a memo would not do: each object has a copy of its own
+_reporters: set[asyncio.Task[None]] = set()
+
 
 @kopf.on.startup()
-async def start(settings: kopf.OperatorSettings, memo: kopf.Memo, **_: Any) -> None:
+async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
     configure(settings)
-    memo.reconciles = 0
-    memo.reporter = asyncio.create_task(report_pauses(memo))
+    _reporters.add(asyncio.create_task(report_pauses()))
 
 
 @kopf.index("pods")
@@ -29,11 +31,12 @@ def pods(name: str, namespace: str, body: kopf.Body, **_: Any) -> dict[tuple[str
 
 
 @kopf.on.event("pods")
-async def changed(memo: kopf.Memo, **_: Any) -> None:
-    memo.reconciles += 1
+async def changed(**_: Any) -> None:
+    global _reconciles
+    _reconciles += 1
 
 
-async def report_pauses(memo: kopf.Memo) -> None:
+async def report_pauses() -> None:
     """Says every second how much later than asked a timer fired, at the worst."""
     longest, report_at = 0.0, time.monotonic() + _REPORT_EVERY
     while True:
@@ -42,5 +45,5 @@ async def report_pauses(memo: kopf.Memo) -> None:
         now = time.monotonic()
         longest = max(longest, now - asked)
         if now >= report_at:
-            print(json.dumps({"reconciles": memo.reconciles, "pause_ms": longest * 1000}), flush=True)
+            print(json.dumps({"reconciles": _reconciles, "pause_ms": longest * 1000}), flush=True)
             longest, report_at = 0.0, now + _REPORT_EVERY
