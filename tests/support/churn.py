@@ -15,7 +15,7 @@ from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, NotFound, SteersmanError
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, metadata_only
 
 _PATCHERS = 8
 _POLL = 0.25
@@ -78,6 +78,11 @@ class Churn:
         async with asyncio.TaskGroup() as group:
             for _ in range(_PATCHERS):
                 group.create_task(creator())
+
+    async def clear(self) -> None:
+        """Deletes everything that was made here, so that the next test has an API server to itself."""
+        for kind in (Beacon, ConfigMap):
+            await self.client.delete_collection(metadata_only(kind), namespace=self.namespace)
 
     @asynccontextmanager
     async def changing(self) -> AsyncGenerator[None]:

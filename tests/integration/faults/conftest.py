@@ -40,6 +40,7 @@ async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[
         await made.install()
         await made.create()
         yield made
+        await made.clear()
 
 
 @pytest.fixture

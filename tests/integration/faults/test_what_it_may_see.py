@@ -30,7 +30,7 @@ async def test_the_kind_is_deleted_and_made_again(envtest: Envtest, churn: Churn
         async with churn.changing():
             await churn.round()
             await churn.client.delete(CustomResourceDefinition, DEFINITION)
-            await _until_refused(churn.client, churn.namespace)
+            await _until_refused(churn.client, churn)
             await _until_counted(process, "steersman_watch_restarts_total")
             await churn.define()
             await churn.round()
@@ -55,7 +55,7 @@ async def test_its_rights_are_withdrawn_and_given_back(
                 async with churn.changing():
                     await churn.round()
                     await churn.client.delete(RoleBinding, ObjectKey(churn.namespace, USER))
-                    await _until_refused(Client(transport), churn.namespace)
+                    await _until_refused(Client(transport), churn)
                     # RBAC is asked once a request: watches go on, and what they tell of may not be acted on.
                     await _until_counted(process, "controller_runtime_reconcile_errors_total")
                     proxy.break_watches()
@@ -117,9 +117,9 @@ async def _may_list(client: Client, namespace: str) -> bool:
     return True
 
 
-async def _until_refused(client: Client, namespace: str) -> None:
-    async with asyncio.timeout(60):
-        while await _may_list(client, namespace):
+async def _until_refused(client: Client, churn: Churn) -> None:
+    async with asyncio.timeout(churn.patience):
+        while await _may_list(client, churn.namespace):
             await asyncio.sleep(0.05)
 
 
