@@ -85,6 +85,8 @@ class SyncClient:
         self._thread = threading.Thread(target=self._loop.run_forever, name="steersman-sync-client", daemon=True)
         self._thread.start()
         self._is_closed = False
+        # Whatever is submitted comes before the end, which cancels it; nothing comes after it, and waits for ever.
+        self._submitting = threading.Lock()
         try:
             self.client = self.run(self._connected(server, field_manager))
         except BaseException:
@@ -105,11 +107,17 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections, and iterations that are still open. May be called again."""
-        if self._is_closed:
+        """Ends all connections, and iterations that are still open. May be called again, and in a forked process."""
+        if not self._thread.is_alive():
+            self._is_closed = True
             return
-        self.run(self._end())
-        self._is_closed = True
+        with self._submitting:
+            if self._is_closed:
+                return
+            self._check_usable()
+            self._is_closed = True
+            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -134,19 +142,36 @@ class SyncClient:
         Ctrl-C, or any other exception in the waiting thread, cancels it.
 
         Raises:
-            RuntimeError: the client is closed, or this was called from its own loop, which would wait for itself.
+            RuntimeError: the client is closed; or this was called from its own loop, which would wait for itself; or
+                in a forked process, where that loop does not run.
         """
-        if self._is_closed or threading.current_thread() is self._thread:
-            coroutine.close()
-            raise RuntimeError("the client is closed" if self._is_closed else "this would wait for itself: use await")
         future: Future[R] | None = None
         try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            future = self._submit(coroutine)
             return future.result()
         except BaseException:
             if future is not None:
                 future.cancel()
             raise
+
+    def _submit(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
+        try:
+            # Also before: whoever held the lock is not there after a fork.
+            self._check_usable()
+            with self._submitting:
+                self._check_usable()
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("the client is closed")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("this would wait for itself: use await")
+        if not self._thread.is_alive():
+            raise RuntimeError("the client does not live on after a fork: make another one in the new process")
 
     def iterate(self, items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
         """What an asynchronous generator of ``client`` yields, such as a watch; leaving the loop ends it."""

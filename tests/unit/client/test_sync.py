@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import os
+import signal
 import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator
@@ -138,6 +140,45 @@ def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> 
     with pytest.raises(RuntimeError, match="closed"):
         client.get(ConfigMap, KEY)
     events.close()
+
+
+def test_what_comes_while_it_is_being_closed_is_refused(client: SyncClient) -> None:
+    closing, refused = threading.Event(), threading.Event()
+
+    async def items() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            closing.set()
+            await asyncio.to_thread(refused.wait, 10)
+
+    iteration = client.iterate(items())
+    assert next(iteration) == 1
+    closer = threading.Thread(target=client.close)
+    closer.start()
+    assert closing.wait(10)
+    try:
+        with pytest.raises(RuntimeError, match="closed"):
+            client.run(asyncio.sleep(0))
+    finally:
+        refused.set()
+        closer.join()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_is_told_to_make_its_own(client: SyncClient) -> None:
+    """Threads do not come along: it would wait for ever."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            with pytest.raises(RuntimeError, match="fork"):
+                client.get(ConfigMap, KEY)
+            client.close()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_waiting_for_itself_is_refused(client: SyncClient) -> None:
