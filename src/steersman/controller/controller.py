@@ -83,6 +83,7 @@ class Controller:
         sources: tuple[Source, ...] = (),
     ) -> None:
         self.name = name
+        self.resource = resource
         self.options = options or ControllerOptions()
         self.span: Span | None = None
         """Entered for each reconcile, such as the span of a trace; left when ``info.result`` is known."""
@@ -97,7 +98,6 @@ class Controller:
             max_delay=self.options.max_retry_delay,
         )
         self._reconciler = reconciler
-        self._resource = resource
         self._runtime = runtime
         self.exists = exists
         """Whether the cache holds an object."""
@@ -328,7 +328,7 @@ class Controller:
                 self._log.error("reconcile failed", exc_info=error, error=_words(error), retry_in_seconds=retry)
 
     def _verdict(self, request: Request, error: BaseException) -> Verdict:
-        return judge(error, self._resource, request, exists=self.exists(request))
+        return judge(error, self.resource, request, exists=self.exists(request))
 
     def _retry(self, info: ReconcileInfo, error: BaseException) -> float:
         trigger = Trigger(type(leaves(error)[0]).__name__, None, "retry")

@@ -298,6 +298,10 @@ class WorkQueue(Generic[K]):
         """The keys that are ready and wait, with what they were added for; in the order they became ready."""
         return tuple(self._waiting.values())
 
+    def delayed(self) -> tuple[Item[K], ...]:
+        """The keys that are to be ready later, by a retry or a timer; ``since`` is when."""
+        return tuple(self._delayed.values())
+
     def depths(self) -> Mapping[int, int]:
         """Keys that wait, by priority."""
         return {lane.priority: lane.size for lane in tuple(self._lanes)}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from steersman.client import Client
+from steersman.errors import ConfigurationError
 from steersman.manager.options import ManagerOptions
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
@@ -29,6 +31,7 @@ class Endpoints:
         ready: checks of ``/readyz`` by name.
         information: what ``/readyz`` tells beside its checks.
         handlers: what the metrics endpoint serves beside ``/metrics``, by path.
+        debug: answers whatever is asked of the debug endpoint.
     """
 
     def __init__(self, options: ManagerOptions, client: Client, runtime: Runtime) -> None:
@@ -40,6 +43,7 @@ class Endpoints:
         self.ready: dict[str, Check] = {}
         self.information: dict[str, Callable[[], str]] = {}
         self.handlers: dict[str, Handler] = {}
+        self.debug: Handler = _nothing
 
     async def start(self) -> None:
         """Listens where the options say. Raises ConfigurationError."""
@@ -48,6 +52,8 @@ class Endpoints:
         if _is_given(bind := self._options.metrics_bind_address):
             secured = self._secured() if self._options.metrics_secure else {}
             await self._serve(bind, metrics=metrics.registry, handlers=self.handlers, **secured)
+        if _is_given(bind := self._options.debug_bind_address):
+            await self._serve(bind, fallback=self.debug, **self._debug_secured(bind))
 
     async def stop(self) -> None:
         """Stops listening."""
@@ -61,6 +67,17 @@ class Endpoints:
         await server.start()
         self._servers.append(server)
 
+    def _debug_secured(self, bind: str) -> dict[str, Any]:
+        host = bind.rpartition(":")[0]
+        if _is_loopback(host.strip("[]")):
+            return {}
+        if not self._options.metrics_secure:
+            raise ConfigurationError(
+                f"debug bind address {bind!r}: anybody who reaches it could read the names of all objects; write "
+                "127.0.0.1 and use kubectl port-forward, or serve it as secure metrics are (--metrics-secure)"
+            )
+        return self._secured()
+
     def _secured(self) -> dict[str, Any]:
         from steersman.manager.authentication import TokenAuthorizer
         from steersman.manager.serving_certificate import ServingCertificate
@@ -71,5 +88,20 @@ class Endpoints:
         }
 
 
+async def _nothing(request: Request) -> Response:
+    from steersman.manager.http_server import Response
+
+    return Response("not found\n", 404)
+
+
 def _is_given(bind: str) -> bool:
     return bind not in ("", "0")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

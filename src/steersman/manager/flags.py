@@ -54,6 +54,10 @@ class ManagerFlags:
         str,
         typer.Option(help="host:port of /healthz and /readyz, such as :8081; 0: none."),
     ] = ":8081"
+    debug_bind_address: Annotated[
+        str,
+        typer.Option(help="host:port of /debug, such as 127.0.0.1:8082: why each reconcile ran; 0: none."),
+    ] = "0"
     leader_elect: Annotated[
         bool,
         typer.Option(
@@ -115,6 +119,7 @@ class ManagerFlags:
             leader_election=election if self.leader_elect else None,
             health_bind_address=self.health_probe_bind_address,
             metrics_bind_address=self.metrics_bind_address,
+            debug_bind_address=self.debug_bind_address,
             metrics_secure=self.metrics_secure,
             metrics_cert_path=self.metrics_cert_path,
             graceful_shutdown_timeout=self.graceful_shutdown_timeout,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -25,6 +26,10 @@ from steersman.observability.garbage import GarbagePolicy
 from steersman.observability.heartbeat import Heartbeat, Watchdog
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime, SystemClock
+
+if TYPE_CHECKING:
+    from steersman.manager.http_server import Request as HttpServerRequest
+    from steersman.manager.http_server import Response
 
 T = TypeVar("T", bound=Object)
 
@@ -53,12 +58,14 @@ class Manager:
         self.runtime = runtime or Runtime()
         self._transport = transport
         self._heartbeat = Heartbeat()
+        self._trace: Callable[[Controller], None] | None = None
         self._campaign = self._new_campaign()
         unobserved = Client(transport, field_manager=self.options.name)
         self.cache = Cache(
             unobserved, runtime=self.runtime, namespaces=self.options.namespaces, options=self.options.informers
         )
-        self.unfenced_client = self._client_over(transport)
+        self._carrier = self._traced(transport)
+        self.unfenced_client = self._client_over(self._carrier)
         self.client = self._client_for("")
         self._endpoints = Endpoints(self.options, unobserved, self.runtime)
         self._runnables = Runnables(self.runtime, self._fail)
@@ -74,6 +81,7 @@ class Manager:
         self._lost = asyncio.Event()
         self._error: BaseException | None = None
         self._endpoints.ready |= {"cache": self._cache_check, "running": self._running_check}
+        self._endpoints.debug = self._debug
         if self._campaign is not None:
             self._endpoints.information["leader-election"] = self._describe_leadership
 
@@ -285,6 +293,19 @@ class Manager:
             return None
         return campaign_for(self._transport, election, self._heartbeat, self.runtime)
 
+    def _traced(self, transport: Transport) -> Transport:
+        """``transport``, whose requests are traced if the options say so. Elections and caches use it bare."""
+        if not self.options.tracing:
+            return transport
+        try:
+            from steersman.client.tracing import TracingTransport
+            from steersman.controller.tracing import trace_reconciles
+        except ImportError as error:
+            raise ConfigurationError(f"tracing needs steersman[tracing]: {error}") from error
+        provider = None if self.options.tracing is True else self.options.tracing
+        self._trace = partial(trace_reconciles, provider=provider)
+        return TracingTransport(transport, provider)
+
     def _client_over(self, transport: Transport) -> CachedClient:
         live = Client(transport, field_manager=self.options.name, observer=self.cache)
         return CachedClient(live, self.cache)
@@ -299,7 +320,7 @@ class Manager:
             if controller not in self._unfenced:
                 campaign.fence.guard()
 
-        return self._client_over(GuardedTransport(self._transport, guard))
+        return self._client_over(GuardedTransport(self._carrier, guard))
 
     def _context(self, controller: str) -> Context:
         source = f"{self.options.name}/{controller}"
@@ -314,6 +335,8 @@ class Manager:
             # Their metrics, logs and Events could not be told apart.
             raise ConfigurationError(f"there are two controllers named {controller.name!r}: give one .named(...)")
         self._controllers.append(controller)
+        if self._trace is not None:
+            self._trace(controller)
         self._permissions.extend(permissions)
         if not controller.needs_leader_election:
             self._unfenced.add(controller.name)
@@ -325,6 +348,11 @@ class Manager:
 
     def _running_check(self) -> str | None:
         return "shutting down" if self._stopping.is_set() or self._failed.is_set() else None
+
+    async def _debug(self, request: HttpServerRequest) -> Response:
+        from steersman.manager.debug import DebugPages
+
+        return await DebugPages(self._controllers, self.cache).answer(request)
 
     def _describe_leadership(self) -> str:
         return "this replica leads" if self.is_leader else "this replica stands by"

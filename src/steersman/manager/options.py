@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from steersman.cache import InformerOptions
 from steersman.manager.election import LeaderElection
 from steersman.meta import Object
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,10 @@ class ManagerOptions:
         metrics_secure: whether metrics are served by TLS, and only to whom the API server knows (TokenReview) and
             allows it (SubjectAccessReview of ``get`` on ``/metrics``).
         metrics_cert_path: the directory of ``tls.crt`` and ``tls.key`` for that; read again as they change.
+        debug_bind_address: ``host:port`` of ``/debug`` (see ``debug``); empty or ``0``: none. Loopback only, unless
+            metrics are secure: then it is served as they are.
+        tracing: whether reconciles and their requests become spans of OpenTelemetry; a tracer provider, or True for
+            the process's own. Needs ``steersman[tracing]``.
         cache_sync_timeout: seconds for the first lists.
         graceful_shutdown_timeout: seconds that running reconciles and runnables get at shutdown. What follows
             (Events, Lease, connections) takes a few seconds more at most.
@@ -40,6 +48,8 @@ class ManagerOptions:
     metrics_bind_address: str = ""
     metrics_secure: bool = False
     metrics_cert_path: str = ""
+    debug_bind_address: str = ""
+    tracing: TracerProvider | bool = False
     cache_sync_timeout: float = 120.0
     graceful_shutdown_timeout: float = 30.0
     blocked_loop_limit: float = 1.0

@@ -31,6 +31,7 @@ class ProbeServer:
         information: what ``/readyz`` tells beside its checks, by name.
         metrics: what ``/metrics`` gives.
         handlers: what else is served, by path.
+        fallback: answers what nothing else does.
         certificate: serve TLS with it.
         authorizer: asked about every request.
         bind: ``host:port``; an empty host binds all addresses, port 0 takes a free one.
@@ -45,6 +46,7 @@ class ProbeServer:
         information: Mapping[str, Callable[[], str]] | None = None,
         metrics: CollectorRegistry | None = None,
         handlers: Mapping[str, Handler] | None = None,
+        fallback: Handler | None = None,
         certificate: ServingCertificate | None = None,
         authorizer: TokenAuthorizer | None = None,
     ) -> None:
@@ -54,6 +56,7 @@ class ProbeServer:
         self._metrics = metrics
         self._certificate = certificate
         self._authorizer = authorizer
+        self._fallback = fallback
         self._routes: dict[str, Handler] = dict(handlers or {})
         self._checks: dict[str, Mapping[str, Check]] = {}
         for path, checks, told in (("/healthz", health, None), ("/readyz", ready, information)):
@@ -90,7 +93,9 @@ class ProbeServer:
             return await handler(request)
         where, _, name = request.path.rpartition("/")
         check = self._checks.get(where, {}).get(name)
-        return Response("not found\n", 404) if check is None else await _one(check)
+        if check is not None:
+            return await _one(check)
+        return Response("not found\n", 404) if self._fallback is None else await self._fallback(request)
 
     async def _refusal(self, request: Request) -> Response | None:
         if self._authorizer is None:
