@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from steersman.cache import metrics
 from steersman.cache.options import Scope
@@ -26,8 +27,7 @@ _RESYNC_BATCH = 100
 log = get_logger("cache")
 
 
-@dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What happened to an object: created (``old`` is None), deleted (``new`` is None), or changed.
 
     Attributes:
@@ -134,7 +134,7 @@ class Informer(Generic[T]):
 
     def put(self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool) -> None:
         """Stores ``obj``, of ``size`` bytes of JSON, in place of ``held``, and tells subscribers."""
-        self.store.put(obj, size)
+        self.store.put(obj, size, key)
         if held is not None:
             if held.metadata.uid != obj.metadata.uid:
                 # Deleted and created again in the meantime: subscribers must see both.

@@ -39,7 +39,7 @@ class Opaque(Overlay):
         if self.is_buried(uid) or (held is not None and held.metadata.resource_version == version):
             return False
         flight = self.in_flight.get(key)
-        if flight is not None and version in flight.versions:
+        if flight is not None and (version in flight.versions or _is_version(flight.held, version)):
             return False  # The watch has told of it, and perhaps of what came after.
         self._hold(key, version)
         return True
@@ -119,3 +119,7 @@ class Opaque(Overlay):
     def _hold(self, key: ObjectKey, version: str) -> None:
         self.ticks += 1
         self.holds[key] = Hold(version, self.ticks, self.clock.monotonic())
+
+
+def _is_version(held: Object | None, version: str) -> bool:
+    return held is not None and held.metadata.resource_version == version

@@ -17,26 +17,36 @@ never goes back in time and never shows less than the last write that the server
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
 
-# A watch that is silent for longer than two minutes is begun anew, so nothing that it still tells is older than this.
+# A watch that is silent for longer than 150 seconds is begun anew, so nothing that it still tells is older than this.
 _TOMBSTONE_SECONDS = 900.0
 _MOST_TOMBSTONES = 20_000
 
 
+_NOTHING: frozenset[str] = frozenset()
+
+
 @dataclass(slots=True)
 class _InFlight:
-    """A key to which writes are on their way, and what the watch told of it in the meantime."""
+    """A key to which writes are on their way.
+
+    Attributes:
+        tick: when the first of them was sent, by our own count.
+        overlapping: whether there were two at once.
+        held: what was held when the last of them was sent.
+        versions, deleted: what the watch told of it since.
+    """
 
     tick: int
     writes: int = 0
     overlapping: bool = False
-    held: str = ""
-    versions: set[str] = field(default_factory=set[str])
-    deleted: set[str] = field(default_factory=set[str])
+    held: Object | None = None
+    versions: frozenset[str] = _NOTHING
+    deleted: frozenset[str] = _NOTHING
 
 
 class Overlay(ABC):
@@ -61,12 +71,13 @@ class Overlay(ABC):
 
     def begun(self, key: ObjectKey, held: Object | None) -> None:
         """A write of ``key`` is about to be sent."""
-        flight = self.in_flight.setdefault(key, _InFlight(self.ticks))
-        flight.overlapping = flight.writes > 0
-        flight.writes += 1
-        flight.held = held.metadata.uid if held is not None else ""
-        if held is not None:
-            flight.versions.add(held.metadata.resource_version)
+        flight = self.in_flight.get(key)
+        if flight is None:
+            self.in_flight[key] = _InFlight(self.ticks, 1, held=held)
+        else:
+            flight.overlapping = True
+            flight.writes += 1
+            flight.held = held
 
     def ended(self, key: ObjectKey) -> None:
         """It was answered, or never will be."""
@@ -89,8 +100,10 @@ class Overlay(ABC):
         """
         if held is None:
             return False
+        if held.metadata.uid == uid:
+            return True
         flight = self.in_flight.get(key)
-        return held.metadata.uid == uid or (flight is not None and flight.held == held.metadata.uid)
+        return flight is not None and flight.held is not None and flight.held.metadata.uid == held.metadata.uid
 
     def bury(self, key: ObjectKey, uid: str) -> None:
         """The server told us that the object ``uid`` is gone for good."""
@@ -167,12 +180,12 @@ class Overlay(ABC):
     def note(self, key: ObjectKey, version: str) -> None:
         """The watch, or a list, told of ``key``."""
         if self.in_flight and key in self.in_flight:
-            self.in_flight[key].versions.add(version)
+            self.in_flight[key].versions |= {version}
 
     def note_deletion(self, key: ObjectKey, uid: str) -> None:
         """The watch told of the deletion of ``uid``."""
         if self.in_flight and key in self.in_flight:
-            self.in_flight[key].deleted.add(uid)
+            self.in_flight[key].deleted |= {uid}
         if not self.selective:
             self._tombstones.pop(uid, None)
 

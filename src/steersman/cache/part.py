@@ -52,6 +52,7 @@ class Part(Generic[T]):
         self._listing = False
         self._whole = False
         self._claimed = ""
+        self._opaque = False
 
     def has_reached(self, version: str) -> bool:
         """Whether the watch has told everything up to ``version``."""
@@ -130,7 +131,7 @@ class Part(Generic[T]):
             self.reflector.relist()
             return
         self._reach(version)
-        if isinstance(self.overlay, Ordered):
+        if not claimed and isinstance(self.overlay, Ordered):
             self.overlay.sweep()
         self._note()
 
@@ -303,11 +304,12 @@ class Part(Generic[T]):
         opaque = Opaque(self.overlay.clock, selective=self.overlay.selective)
         opaque.take_over(self.overlay)
         self.overlay = opaque
+        self._opaque = True
         return opaque
 
     def _note(self) -> None:
         """Something came from the watch."""
-        if isinstance(self.overlay, Opaque) and self.overlay.expire():
+        if self._opaque and isinstance(self.overlay, Opaque) and self.overlay.expire():
             # A version never came: it was no news, or the watch was told before we asked. A list will tell.
             self.reflector.relist()
         if self.informer.waiting:

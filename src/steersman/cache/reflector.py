@@ -68,8 +68,8 @@ _LONGEST_DELAY = 30.0
 # A server, or a proxy, that ends watches sooner than this without an event is failing; as client-go sees it.
 _SHORTEST_WATCH = 1.0
 _PAGE = 500
-# Bookmarks come about once a minute: two that fail to come are a sign.
-SILENCE = 130.0
+# Bookmarks come once a minute, the first of a quiet kind after two: one more that fails to come is a sign.
+SILENCE = 150.0
 _INITIAL_SILENCE = 60.0
 # Answers of "Too large resource version" in a row until this server is believed rather than waited for.
 _PATIENCE_WITH_THE_PAST = 5

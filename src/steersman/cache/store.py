@@ -66,9 +66,9 @@ class Store(Generic[T]):
             self._index(name, BUILT_IN[name])
         return tuple(self._objects[key] for key in self._indexes[name].get(value, ()))
 
-    def put(self, obj: T, size: int = 0) -> T | None:
-        """Stores ``obj``, of ``size`` bytes of JSON, and returns what it replaces."""
-        key = obj.key
+    def put(self, obj: T, size: int = 0, key: ObjectKey | None = None) -> T | None:
+        """Stores ``obj``, of ``size`` bytes of JSON, and returns what it replaces; ``key`` is its key, if at hand."""
+        key = key or obj.key
         former = self._objects.get(key)
         self._objects[key] = obj
         if size:
