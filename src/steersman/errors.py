@@ -1,4 +1,4 @@
-"""Every exception Steersman raises, as one tree.
+"""Every exception of Steersman's own, as one tree.
 
     SteersmanError
     ├── ConfigurationError        kubeconfig, in-cluster files or options: says which file and field
@@ -44,7 +44,11 @@ import msgspec
 
 
 class SteersmanError(Exception):
-    """The root of the tree: ``except SteersmanError`` catches all that this framework raises."""
+    """The root of the tree.
+
+    Beside it there are ``TypeError`` and ``ValueError`` for arguments that make no sense, and
+    ``msgspec.ValidationError`` for objects that do not fit their type.
+    """
 
 
 class ConfigurationError(SteersmanError):
@@ -133,6 +137,10 @@ class ApiError(SteersmanError):
         advised = status.details.retry_after_seconds if status.details else 0
         self.retry_after: float | None = retry_after if retry_after is not None else (advised or None)
         self.uncertain = False
+
+    def __reduce__(self) -> tuple[type[ApiError], tuple[Status, float | None], dict[str, bool]]:
+        # An exception's own way would hand its text to ``__init__``, and so end a pool of processes.
+        return type(self), (self.status, self.retry_after), {"uncertain": self.uncertain}
 
     @property
     def code(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 from typing import Any
 
@@ -15,6 +16,7 @@ from steersman.errors import (
     ConnectionFailed,
     EvictionBlocked,
     FieldConflict,
+    NotFound,
     ServerError,
     Status,
     StatusCause,
@@ -111,3 +113,11 @@ def test_a_budget_is_told_from_throttling() -> None:
     blocked = error_from_status(Status(reason="TooManyRequests", code=429, details=budget))
     assert (type(blocked), blocked.retry_after) == (EvictionBlocked, 10)
     assert type(error_from_status(Status(reason="TooManyRequests", code=429))) is TooManyRequests
+
+
+def test_a_refusal_can_be_sent_to_another_process() -> None:
+    error = error_from_status(Status(message="gone", reason="NotFound", code=404), 2.0)
+    error.uncertain = True
+    found = pickle.loads(pickle.dumps(error))
+    assert isinstance(found, NotFound)
+    assert (str(found), found.status, found.retry_after, found.uncertain) == ("gone", error.status, 2.0, True)

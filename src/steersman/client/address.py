@@ -57,5 +57,8 @@ def parse_address(url: str) -> Address:
 
 def _host(parts: SplitResult) -> str:
     host = parts.hostname or ""
+    labels = host.removesuffix(".").split(".") if ":" not in host else []
+    if host and not all(0 < len(label) < 64 for label in labels):
+        raise ValueError("a part of its host is empty or too long")
     # Name servers know international names in ASCII only.
     return host if host.isascii() else host.encode("idna").decode()

@@ -27,6 +27,10 @@ class FrozenDict(dict[K, V]):
         __setitem__ = __delitem__ = __ior__ = _refuse
         clear = pop = popitem = setdefault = update = _refuse
 
+    def __reduce__(self) -> tuple[type[FrozenDict[K, V]], tuple[dict[K, V]]]:
+        # Otherwise copies and pickles would be filled item by item.
+        return type(self), (dict(self),)
+
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return hash(frozenset(self.items()))
 

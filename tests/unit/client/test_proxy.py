@@ -85,3 +85,14 @@ def test_what_is_no_proxy_is_named_and_not_quoted(url: str, variable: bool) -> N
     with pytest.raises(ConfigurationError, match="HTTPS_PROXY" if variable else "proxy-url") as caught:
         proxy_for(SERVER, None if variable else url, environment)
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://", "10.0.0.1:6443", "https://a..b", f"https://{'a' * 64}.example.com"])
+def test_what_leads_nowhere_is_no_address(url: str) -> None:
+    with pytest.raises(ValueError, match="host"):
+        parse_address(url)
+
+
+@pytest.mark.parametrize("host", ["api.example.com.", "[fe80::1]", "10.0.0.1", "bücher.example"])
+def test_addresses(host: str) -> None:
+    assert parse_address(f"https://{host}").port == 443

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -133,6 +136,14 @@ def test_changed_copies_are_made_with_plain_means() -> None:
     assert merged == {"a": "1", "b": "2"}
     assert labels == {"a": "1"}
     assert hash(FrozenDict({"a": 1, "b": 2})) == hash(FrozenDict({"b": 2, "a": 1}))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_objects_can_be_copied_and_sent_to_other_processes(copied: Callable[[Any], Any]) -> None:
+    labels = FrozenDict({"a": FrozenDict({"b": 1})})
+    found = copied(labels)
+    assert found == labels
+    assert isinstance(found, FrozenDict) and isinstance(found["a"], FrozenDict)
 
 
 def test_the_controller_is_found_among_owners() -> None:
