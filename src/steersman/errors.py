@@ -81,7 +81,7 @@ class CacheNotSynced(SteersmanError):
 
 
 class LeadershipLost(SteersmanError):
-    """This process does not, or no longer, hold the lease of leader election; a request that it stopped was not sent."""
+    """This process does not, or no longer, hold the lease; a request that it stopped was not sent."""
 
 
 class TerminalError(SteersmanError):

@@ -138,7 +138,14 @@ def test_changed_copies_are_made_with_plain_means() -> None:
     assert hash(FrozenDict({"a": 1, "b": 2})) == hash(FrozenDict({"b": 2, "a": 1}))
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def sent(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+COPIERS: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, sent]
+
+
+@pytest.mark.parametrize("copied", COPIERS)
 def test_objects_can_be_copied_and_sent_to_other_processes(copied: Callable[[Any], Any]) -> None:
     labels = FrozenDict({"a": FrozenDict({"b": 1})})
     found = copied(labels)
