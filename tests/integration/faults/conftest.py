@@ -16,6 +16,13 @@ from steersman.client import Client, connect
 from steersman.testing.envtest import Envtest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits so often, each time with a deadline of its own, may take longer than other tests."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(4 * chosen_scale().patience))
+
+
 @pytest.fixture(scope="session")
 def scale() -> Scale:
     return chosen_scale()
