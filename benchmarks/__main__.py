@@ -24,6 +24,7 @@ from benchmarks.versions import versions
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
+SECONDS = 20.0
 PLOT = Path(__file__).parents[1] / "docs" / "assets" / "benchmarks.svg"
 console = Console(highlight=False)
 
@@ -37,7 +38,7 @@ def main(
     runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
     objects: Annotated[int | None, typer.Option(help="Objects of (a) and (d), for a quick look.", min=1)] = None,
     pods: Annotated[int, typer.Option(help="Pods of (c).", min=1)] = PODS,
-    seconds: Annotated[float, typer.Option(help="How long (b), (c) and (d) are watched.", min=2)] = 20.0,
+    seconds: Annotated[float, typer.Option(help="How long (b), (c) and (d) are watched.", min=2)] = SECONDS,
 ) -> None:
     """Measure Steersman beside controller-runtime, kube-rs and Kopf.
 
@@ -47,11 +48,11 @@ def main(
     built = build.ensure(peers, Progress(console))
     peers = [p for p in peers if p.toolchain in built]
     bench = Bench(built, machine.cores(), objects=objects or 2000, pods=pods, seconds=seconds)
-    everything = scenarios(bench, objects)
+    everything = scenarios(objects, pods)
     chosen = [s for s in everything if scenario is None or s.letter in scenario]
     outcome = asyncio.run(_run(bench, chosen, peers, runs))
     summaries = summarise(outcome.measurements)
-    whole = len(peers) == len(PEERS) and objects is None and pods == PODS and not outcome.failures
+    whole = not outcome.failures and (len(peers), objects, pods, seconds) == (len(PEERS), None, PODS, SECONDS)
     if whole:
         told = {"machine": machine.description(), **versions(), "runs": str(runs), "day": f"{datetime.now(UTC):%F}"}
         merged = results.merge(results.load(), outcome.measurements, told)

@@ -43,7 +43,7 @@ def _controller_runtime(progress: Progress) -> Path:
             _run(command, module, CGO_ENABLED="0")
 
     version = _version("go", "env", "GOVERSION")
-    return _cached("benchmark-controller-runtime", sources, version, build, progress) / "operator"
+    return cached("benchmark-controller-runtime", sources, version, build, progress) / "operator"
 
 
 def _kube_rs(progress: Progress) -> Path:
@@ -60,7 +60,7 @@ def _kube_rs(progress: Progress) -> Path:
         shutil.rmtree(directory / "target")
 
     version = _version("cargo", "--version")
-    return _cached("benchmark-kube-rs", sources, version, build, progress) / "operator"
+    return cached("benchmark-kube-rs", sources, version, build, progress) / "operator"
 
 
 def _kopf(progress: Progress) -> Path:
@@ -73,7 +73,7 @@ def _kopf(progress: Progress) -> Path:
             pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
             _run([*pip, "--require-hashes", "-r", str(requirements)], _HERE)
 
-    return _cached("benchmark-kopf", [requirements], sys.version, build, progress) / "venv" / "bin" / "python"
+    return cached("benchmark-kopf", [requirements], sys.version, build, progress) / "venv" / "bin" / "python"
 
 
 def _steersman(progress: Progress) -> Path:
@@ -88,7 +88,7 @@ _BUILDERS: dict[Toolchain, Callable[[Progress], Path]] = {
 }
 
 
-def _cached(
+def cached(
     name: str, sources: Iterable[Path], version: str, build: Callable[[Path], None], progress: Progress
 ) -> Path:
     """The directory that ``build`` filled, for these sources and this version of the toolchain."""

@@ -26,7 +26,7 @@ PANELS = (
     Panel(cold_start_title(SIZES[-1]), "objects per second", "Cold start on 10,000 objects: objects/s", True),
     Panel(cold_start_title(SIZES[-1]), "CPU per object", "Cold start on 10,000 objects: CPU per object, ms"),
     Panel(cold_start_title(SIZES[-1]), "peak RSS", "Cold start on 10,000 objects: peak memory, MiB"),
-    Panel(STEADY, "latency p99", "100 changes/s: change to reconcile, p99, ms"),
+    Panel(STEADY, "latency p99", "100 changes/s: from change to reconcile, p99, ms"),
     Panel(pods_title(PODS), "memory per pod", "50,000 pods of 7 KB cached: KiB per pod"),
     Panel(pods_title(PODS), "longest pause after churn", "50,000 pods, all changed once: longest pause, ms"),
     Panel(RESTART, "CPU", "Restart with nothing to do: CPU, s"),
@@ -84,7 +84,7 @@ def _words(panel: Panel, found: Sequence[Summary]) -> str:
 
 
 def _panel(panel: Panel, found: Sequence[Summary]) -> str:
-    hint = "more is better" if panel.more_is_better else "less is better"
+    hint = "more is better" if panel.more_is_better else ""
     head = (
         f'    <text class="title" y="12">{escape(panel.title)}</text>\n'
         f'    <text class="hint" x="{_WIDTH}" y="12" text-anchor="end">{hint}</text>\n'

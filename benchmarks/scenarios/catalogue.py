@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.environment import Bench, api_server
+from benchmarks.environment import api_server
 from benchmarks.scenarios import Scenario, cached_pods, cold_start, idle, restart, steady_changes
 
 SIZES = (2_000, 10_000)
@@ -27,11 +27,12 @@ def pods_title(pods: int) -> str:
     return f"{pods:,} pods cached"
 
 
-def scenarios(bench: Bench, objects: int | None = None) -> list[Scenario]:
+def scenarios(objects: int | None = None, pods: int = PODS) -> list[Scenario]:
     """Every scenario.
 
     Args:
         objects: how many objects a cold start has, instead of the sizes that are compared.
+        pods: how many pods are cached.
     """
     sizes = SIZES if objects is None else (objects,)
     with_events = WITH_EVENTS if objects is None else objects
@@ -40,7 +41,7 @@ def scenarios(bench: Bench, objects: int | None = None) -> list[Scenario]:
         *(Scenario("a", cold_start_title(n), partial(cold_start.measure, objects=n), api_server) for n in sizes),
         Scenario("a", cold_start_title(with_events, events=True), eventful, api_server),
         Scenario("b", STEADY, steady_changes.measure, api_server),
-        Scenario("c", pods_title(bench.pods), cached_pods.measure, cached_pods.server_with_pods, shared=True),
+        Scenario("c", pods_title(pods), cached_pods.measure, cached_pods.server_with_pods, shared=True),
         Scenario("d", RESTART, restart.measure, restart.audited_server),
         Scenario("e", IDLE, idle.measure, api_server),
     ]

@@ -1,0 +1,55 @@
+"""Every peer is told what to do in the same words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from benchmarks.peers import PEERS, Peer, Settings
+from benchmarks.versions import versions
+
+HERE = Path(__file__).parents[3] / "benchmarks"
+PROGRAMS = {
+    "controller-runtime": sorted((HERE / "controller_runtime").glob("*.go")),
+    "kube-rs": sorted((HERE / "kube_rs" / "src").glob("*.rs")),
+    "kopf": sorted((HERE / "kopf_operator").glob("*.py")),
+    "steersman": [HERE / "work.py", HERE / "pods.py"],
+}
+
+
+def settings(**changes: bool) -> Settings:
+    return Settings(Path("kubeconfig"), "shop", metrics_port=8080, **changes)
+
+
+def test_the_environment_says_what_to_do() -> None:
+    environment = settings(events=True).environment()
+    assert environment["KUBECONFIG"] == "kubeconfig"
+    assert environment["BENCHMARK_NAMESPACE"] == "shop"
+    assert environment["BENCHMARK_METRICS"] == "127.0.0.1:8080"
+    assert (environment["BENCHMARK_EVENTS"], environment["BENCHMARK_TIMED"]) == ("yes", "no")
+
+
+def test_nothing_else_of_the_caller_reaches_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com")
+    monkeypatch.setenv("GOGC", "400")
+    environment = settings().environment()
+    assert not {"HTTPS_PROXY", "GOGC"} & environment.keys()
+
+
+@pytest.mark.parametrize("peer", PROGRAMS)
+def test_no_program_asks_for_a_setting_that_nobody_gives(peer: str) -> None:
+    asked = {name for file in PROGRAMS[peer] for name in re.findall(r"BENCHMARK_[A-Z_]*[A-Z]", file.read_text())}
+    assert asked
+    assert asked <= settings().environment().keys()
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=[peer.name for peer in PEERS])
+def test_each_peer_is_run_by_what_was_built_for_it(peer: Peer) -> None:
+    assert peer.command({peer.toolchain: Path("/program")}, settings())[0] == "/program"
+
+
+def test_the_versions_are_those_of_the_manifests() -> None:
+    found = versions()
+    assert set(found) >= {"controller-runtime", "client-go", "kube-rs", "kopf", "steersman", "python"}
+    assert all(re.match(r"\d+\.\d+", version) for version in found.values())

@@ -1,0 +1,76 @@
+"""The picture: well-formed, a bar a peer as long as its figure, and what would dwarf the others is cut off."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from benchmarks import plot
+from benchmarks.summary import Summary
+
+SVG = "{http://www.w3.org/2000/svg}"
+PANEL = plot.PANELS[0]
+
+
+def drawn(**values: float | tuple[float, ...]) -> ElementTree.Element:
+    summaries = [
+        Summary(PANEL.scenario, peer.replace("_", "-"), PANEL.metric, "1/s", v if isinstance(v, tuple) else (v,))
+        for peer, v in values.items()
+    ]
+    return ElementTree.fromstring(plot.draw(summaries))
+
+
+def bars(picture: ElementTree.Element) -> list[float]:
+    found = picture.iter(f"{SVG}rect")
+    return [float(bar.get("width", "0")) for bar in found if bar.get("class") in ("ours", "other")]
+
+
+def texts(picture: ElementTree.Element) -> list[str]:
+    return [text.text or "" for text in picture.iter(f"{SVG}text")]
+
+
+def paths(picture: ElementTree.Element, kind: str) -> int:
+    return sum(path.get("class") == kind for path in picture.iter(f"{SVG}path"))
+
+
+def test_bars_are_as_long_as_the_figures() -> None:
+    short, long = bars(drawn(kopf=100.0, steersman=200.0))
+    assert long == 2 * short > 0
+
+
+def test_the_peers_are_in_the_same_order_everywhere_with_their_figures() -> None:
+    shown = texts(drawn(steersman=200.0, controller_runtime=100.0))
+    assert [t for t in shown if t in ("controller-runtime", "100", "steersman", "200")] == [
+        "controller-runtime", "100", "steersman", "200",
+    ]  # fmt: skip
+
+
+def test_ours_stand_out() -> None:
+    picture = drawn(kopf=1.0, steersman=2.0)
+    kinds = [bar.get("class") for bar in picture.iter(f"{SVG}rect")]
+    assert kinds == ["page", "other", "ours"]
+
+
+def test_a_bar_that_would_dwarf_the_others_is_cut_off_and_its_figure_is_whole() -> None:
+    picture = drawn(controller_runtime=100.0, kopf=10_000.0)
+    small, cut = bars(picture)
+    assert cut == 3 * small or abs(cut - 3 * small) < 1
+    assert paths(picture, "cut") == 1
+    assert "10,000" in texts(picture)
+
+
+def test_a_spread_is_drawn_where_there_is_one() -> None:
+    assert paths(drawn(kopf=(90.0, 100.0, 110.0), steersman=100.0), "spread") == 1
+
+
+def test_all_zero_is_drawn_too() -> None:
+    assert bars(drawn(kopf=0.0, steersman=0.0)) == [0.0, 0.0]
+
+
+def test_nothing_measured_is_an_empty_picture() -> None:
+    assert bars(ElementTree.fromstring(plot.draw([]))) == []
+
+
+def test_who_cannot_see_it_is_told_the_figures() -> None:
+    label = drawn(kopf=1.5).get("aria-label")
+    assert label is not None
+    assert "kopf 1.50" in label

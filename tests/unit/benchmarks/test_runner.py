@@ -1,0 +1,79 @@
+"""The peers take turns, each run has what its scenario says, and one that fails stops no other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from benchmarks.environment import ApiServer, Bench
+from benchmarks.machine import Cores
+from benchmarks.measurement import Figure, Measurement
+from benchmarks.peers import PEERS, Peer
+from benchmarks.process import OperatorFailed
+from benchmarks.runner import run
+from benchmarks.scenarios import Scenario
+
+BENCH = Bench({}, Cores(1, frozenset({0})))
+FIRST, SECOND, *_ = PEERS
+
+
+class Stage:
+    """Serves numbered API servers, and writes down what happens."""
+
+    def __init__(self) -> None:
+        self.servers = 0
+        self.runs: list[tuple[str, int]] = []
+        self.told: list[str] = []
+
+    @asynccontextmanager
+    async def serve(self, bench: Bench) -> AsyncGenerator[ApiServer]:
+        self.servers += 1
+        yield cast(ApiServer, self.servers)
+
+    async def measure(self, server: ApiServer, peer: Peer) -> list[Figure]:
+        self.runs.append((peer.name, cast(int, server)))
+        return [Figure("turn", len(self.runs), "")]
+
+    async def run(self, runs: int, *, shared: bool = False, measure: Any = None) -> Any:
+        scenario = Scenario("x", "taking turns", measure or self.measure, self.serve, shared=shared)
+        return await run(BENCH, [scenario], [FIRST, SECOND], runs, self.told.append)
+
+
+async def test_the_peers_take_turns_each_with_a_new_server() -> None:
+    stage = Stage()
+    outcome = await stage.run(2)
+    assert stage.runs == [(FIRST.name, 1), (SECOND.name, 2), (FIRST.name, 3), (SECOND.name, 4)]
+    assert outcome.measurements == [
+        Measurement("taking turns", peer, "turn", turn + 1, "") for turn, (peer, _) in enumerate(stage.runs)
+    ]
+
+
+async def test_where_it_is_shared_all_have_the_same_server() -> None:
+    stage = Stage()
+    await stage.run(2, shared=True)
+    assert {server for _, server in stage.runs} == {1}
+
+
+@pytest.mark.parametrize("error", [OperatorFailed("it ended"), TimeoutError("not done")])
+async def test_one_that_fails_is_told_and_the_others_go_on(error: Exception) -> None:
+    stage = Stage()
+
+    async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+        if peer is FIRST:
+            raise error
+        return await stage.measure(server, peer)
+
+    outcome = await stage.run(2, measure=measure)
+    assert [peer for peer, _ in stage.runs] == [SECOND.name, SECOND.name]
+    assert [str(error) in failure for failure in outcome.failures] == [True, True]
+    assert [line[0] for line in stage.told] == ["✗", "✓", "✗", "✓"]
+
+
+async def test_a_mistake_of_ours_is_not_taken_for_a_failing_peer() -> None:
+    async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+        raise KeyError("ours")
+
+    with pytest.raises(KeyError):
+        await Stage().run(1, measure=measure)

@@ -1,0 +1,64 @@
+"""What the scenarios make of what they see."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from benchmarks.load import in_parallel, steadily
+from benchmarks.scenarios.catalogue import scenarios
+from benchmarks.scenarios.restart import LEASE, count_requests
+
+
+def line(audit_id: str, verb: str, resource: str = "works", stage: str = "ResponseComplete") -> bytes:
+    event = {"auditID": audit_id, "verb": verb, "stage": stage, "objectRef": {"resource": resource}}
+    return json.dumps(event).encode()
+
+
+def test_a_request_is_counted_once_whatever_its_stages() -> None:
+    counts = count_requests([line("1", "watch", stage="ResponseStarted"), line("1", "watch"), line("2", "watch")])
+    assert counts == {"watch": 2}
+
+
+def test_the_lease_is_counted_apart() -> None:
+    counts = count_requests([line("1", "update", "leases"), line("2", "create", "leases"), line("3", "update")])
+    assert counts == {LEASE: 2, "update": 1}
+
+
+def test_a_request_for_no_object_is_counted_too() -> None:
+    assert count_requests([b'{"auditID": "1", "verb": "get", "requestURI": "/version"}']) == {"get": 1}
+
+
+async def test_in_parallel_does_each_once() -> None:
+    done: list[int] = []
+
+    async def work(number: int) -> None:
+        await asyncio.sleep(0)
+        done.append(number)
+
+    await in_parallel(work, range(100))
+    assert sorted(done) == list(range(100))
+
+
+async def test_steadily_does_not_wait_for_what_is_slow() -> None:
+    begun: list[int] = []
+    all_begun = asyncio.Event()
+
+    async def work(number: int) -> None:
+        begun.append(number)
+        if len(begun) == 5:
+            all_begun.set()
+        await all_begun.wait()
+
+    await asyncio.wait_for(steadily(work, 1000, 5), 30)
+    assert begun == [0, 1, 2, 3, 4]
+
+
+def test_the_scenarios_are_lettered_as_on_the_command_line() -> None:
+    assert [scenario.letter for scenario in scenarios()] == ["a", "a", "a", "b", "c", "d", "e"]
+
+
+def test_a_quick_look_says_its_own_size_in_its_title() -> None:
+    titles = [scenario.title for scenario in scenarios(objects=300, pods=1000)]
+    assert titles[:2] == ["cold start, 300 objects", "cold start, 300 objects, one Event each"]
+    assert "1,000 pods cached" in titles

@@ -1,0 +1,43 @@
+"""Many runs become one figure: the median, with its spread; and percentiles are values that occurred."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.measurement import Measurement
+from benchmarks.summary import percentile, summarise
+
+
+def measured(value: float, peer: str = "kopf", metric: str = "CPU") -> Measurement:
+    return Measurement("idle", peer, metric, value, "s")
+
+
+def test_a_summary_has_median_and_spread() -> None:
+    (summary,) = summarise([measured(3), measured(1), measured(10)])
+    assert (summary.median, summary.low, summary.high) == (3, 1, 10)
+
+
+def test_an_even_number_of_runs_has_its_median_between_the_two_in_the_middle() -> None:
+    (summary,) = summarise([measured(1), measured(2), measured(4), measured(100)])
+    assert summary.median == 3
+
+
+def test_each_figure_of_each_peer_is_a_summary_of_its_own_in_the_order_they_came() -> None:
+    runs = [measured(1, "b"), measured(2, "a"), measured(3, "b", "RSS"), measured(5, "b")]
+    found = [(s.peer, s.metric, s.values) for s in summarise(runs)]
+    assert found == [("b", "CPU", (1, 5)), ("a", "CPU", (2,)), ("b", "RSS", (3,))]
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(0, 1), (1, 1), (50, 50), (50.5, 51), (99, 99), (99.1, 100), (100, 100)]
+)
+def test_a_percentile_is_the_nearest_rank(percent: float, expected: float) -> None:
+    assert percentile([float(n) for n in range(100, 0, -1)], percent) == expected
+
+
+def test_the_percentile_of_one_value_is_that_value() -> None:
+    assert percentile([7.0], 99) == 7.0
+
+
+def test_no_values_have_no_percentile() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        percentile([], 50)
