@@ -18,8 +18,8 @@ PROGRAMS = {
 }
 
 
-def settings(**changes: bool) -> Settings:
-    return Settings(Path("kubeconfig"), "shop", metrics_port=8080, **changes)
+def settings(*, events: bool = False) -> Settings:
+    return Settings(Path("kubeconfig"), "shop", metrics_port=8080, events=events)
 
 
 def test_the_environment_says_what_to_do() -> None:
