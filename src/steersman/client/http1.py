@@ -42,7 +42,7 @@ class ProxyUnreachable(ConnectionError):
     """The proxy cannot be reached; the message names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """How to reach a server; connections of one route are interchangeable.
 
@@ -71,11 +71,16 @@ class Answer:
 
     def header(self, name: bytes) -> str | None:
         """The first field called ``name`` (lower case), or None."""
-        return next((v.decode("latin-1") for n, v in self.fields if n.lower() == name), None)
+        return next(iter(self.headers(name)), None)
 
     def headers(self, name: bytes) -> list[str]:
         """All fields called ``name`` (lower case)."""
-        return [v.decode("latin-1") for n, v in self.fields if n.lower() == name]
+        return [value.decode("latin-1") for field, value in self.fields if field == name]
+
+    @property
+    def tells_its_length(self) -> bool:
+        """Whether it is known where the body ends; otherwise that is where the connection does."""
+        return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.fields)
 
 
 class Connection(asyncio.Protocol):
@@ -100,7 +105,6 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         self._paused = False
         self._complete = False
-        self._delimited = False
         self._inflate: zlib._Decompress | None = None  # pyright: ignore[reportPrivateUsage]
 
     @property
@@ -167,8 +171,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
         self._transport = None
-        if exc is None and self._answer is not None and not self._delimited and not self._complete:
-            # An answer without a length ends with its connection.
+        if exc is None and self._answer is not None and not self._complete and not self._answer.tells_its_length:
             self.on_message_complete()
         self._fail(Disconnected(str(exc) if exc else "the server closed the connection"))
 
@@ -181,7 +184,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
-        self._fields.append((name, value))
+        self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head of the answer is read."""
@@ -191,8 +194,7 @@ class Connection(asyncio.Protocol):
         answer = self._answer = Answer(code, self._fields)
         # What follows the body are no headers of its answer.
         self._fields = []
-        self._delimited = any(n.lower() in (b"content-length", b"transfer-encoding") for n, _ in answer.fields)
-        if answer.header(b"content-encoding") == "gzip":
+        if (b"content-encoding", b"gzip") in answer.fields:
             self._inflate = zlib.decompressobj(16 + zlib.MAX_WBITS)
         if self._stream and code < 300:
             self._resolve(answer)
@@ -219,7 +221,9 @@ class Connection(asyncio.Protocol):
             self._fields = []
             return
         if self._inflate is not None and not self._inflate.eof and self._parts:
-            raise EOFError("its compressed body is cut short")
+            self._fail(Disconnected("the answer is cut short within gzip"))
+            self.abort()
+            return
         self._complete = True
         if self._transport is not None and (
             not self._parser.should_keep_alive() or self._transport.get_write_buffer_size()
