@@ -94,8 +94,8 @@ PEERS = (
     Peer("controller-runtime", "go", leader_election=True),
     Peer("kube-rs", "cargo"),
     Peer("kopf", "kopf", package="kopf"),
-    Peer("steersman", "python", package=FRAMEWORK, loop="asyncio"),
-    Peer("steersman-uvloop", "python", package=FRAMEWORK, loop="uvloop"),
+    Peer("steersman", "python", package=FRAMEWORK, loop="asyncio", leader_election=True),
+    Peer("steersman-uvloop", "python", package=FRAMEWORK, loop="uvloop", leader_election=True),
 )
 BASELINE = PEERS[0]
 

@@ -17,7 +17,7 @@ from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport, connect, load_config
 from steersman.controller import Context, Reconciler, Request, Result, generation_changed
-from steersman.manager import Manager, ManagerOptions
+from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectMetaApply, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
 
@@ -72,11 +72,14 @@ class WorkReconciler(Reconciler[Work]):
 
 def new_manager(transport: Transport) -> Manager:
     """A manager with the settings of the environment."""
+    namespace = os.environ["BENCHMARK_NAMESPACE"]
+    election = LeaderElection(name="benchmark", namespace=namespace)
     return Manager(
         transport,
         ManagerOptions(
             name="benchmark",
-            namespaces=(os.environ["BENCHMARK_NAMESPACE"],),
+            namespaces=(namespace,),
+            leader_election=election if os.environ["BENCHMARK_LEADER_ELECTION"] == "yes" else None,
             metrics_bind_address=os.environ["BENCHMARK_METRICS"],
         ),
     )
