@@ -1,0 +1,81 @@
+"""The code of "Trace reconciles" and the attributes that the page names are true."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
+
+from buoy import Buoy, BuoyStatus
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import Manager, ManagerOptions
+from steersman.testing import virtual_time
+from world import World
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "how-to" / "trace-reconciles.md").read_text()
+
+
+class Sounds(Reconciler[Buoy]):
+    """Fails at first."""
+
+    failed = False
+
+    async def reconcile(self, request: Request) -> Result:
+        if not self.failed:
+            self.failed = True
+            raise RuntimeError("no lead")
+        await self.client.apply_status(await self.client.get(Buoy, request), BuoyStatus(depth=1))
+        return Result(requeue_after=3600)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Any:
+    code = re.search(r'^```python title="tracing.py"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
+    assert code is not None
+    file = tmp_path / "page_tracing.py"
+    # No collector listens here, and the sampler must not choose.
+    exporter = "from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter\n"
+    assert exporter in code[1]
+    file.write_text(code[1].replace(exporter, "OTLPSpanExporter = None\n"))
+    spec = importlib.util.spec_from_file_location("page_tracing", file)
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def everything(_: float) -> Sampler:
+    return ALWAYS_ON
+
+
+def test_every_attribute_of_a_trace_has_a_line(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter = InMemorySpanExporter()
+    monkeypatch.setattr(page, "OTLPSpanExporter", lambda: exporter)
+    monkeypatch.setattr(page, "BatchSpanProcessor", SimpleSpanProcessor)
+    monkeypatch.setattr(page, "ParentBasedTraceIdRatio", everything)
+    trace_one(page.tracer_provider())
+    spans = exporter.get_finished_spans()
+    assert all(span.resource.attributes["service.name"] == "shop-operator" for span in spans)
+    used = {name for span in spans for name in span.attributes or {}}
+    assert {"steersman.reconcile.id", "http.request.method", "error.type"} <= used
+    assert sorted(name for name in used if f"`{name}`" not in PAGE) == []
+
+
+@virtual_time
+async def trace_one(provider: Any) -> None:
+    world = World()
+    world.make("a")
+    manager = Manager(world.server, ManagerOptions(tracing=provider), world.runtime)
+    manager.controller(Buoy).complete(Sounds)
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(5)
+    manager.stop()
+    await running
