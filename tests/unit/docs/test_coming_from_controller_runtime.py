@@ -1,0 +1,139 @@
+"""The operator of "Coming from controller-runtime" does what the page says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from documented import Pages
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap, Secret
+from steersman.cache import Cache
+from steersman.client import Client, MergePatch
+from steersman.controller import CachedClient, Context
+from steersman.errors import ConfigurationError
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectKey, ObjectMeta, find_condition
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+PAGE = "how-to/coming-from-controller-runtime.md"
+FRONT = ObjectKey("shop", "front")
+
+
+@pytest.fixture
+def websites(pages: Pages) -> Any:
+    return pages(PAGE)("websites")
+
+
+def shop(websites: Any, **spec: str) -> tuple[InMemoryApiServer, Manager]:
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    server.register(websites.Website)
+    server.load(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls", "namespace": "shop"}},
+        websites.Website(
+            metadata=ObjectMeta(name=FRONT.name, namespace=FRONT.namespace), spec=websites.WebsiteSpec(**spec)
+        ),
+    )
+    return server, Manager(server, runtime=runtime)
+
+
+def certificate(server: InMemoryApiServer) -> str:
+    found: Any = server.manifest(Deployment, FRONT)
+    return found["spec"]["template"]["metadata"]["annotations"]["example.com/certificate"]
+
+
+@virtual_time
+async def test_a_renewed_certificate_rolls_the_pods_and_a_deletion_ends(websites: Any) -> None:
+    server, manager = shop(websites, image="shop:1", tls_secret="tls")
+    websites.setup(manager)
+    running = asyncio.create_task(manager.run())
+    await manager.runtime.clock.sleep(1)
+    before, user = certificate(server), Client(server)
+    await user.patch(Secret, ObjectKey("shop", "tls"), MergePatch({"metadata": {"labels": {"renewed": "1"}}}))
+    await manager.runtime.clock.sleep(1)
+    assert certificate(server) != before
+    await user.delete(websites.Website, FRONT)
+    await manager.runtime.clock.sleep(1)
+    assert server.read(websites.Website, FRONT) is None
+    manager.stop()
+    await running
+
+
+@virtual_time
+async def test_what_can_never_work_is_told(websites: Any) -> None:
+    server, manager = shop(websites, image="shop:latest")
+    websites.setup(manager)
+    running = asyncio.create_task(manager.run())
+    await manager.runtime.clock.sleep(1)
+    site = server.read(websites.Website, FRONT)
+    assert site is not None
+    ready = find_condition(site.status.conditions, "Ready")
+    assert ready is not None and "name a version" in ready.message
+    assert server.read(Deployment, FRONT) is None
+    manager.stop()
+    await running
+
+
+@virtual_time
+async def test_an_operator_with_nothing_to_do_writes_nothing(websites: Any) -> None:
+    server, manager = shop(websites, image="shop:1")
+    websites.setup(manager)
+    running = asyncio.create_task(manager.run())
+    await manager.runtime.clock.sleep(30)
+    manager.stop()
+    await running
+    again = Manager(server, runtime=manager.runtime)
+    websites.setup(again)
+    written, running = len(server.writes), asyncio.create_task(again.run())
+    await manager.runtime.clock.sleep(30)
+    assert server.writes[written:] == []
+    again.stop()
+    await running
+
+
+@virtual_time
+async def test_the_verbs(pages: Pages, websites: Any) -> None:
+    server, manager = shop(websites, image="shop:1")
+    live = Client(server)
+    cached = CachedClient(live, Cache(live, runtime=manager.runtime))
+    await pages(PAGE)("verbs").verbs(cached)
+    assert server.read(websites.Website, FRONT) is None
+
+
+@virtual_time
+async def test_counting(websites: Any) -> None:
+    server, manager = shop(websites, image="shop:1")
+    reconcilers: list[Any] = []
+
+    def noted(context: Context) -> Any:
+        reconcilers.append(websites.WebsiteReconciler(context))
+        return reconcilers[0]
+
+    manager.controller(websites.Website).complete(noted)
+    site = server.read(websites.Website, FRONT)
+    outcomes = [await websites.count_visit(reconcilers[0], site) for _ in range(2)]
+    assert outcomes == ["created", "patched"]
+    visits = server.read(ConfigMap, ObjectKey("shop", "front-visits"))
+    assert visits is not None and visits.data == {"visits": "2"}
+
+
+def test_the_rest_is_as_told(pages: Pages, websites: Any) -> None:
+    page = pages(PAGE)
+    server, manager = shop(websites, image="shop:1")
+    roles: list[Any] = page("role").roles(manager)
+    allowed = {resource: rule["verbs"] for rule in roles[0]["rules"] for resource in rule.get("resources", ())}
+    assert {"create", "patch", "watch"} <= set(allowed["deployments"])
+    assert roles[1]["kind"] == "Role"
+    assert page("main").app is not None
+    # The kinds of the options are held as told, and all Secrets are not.
+    Manager(server, page("options").OPTIONS).cache.informer(Secret)
+    with pytest.raises(ConfigurationError, match="all Secrets"):
+        Manager(server, ManagerOptions()).cache.informer(Secret)
+
+
+def test_its_test_passes(pages: Pages, websites: Any) -> None:
+    pages(PAGE)("test_websites").test_a_website_is_deployed_whatever_fails_on_the_way()
