@@ -65,6 +65,8 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 _FIRST_DELAY = 0.8
 _LONGEST_DELAY = 30.0
+# Doublings of the first delay while connections are refused: pauses of up to six seconds.
+_MOST_WHILE_ABSENT = 3
 # A server, or a proxy, that ends watches sooner than this without an event is failing; as client-go sees it.
 _SHORTEST_WATCH = 1.0
 _PAGE = 500
@@ -165,6 +167,7 @@ class Reflector(Generic[T]):
         self._name = kind.api_resource.kind
         self._patience: asyncio.Timeout | None = None
         self._patient_until = 0.0
+        self._recovery: asyncio.TimerHandle | None = None
         self.state = ReflectorState.LISTING
         self.resource_version = ""
         self.last_error: Exception | None = None
@@ -255,6 +258,8 @@ class Reflector(Generic[T]):
             raise
         finally:
             self._patience = None
+            if self._recovery is not None:
+                self._recovery.cancel()
         lived = self._runtime.clock.monotonic() - began
         if self.resource_version == version and lived < _SHORTEST_WATCH:
             raise ConnectionFailed(f"the watch ended at once ({lived:.3f} s)")
@@ -273,8 +278,14 @@ class Reflector(Generic[T]):
             timeout=300.0 * (1 + self._runtime.random.random()),
             send_initial_events=listing,
             skip=self._sink.knows,
+            on_open=None if listing else self._opened,
             on_decode_error=self._report,
         )
+
+    def _opened(self) -> None:
+        if self.last_error is not None:
+            # A quiet watch may have nothing to say for minutes; that it lasts is enough.
+            self._recovery = asyncio.get_running_loop().call_later(_SHORTEST_WATCH, self._recovered)
 
     def _take(self, event: WatchEvent[T]) -> bool:
         """Hands ``event`` over; False: the stream has to end."""
@@ -384,7 +395,9 @@ class Reflector(Generic[T]):
         delay = min(_FIRST_DELAY * 2**self._failures, _LONGEST_DELAY) * (0.5 + self._runtime.random.random() / 2)
         if isinstance(error, ApiError) and error.retry_after:
             delay = max(delay, error.retry_after)
-        self._failures = min(self._failures + 1, 16)
+        # A server that is not there is not burdened by a try, and dearly missed once it is back.
+        absent = isinstance(error, ConnectionFailed) and not error.sent
+        self._failures = min(self._failures + 1, _MOST_WHILE_ABSENT if absent else 16)
         self._outage.goes_on(self, error, delay)
         await self._runtime.clock.sleep(delay)
 

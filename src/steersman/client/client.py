@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from steersman.client.documents import apply_document, kind_of, status_document, with_type
@@ -364,6 +364,7 @@ class Client(Subresources):
         timeout: float = 300.0,
         send_initial_events: bool = False,
         skip: Skip | None = None,
+        on_open: Callable[[], None] | None = None,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after ``resource_version``, in order, until the server ends the watch after ``timeout`` seconds.
@@ -376,6 +377,7 @@ class Client(Subresources):
                 call. Servers without it, among them those before Kubernetes 1.32, raise Invalid: list instead.
             skip: asked with the JSON of each ADDED or MODIFIED object; where it says yes, the object is not read,
                 and its event comes without it.
+            on_open: called when the server has begun to answer, which may be long before the first event.
             on_decode_error: called with the key of an object that does not fit ``kind``; its event comes without it;
                 without it, such an object raises ``msgspec.ValidationError``.
 
@@ -397,6 +399,8 @@ class Client(Subresources):
         request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accepted(kind))
         reader = EventReader(ObjectReader(kind, self.field_manager, on_decode_error), skip)
         async with self._transport.stream(request) as lines:
+            if on_open is not None:
+                on_open()
             async for line in lines:
                 if (event := reader.read(line)) is not None:
                     yield event

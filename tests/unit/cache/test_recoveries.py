@@ -212,6 +212,16 @@ async def test_a_storm_is_ridden_out_without_listing_again(code: int) -> None:
 
 
 @virtual_time
+async def test_a_quiet_watch_that_lasts_is_a_recovery() -> None:
+    transport = ScriptedTransport([listed(version="5")], [[LOST], [0.5, LOST], [100.0]])
+    with capture_logs() as logs:
+        async with reflecting(transport) as informer:
+            await asyncio.sleep(5)
+            assert informer.reflectors[0].last_error is None
+    assert [e["event"] for e in logs] == ["watch interrupted", "watch goes on"]
+
+
+@virtual_time
 async def test_an_outage_of_many_watches_is_one_line_and_a_reminder_now_and_then() -> None:
     transport = ScriptedTransport([LOST] * 1000)
     scopes = tuple(Scope(f"sea-{n}") for n in range(20))

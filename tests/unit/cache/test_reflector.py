@@ -117,6 +117,16 @@ async def test_pauses_grow_to_half_a_minute_and_shrink_after_an_event() -> None:
 
 
 @virtual_time
+async def test_pauses_stay_short_while_connections_are_refused() -> None:
+    refused = ConnectionFailed("refused", sent=False)
+    transport = ScriptedTransport([listed(version="5")], [*([refused] for _ in range(20)), [bookmark("6"), 600.0]])
+    async with reflecting(transport):
+        await asyncio.sleep(250)
+    assert asked(transport) == ["list", *["5"] * 21]
+    assert max(pauses(transport)) <= 6.4
+
+
+@virtual_time
 async def test_pauses_grow_too_when_lists_succeed_and_watches_expire() -> None:
     transport = ScriptedTransport([listed(version="5")] * 100, [[failure(410, "Expired")] for _ in range(100)])
     async with reflecting(transport):
@@ -197,7 +207,8 @@ async def test_it_survives_what_nobody_thought_of() -> None:
         async with reflecting(transport) as informer:
             await asyncio.sleep(30)
             assert names(informer) == {"a": "3"}
-    assert [type(entry["exc_info"]) for entry in logs] == [RuntimeError, KeyError]
+    failures = [entry["exc_info"] for entry in logs if entry["log_level"] == "warning"]
+    assert [type(error) for error in failures] == [RuntimeError, KeyError]
 
 
 @virtual_time
