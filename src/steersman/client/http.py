@@ -20,7 +20,7 @@ from steersman.client.session import Session, Sessions, server_address
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
 from steersman.observability.logging import get_logger
-from steersman.observability.metrics import RequestMetrics
+from steersman.observability.requests import RequestMetrics
 
 log = get_logger("client")
 

@@ -27,22 +27,30 @@ RESULTS = ("success", "error", "requeue", "requeue_after")
 class Distribution:
     """How often values fell below each bound, and their sum: a histogram that only the event loop's thread writes."""
 
-    __slots__ = ("_bounds", "_counts", "total")
+    __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
     def observe(self, value: float) -> None:
         """Adds ``value``, in seconds."""
-        self._counts[bisect_left(self._bounds, value)] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    @classmethod
+    def sum(cls, parts: Sequence[Distribution]) -> Distribution:
+        """The values of all ``parts``, of which there is one at least and which have the same bounds."""
+        whole = cls(parts[0].bounds)
+        whole.counts = [sum(counts) for counts in zip(*(part.counts for part in parts), strict=True)]
+        whole.total = sum(part.total for part in parts)
+        return whole
 
     def buckets(self) -> list[tuple[str, float]]:
         """Upper bound and count of all values up to it, the last one ``+Inf``."""
-        labels = [*(str(bound) for bound in self._bounds), "+Inf"]
-        return list(zip(labels, accumulate(self._counts), strict=True))
+        labels = [*(str(bound) for bound in self.bounds), "+Inf"]
+        return list(zip(labels, accumulate(self.counts), strict=True))
 
 
 class LiveQueue(Protocol):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 from prometheus_client.exposition import generate_latest
 
 from steersman.controller import WorkQueue
 from steersman.observability import metrics
+from steersman.observability.requests import RequestMetrics
 from steersman.testing import virtual_runtime, virtual_time
 
 
@@ -37,14 +40,18 @@ def test_the_names_of_controller_runtime() -> None:
 def test_requests() -> None:
     labels = {"code": "200", "method": "GET", "host": "sea.example.com"}
     before = sample("rest_client_requests_total", **labels) or 0.0
-    measured = metrics.RequestMetrics("sea.example.com")
+    measured = RequestMetrics("sea.example.com")
     measured.observe("GET", 200, 0.2, 3, 1000)
     measured.count("GET", 200)
-    assert sample("rest_client_requests_total", **labels) == before + 2
+    elsewhere = threading.Thread(target=RequestMetrics("sea.example.com").observe, args=("GET", 200, 0.1, 4, 500))
+    elsewhere.start()
+    elsewhere.join()
+    assert sample("rest_client_requests_total", **labels) == before + 3
     where = {"verb": "GET", "host": "sea.example.com"}
-    assert sample("rest_client_request_duration_seconds_count", **where) == 1
-    assert sample("rest_client_request_size_bytes_sum", **where) == 3
-    assert sample("rest_client_response_size_bytes_sum", **where) == 1000
+    assert sample("rest_client_request_duration_seconds_count", **where) == 2
+    assert sample("rest_client_request_duration_seconds_bucket", le="0.1", **where) == 1
+    assert sample("rest_client_request_size_bytes_sum", **where) == 7
+    assert sample("rest_client_response_size_bytes_sum", **where) == 1500
 
 
 @virtual_time
