@@ -17,7 +17,7 @@ import struct
 import sys
 import zlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -26,6 +26,8 @@ import httptools
 from steersman.client.proxy import Proxy
 
 CONNECT_TIMEOUT = 30.0
+# For each address of several but the last: a lease must be renewed in 10 s.
+_ADDRESS_TIMEOUT = 5.0
 # The API server ends idle connections after 90 s: ours end first, so that none is used at that moment.
 _KEEP_ALIVE = 60.0
 # A stream whose reader is slow is held up by the window of TCP, rather than by our memory.
@@ -370,27 +372,46 @@ class ConnectionPool:
 async def _connect(route: Route, loop: asyncio.AbstractEventLoop) -> Connection:
     if route.proxy is not None:
         return await _connect_through(route, route.proxy, loop)
-    transport, connection = await loop.create_connection(
-        lambda: Connection(route, loop),
-        route.host,
-        route.port,
-        ssl=route.tls,
-        server_hostname=(route.server_hostname or route.host) if route.tls else None,
-    )
-    _watch_peer(transport)
-    return connection
+    name = route.server_hostname or route.host
+    return (await _dial(lambda: Connection(route, loop), route.host, route.port, route.tls, name))[1]
+
+
+async def _dial(
+    make: Callable[[], Connection], host: str, port: int, tls: ssl.SSLContext | None, server_hostname: str
+) -> tuple[asyncio.Transport, Connection]:
+    """Connects to one of ``host``'s addresses; each has its share of the time, since one may be of a dead machine."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + CONNECT_TIMEOUT
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    failure: OSError = OSError(f"{host} has no address")
+    for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+        time_left = ends - loop.time()
+        patience = time_left if left == 1 else min(time_left / left, _ADDRESS_TIMEOUT)
+        try:
+            async with asyncio.timeout(patience):
+                transport, connection = await loop.create_connection(
+                    make, address, port, ssl=tls, server_hostname=server_hostname if tls else None
+                )
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            failure = error
+        else:
+            _watch_peer(transport)
+            return transport, connection
+    raise failure
 
 
 async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEventLoop) -> Connection:
     at = proxy.address
     tls = ssl.create_default_context() if at.scheme == "https" else None
     try:
-        hop, connection = await loop.create_connection(lambda: Connection(route, loop), at.host, at.port, ssl=tls)
+        hop, connection = await _dial(lambda: Connection(route, loop), at.host, at.port, tls, at.host)
     except OSError as error:
         raise ProxyUnreachable(
             error.errno, f"cannot connect to the proxy {at.authority}: {reason_of(error)}"
         ) from error
-    _watch_peer(hop)
     if route.tls is None:
         return connection
     try:

@@ -8,7 +8,8 @@ import gzip
 import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 import uvloop
@@ -357,6 +358,27 @@ async def test_a_server_that_is_not_there() -> None:
         pass
     with pytest.raises(OSError):
         await ConnectionPool().acquire(route)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loopback has one address")
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steersman.client.http1.CONNECT_TIMEOUT", 0.4)
+    async with serving(answering(sized(b"ok"))) as route:
+        with socket.socket() as silent, ExitStack() as crowd:
+            silent.bind(("127.0.0.2", route.port))
+            silent.listen(0)
+            for _ in range(4):
+                # Once its backlog is full, the system answers nobody.
+                client = crowd.enter_context(socket.socket())
+                client.setblocking(False)
+                client.connect_ex(("127.0.0.2", route.port))
+
+            async def resolve(*_: object, **__: object) -> list[tuple[Any, ...]]:
+                kind = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+                return [(*kind, (address, route.port)) for address in ("127.0.0.2", "127.0.0.1")]
+
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+            assert await ask(ConnectionPool(), Route("two.example", route.port)) == (200, b"ok")
 
 
 async def test_a_dead_peer_is_noticed_by_the_system() -> None:
