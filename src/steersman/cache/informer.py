@@ -13,6 +13,7 @@ from steersman.cache.options import Scope
 from steersman.cache.outage import Outage
 from steersman.cache.part import Part
 from steersman.cache.reflector import Reflector
+from steersman.cache.sharing import Sharing
 from steersman.cache.store import Store
 from steersman.client import Client
 from steersman.meta import Object, ObjectKey
@@ -23,6 +24,9 @@ T = TypeVar("T", bound=Object)
 
 # Objects that subscribers are told of in one go at a resync.
 _RESYNC_BATCH = 100
+
+# Bytes of JSON. Smaller objects have little that others have, too.
+_WORTH_SHARING = 2048
 
 log = get_logger("cache")
 
@@ -64,6 +68,7 @@ class Informer(Generic[T]):
         self.kind = kind
         self.name = kind.api_resource.kind
         self.store: Store[T] = Store()
+        self._sharing = Sharing()
         self.own_writes = metrics.own_writes.labels(self.name)
         self.stale_news = metrics.stale_news.labels(self.name)
         self._runtime = runtime
@@ -134,6 +139,8 @@ class Informer(Generic[T]):
 
     def put(self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool) -> None:
         """Stores ``obj``, of ``size`` bytes of JSON, in place of ``held``, and tells subscribers."""
+        if size >= _WORTH_SHARING:
+            key = self._sharing.share(obj, held).key
         self.store.put(obj, size, key)
         if held is not None:
             if held.metadata.uid != obj.metadata.uid:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from steersman.errors import CacheNotSynced
 from steersman.meta import OwnerReference
 from steersman.observability.metrics import registry
 from steersman.testing.virtual_time import virtual_runtime, virtual_time
-from world import World, key, settle
+from world import NAMESPACE, World, key, settle
 
 
 def cache_over(transport: ScriptedTransport, *namespaces: str) -> Cache:
@@ -153,3 +154,27 @@ async def test_what_an_object_controls_can_be_looked_up() -> None:
     assert store.by_index("owner", "no-controller") == ()
     with pytest.raises(ValueError, match="'owner' exists"):
         store.add_index("owner", lambda _: ())
+
+
+@virtual_time
+async def test_large_objects_share_what_is_equal() -> None:
+    world = World()
+    for name in ("a", "b"):
+        document = wire_pod(name)
+        world.server.load(document)
+    async with world.cache_running(Pod):
+        first, second = (world.cache.informer(Pod).store.get(key(name)) for name in ("a", "b"))
+        assert first is not None
+        assert second is not None
+        assert first.metadata.name != second.metadata.name
+        assert first.spec.containers[0].env is second.spec.containers[0].env
+
+
+def wire_pod(name: str) -> dict[str, Any]:
+    env = [{"name": f"NAME_{number}", "value": "x" * 40} for number in range(40)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"containers": [{"name": "c", "image": "i", "env": env}]},
+    }
