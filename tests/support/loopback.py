@@ -57,7 +57,9 @@ async def who_am_i(request: web.BaseRequest) -> web.Response:
 
 
 @asynccontextmanager
-async def connect_proxy(*, authorization: str | None = None) -> AsyncGenerator[tuple[int, list[str]], None]:
+async def connect_proxy(
+    *, authorization: str | None = None, answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n", tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[tuple[int, list[str]], None]:
     """A proxy that knows CONNECT alone: gives its port, and the targets that it was asked for, as they come."""
     targets: list[str] = []
     streams: set[asyncio.Task[None]] = set()
@@ -73,7 +75,7 @@ async def connect_proxy(*, authorization: str | None = None) -> AsyncGenerator[t
         targets.append(target)
         host, _, port = target.rpartition(":")
         there, back = await asyncio.open_connection(host, int(port))
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        writer.write(answer)
         await asyncio.gather(_pump(reader, back), _pump(there, writer))
 
     def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,7 +83,7 @@ async def connect_proxy(*, authorization: str | None = None) -> AsyncGenerator[t
         streams.add(task)
         task.add_done_callback(streams.discard)
 
-    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    server = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()[1], targets
     finally:

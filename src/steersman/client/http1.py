@@ -99,8 +99,9 @@ class Connection(asyncio.Protocol):
         self._reset(stream=False)
         self._complete = True
 
-    def _reset(self, *, stream: bool) -> None:
+    def _reset(self, *, stream: bool, tunnel: bool = False) -> None:
         self._stream = stream
+        self._tunnel = tunnel
         self._fields: list[tuple[bytes, bytes]] = []
         self._answer: Answer | None = None
         self._parts: deque[bytes] = deque()
@@ -114,13 +115,13 @@ class Connection(asyncio.Protocol):
         """Whether a request may be written: open, being read, and the former answer was read to its end."""
         return self._complete and not self._paused and self._failure is None and self._transport is not None
 
-    def send(self, message: bytes, *, stream: bool = False) -> asyncio.Future[Answer]:
+    def send(self, message: bytes, *, stream: bool = False, tunnel: bool = False) -> asyncio.Future[Answer]:
         """Writes ``message`` at once. The answer comes whole, or for a ``stream`` that is not refused when it begins.
 
-        The future raises Disconnected.
+        The future raises Disconnected. After a ``tunnel`` (CONNECT) the connection stays, whatever is said of it.
         """
         assert self._transport is not None
-        self._reset(stream=stream)
+        self._reset(stream=stream or tunnel, tunnel=tunnel)
         self._waiter = self._loop.create_future()
         self._transport.write(message)
         return self._waiter
@@ -227,8 +228,10 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._complete = True
-        if self._transport is not None and (
-            not self._parser.should_keep_alive() or self._transport.get_write_buffer_size()
+        if (
+            self._transport is not None
+            and not self._tunnel
+            and (not self._parser.should_keep_alive() or self._transport.get_write_buffer_size())
         ):
             # Answered before it has read all of our request: the rest would be taken for the next one.
             self._transport.abort()
@@ -409,9 +412,7 @@ async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEve
     try:
         hop, connection = await _dial(lambda: Connection(route, loop), at.host, at.port, tls, at.host)
     except OSError as error:
-        raise ProxyUnreachable(
-            error.errno, f"cannot connect to the proxy {at.authority}: {reason_of(error)}"
-        ) from error
+        raise ProxyUnreachable(f"cannot connect to the proxy {at.authority}: {reason_of(error)}") from error
     if route.tls is None:
         return connection
     try:
@@ -419,8 +420,7 @@ async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEve
         lines = [f"CONNECT {host}:{route.port} HTTP/1.1", f"Host: {host}:{route.port}"]
         if proxy.authorization:
             lines.append(f"Proxy-Authorization: {proxy.authorization}")
-        # Answered like a stream: what follows the head is no body, it is the server's own word.
-        answer = await connection.send("\r\n".join([*lines, "", ""]).encode(), stream=True)
+        answer = await connection.send("\r\n".join([*lines, "", ""]).encode(), tunnel=True)
         if answer.code != 200:
             raise Disconnected(f"the proxy {at.authority} answered {answer.code}")
         tunnelled = Connection(route, loop)
@@ -441,7 +441,7 @@ def reason_of(error: Exception) -> str:
         return f"certificate verify failed: {error.verify_message} (see certificate-authority and tls-server-name)"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed: {error.reason or error}"
-    if isinstance(error, OSError) and error.errno and error.errno > 0 and not isinstance(error, ProxyUnreachable):
+    if isinstance(error, OSError) and error.errno and error.errno > 0:
         return os.strerror(error.errno)
     return str(error) or ("timed out" if isinstance(error, TimeoutError) else type(error).__name__)
 

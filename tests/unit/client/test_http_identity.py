@@ -148,8 +148,8 @@ async def common_name(request: web.BaseRequest) -> web.Response:
     return web.Response(text=f"{subject.get('commonName', 'nobody')}\n")
 
 
-def server_tls(authority: Authority, directory: Path) -> ssl.SSLContext:
-    certificate, key = authority.issue("kubernetes", names=["kubernetes"])
+def server_tls(authority: Authority, directory: Path, name: str = "kubernetes") -> ssl.SSLContext:
+    certificate, key = authority.issue(name, names=[name])
     (directory / "server.pem").write_bytes(certificate + key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
     context.load_cert_chain(directory / "server.pem")
@@ -279,10 +279,20 @@ def test_a_broken_authority_is_told_before_the_first_request(tmp_path: Path) -> 
         HttpTransport(ClusterConfig(server="https://10.0.0.1", ca=tmp_path / "gone"))
 
 
-async def test_through_a_proxy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.0 200 Connection established\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ],
+    ids=["plain", "an old one with a length", "chunked"],
+)
+async def test_through_a_proxy(tmp_path: Path, answer: bytes) -> None:
+    """What a proxy says of the length of its consent is to be ignored: RFC 9110, 9.3.6."""
     authority = Authority()
     certificate = ClientCertificate(*authority.issue("jane"))
-    async with connect_proxy(authorization="Basic bWU6czNjcmV0") as (port, targets):
+    async with connect_proxy(authorization="Basic bWU6czNjcmV0", answer=answer) as (port, targets):
         fields = {"credentials": certificate, "proxy_url": f"http://me:s3cret@127.0.0.1:{port}"}
         async with secured(tmp_path, authority, **fields) as transport:
             assert (await transport.request(get())).body == b"jane\n"
@@ -300,6 +310,27 @@ async def test_a_proxy_that_refuses_is_not_taken_for_the_server(tmp_path: Path) 
     assert targets == []
     assert not caught.value.sent
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_proxy_is_spoken_to_in_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom to trust for a proxy says the system, as for any web server; the cluster's authority is for the cluster."""
+    (tmp_path / "proxy").mkdir()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
+    public = Authority()
+    (tmp_path / "authorities.pem").write_bytes(public.certificate)
+    tls = server_tls(public, tmp_path / "proxy", "localhost")
+    async with connect_proxy(tls=tls) as (port, targets):
+        async with secured(tmp_path, Authority(), proxy_url=f"https://localhost:{port}") as transport:
+            assert (await transport.request(get())).status == 200
+        assert len(targets) == 1
+
+
+async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
+    async with serving(common_name) as port:
+        pass
+    async with secured(tmp_path, Authority(), proxy_url=f"http://127.0.0.1:{port}") as transport:
+        with pytest.raises(ConnectionFailed, match=rf": cannot connect to the proxy 127\.0\.0\.1:{port}: Conn"):
+            await transport.request(get())
 
 
 async def test_a_plain_server_through_a_proxy() -> None:
