@@ -6,11 +6,14 @@ import logging
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import structlog
 
 LogFormat = Literal["json", "console"]
+_UNSAMPLED = 100
+_SAMPLE = 100
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -31,12 +34,42 @@ def _merge_context(_: Any, __: str, event: Any) -> Any:
     return event if context is None else {**context.log_fields(), **event}
 
 
+class FloodFilter(logging.Filter):
+    """Passes the first hundred lines a second with the same level and event, and of the others each hundredth.
+
+    That one has ``left_out``, so that nobody takes silence for health. Source: controller-runtime's ``zap.New``,
+    whose production mode samples so.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second = 0
+        self._seen: dict[tuple[int, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        second = int(record.created)
+        if second != self._second:
+            self._second, self._seen = second, {}
+        # structlog hands over a line as its fields, libraries theirs as a text without its arguments.
+        line = cast("dict[str, Any]", record.msg) if isinstance(record.msg, dict) else None
+        same = record.levelno, str(record.msg) if line is None else str(line.get("event"))
+        number = self._seen[same] = self._seen.get(same, 0) + 1
+        if number <= _UNSAMPLED:
+            return True
+        if number % _SAMPLE:
+            return False
+        if line is not None:
+            line["left_out"] = _SAMPLE - 1
+        return True
+
+
 def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> None:
     """Sends all logs, those of libraries included, to standard error.
 
     Args:
         level: the least that is shown.
-        output: ``json`` gives one object a line; ``console`` aligned text.
+        output: ``json`` gives one object a line, and of a flood of equal events a sample (see ``FloodFilter``);
+            ``console`` aligned text, and all.
     """
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -62,6 +95,8 @@ def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> N
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
+    if output == "json" and level != "debug":
+        handler.addFilter(FloodFilter())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())

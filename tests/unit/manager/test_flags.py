@@ -100,3 +100,8 @@ def test_a_manager_is_imported_without_web_server_and_command_line() -> None:
     code = "import sys, steersman.manager; print([m for m in ('aiohttp', 'typer', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_the_debug_endpoint_is_off_unless_asked_for() -> None:
+    assert options().debug_bind_address == "0"
+    assert options("--debug-bind-address=127.0.0.1:8082").debug_bind_address == "127.0.0.1:8082"

@@ -64,3 +64,40 @@ def test_text_for_people_shows_no_variables() -> None:
 @pytest.mark.parametrize(("level", "count"), [("warning", 2), ("error", 1)])
 def test_levels(level: str, count: int) -> None:
     assert len(logged(level, "json").splitlines()) == count
+
+
+FLOOD = """
+import logging
+from steersman.observability.logging import configure_logging, get_logger
+configure_logging({level!r}, {output!r})
+import time
+time.time = lambda: 1000.0
+log = get_logger("sea")
+for number in range(350):
+    log.error("reconcile failed", number=number)
+log.error("something else")
+for number in range(150):
+    logging.getLogger("library").warning("lost %s", number)
+time.time = lambda: 1001.0
+log.error("reconcile failed", number=1000)
+"""
+
+
+def flooded(level: str, output: str) -> list[str]:
+    program = FLOOD.format(level=level, output=output)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
+    return done.stderr.splitlines()
+
+
+def test_a_flood_of_equal_events_is_sampled_and_says_so() -> None:
+    lines: list[dict[str, Any]] = [json.loads(line) for line in flooded("info", "json")]
+    failed = [line["number"] for line in lines if line["event"] == "reconcile failed"]
+    assert failed == [*range(100), 199, 299, 1000]
+    assert [line["number"] for line in lines if line.get("left_out") == 99] == [199, 299]
+    assert [line["event"] for line in lines].count("something else") == 1
+    assert len([line for line in lines if line["component"] == "library"]) == 100
+
+
+@pytest.mark.parametrize(("level", "output"), [("debug", "json"), ("info", "console")])
+def test_people_who_look_closely_see_all(level: str, output: str) -> None:
+    assert len([line for line in flooded(level, output) if "reconcile failed" in line]) == 351
