@@ -51,7 +51,7 @@ class FloodFilter(logging.Filter):
         if second != self._second:
             self._second, self._seen = second, {}
         # structlog hands over a line as its fields, libraries theirs as a text without its arguments.
-        line = cast("dict[str, Any]", record.msg) if isinstance(record.msg, dict) else None
+        line: dict[str, Any] | None = cast("Any", record).msg if isinstance(record.msg, dict) else None
         same = record.levelno, str(record.msg) if line is None else str(line.get("event"))
         number = self._seen[same] = self._seen.get(same, 0) + 1
         if number <= _UNSAMPLED:
