@@ -242,7 +242,7 @@ class ServerError(ApiError):
 
 
 class InternalError(ServerError):
-    """500."""
+    """500: something broke inside the server, or in a webhook that it asked."""
 
 
 class StorageReadError(InternalError):

@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Write Kubernetes operators in typed, async Python.",
 )
+"""The ``steersman`` command, as a typer application."""
 
 
 @app.command()

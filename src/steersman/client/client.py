@@ -342,6 +342,9 @@ class Client(Subresources):
 
         Args:
             namespace: required for kinds that live in namespaces.
+            propagation: what becomes of the objects that they own.
+            grace_period_seconds: that pods have to end; None for what they say themselves.
+            dry_run: do all but delete them.
 
         Raises:
             ValueError: there is no namespace. Nothing deletes a kind in all of them.

@@ -69,6 +69,7 @@ class StaticToken(Credentials):
     token: str = field(repr=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
+        """The token, whatever was rejected; there is no other."""
         return Identity(bearer(self.token, "token"))
 
 
@@ -106,6 +107,11 @@ class TokenFile(Credentials):
         return hash(self.path)
 
     def load(self, rejected: Identity | None = None) -> Identity:
+        """The token in the file.
+
+        Raises:
+            CredentialsFailed: the file was never readable; says why.
+        """
         try:
             read = self.path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -132,6 +138,7 @@ class ClientCertificate(Credentials):
     key: bytes | Path = field(repr=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
+        """Certificate and key, from their files if they are in some. Raises ConfigurationError."""
         files = isinstance(self.certificate, Path) or isinstance(self.key, Path)
         return Identity(
             certificate=pem(self.certificate, "client certificate"),

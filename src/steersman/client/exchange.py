@@ -70,7 +70,7 @@ class Exchange:
             if key.name:
                 _tell_failure(observer, kind, key, error)
             raise
-        self._tell(observer, kind, obj, raw)
+        self._tell(observer, kind, key, obj, raw)
         return obj
 
     async def delete(self, request: HttpRequest, kind: type[T], key: ObjectKey) -> T | None:
@@ -128,9 +128,11 @@ class Exchange:
         """``raw`` as an object. Raises ``msgspec.ValidationError``."""
         return read_object(raw, kind, self.field_manager)
 
-    def _tell(self, observer: WriteObserver, kind: type[Object], obj: Object, raw: bytes) -> None:
+    def _tell(self, observer: WriteObserver, kind: type[Object], key: ObjectKey, obj: Object, raw: bytes) -> None:
         if not obj.metadata.uid:
             # Reviews, such as a TokenReview, are answered and not stored.
+            if key.name:
+                observer.refused(kind, key)
             return
         if obj.metadata.deletion_timestamp is not None and _is_gone(kind, obj, raw):
             observer.deleted(kind, obj.key, obj.metadata.uid)

@@ -69,6 +69,7 @@ class HttpTransport(Transport):
         return HttpTransport(self._config)
 
     async def request(self, request: HttpRequest) -> HttpResponse:
+        """Sends ``request`` once: see ``Transport.request``."""
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
@@ -81,6 +82,7 @@ class HttpTransport(Transport):
             self._metrics.observe(request.method, code, seconds, len(request.body or b""), received)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Sends a watch on a connection of its own: see ``Transport.stream``."""
         return self._stream(request)
 
     def abort(self) -> None:
@@ -95,6 +97,7 @@ class HttpTransport(Transport):
                 pool.abort()
 
     async def close(self) -> None:
+        """Ends all connections."""
         self.abort()
         # The loop closes sockets in its next round.
         await asyncio.sleep(0)

@@ -124,6 +124,9 @@ def _parse(file: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{file}{line}: not YAML: {error.problem}") from None
     except yaml.YAMLError:
         raise ConfigurationError(f"{file}: not YAML") from None
+    if document is None:
+        # An empty file is one that nobody has written to yet, for kubectl as well.
+        return {}
     if not isinstance(document, dict):
         raise ConfigurationError(f"{file}: not a kubeconfig (kind: Config)")
     return cast("dict[str, Any]", document)

@@ -35,5 +35,5 @@ class WriteObserver(Protocol):
         ...
 
     def refused(self, kind: type[Object], key: ObjectKey) -> None:
-        """The server refused the write; nothing has changed."""
+        """The server refused the write, or answered without storing anything; nothing has changed."""
         ...

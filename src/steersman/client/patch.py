@@ -35,3 +35,4 @@ class StrategicMergePatch:
 
 
 Patch = JsonPatch | MergePatch | StrategicMergePatch
+"""What ``Client.patch`` sends."""

@@ -66,6 +66,7 @@ class RateLimitedTransport(Transport):
         return self._inner
 
     async def request(self, request: HttpRequest) -> HttpResponse:
+        """Sends ``request`` when its turn has come: see ``Transport.request``."""
         asked_at = self._clock.monotonic()
         await self._take()
         waited = self._clock.monotonic() - asked_at
@@ -73,9 +74,11 @@ class RateLimitedTransport(Transport):
         return await self._inner.request(request)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Sends a watch, which does not count: see ``Transport.stream``."""
         return self._inner.stream(request)
 
     async def close(self) -> None:
+        """Closes the transport below."""
         await self._inner.close()
 
     async def _take(self) -> None:

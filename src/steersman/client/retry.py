@@ -97,6 +97,7 @@ class RetryingTransport(Transport):
         return self._inner
 
     async def request(self, request: HttpRequest) -> HttpResponse:
+        """Sends ``request``, and again where the policy allows it: see ``Transport.request``."""
         deadline = self._runtime.clock.monotonic() + self._policy.limit
         uncertain = False
         tries = 0
@@ -113,9 +114,11 @@ class RetryingTransport(Transport):
             await self._runtime.clock.sleep(delay)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Sends a watch once, since who watches knows better where to go on: see ``Transport.stream``."""
         return self._inner.stream(request)
 
     async def close(self) -> None:
+        """Closes the transport below."""
         await self._inner.close()
 
     async def _try(self, request: HttpRequest) -> HttpResponse | ConnectionFailed:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """One request.
+    """One request to the API server.
 
     Attributes:
         method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
@@ -36,7 +36,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The answer.
+    """The API server's answer to a request.
 
     Attributes:
         status: the HTTP status code.

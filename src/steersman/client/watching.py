@@ -29,7 +29,7 @@ _BETWEEN = b'","object":'
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """One change.
+    """One change of an object, or a bookmark.
 
     Attributes:
         type: what happened. A ``BOOKMARK`` only says how far the watch has come.

@@ -77,14 +77,22 @@ class Builder(Generic[T]):
         return self
 
     def max_concurrent_reconciles(self, number: int) -> Builder[T]:
-        """Lets ``number`` objects be reconciled at once; the same object never is. 1 unless told."""
+        """Lets ``number`` objects be reconciled at once; the same object never is. 1 unless told.
+
+        Raises:
+            ValueError: less than 1.
+        """
         if number < 1:
             raise ValueError(f"max_concurrent_reconciles must be 1 or more, not {number}")
         self._options = replace(self._options, max_concurrent_reconciles=number)
         return self
 
     def base_retry_delay(self, seconds: float) -> Builder[T]:
-        """Tries a failed reconcile again after ``seconds``, doubled with each further failure; 0.005 unless told."""
+        """Tries a failed reconcile again after ``seconds``, doubled with each further failure; 0.005 unless told.
+
+        Raises:
+            ValueError: not above 0.
+        """
         if not seconds > 0:
             raise ValueError(f"base_retry_delay must be above 0 s, not {seconds}")
         self._options = replace(self._options, base_retry_delay=seconds)
@@ -96,7 +104,11 @@ class Builder(Generic[T]):
         return self
 
     def reconcile_timeout(self, seconds: float) -> Builder[T]:
-        """Cancels a reconcile that takes longer than ``seconds``, and tries again; any time unless told."""
+        """Cancels a reconcile that takes longer than ``seconds``, and tries again; any time unless told.
+
+        Raises:
+            ValueError: not above 0.
+        """
         if not seconds > 0:
             raise ValueError(f"reconcile_timeout must be above 0 s, not {seconds}")
         self._options = replace(self._options, reconcile_timeout=seconds)
@@ -123,7 +135,7 @@ class Builder(Generic[T]):
         return self
 
     def with_priority(self, priority: int) -> Builder[T]:
-        """Gives changes of the kind itself a place in the queue: 0 unless told, and higher goes first."""
+        """Gives changes of the kind itself ``priority`` in the queue: 0 unless told, and higher goes first."""
         self._watches[0] = replace(self._watches[0], priority=priority)
         return self
 

@@ -28,6 +28,7 @@ from steersman.observability.tallies import queue_tally
 K = TypeVar("K", bound=Hashable)
 
 NORMAL = 0
+"""The priority of changes, unless told otherwise."""
 LOW = -100
 """The priority of what is only looked at again: first lists and resyncs, as in controller-runtime."""
 
@@ -163,7 +164,7 @@ class WorkQueue(Generic[K]):
             self._make_ready(self._resumed(key, priority, trigger))
 
     def add_after(self, key: K, seconds: float, *, priority: int = NORMAL, trigger: Trigger | None = None) -> None:
-        """Makes ``key`` ready in ``seconds``; the earlier of two pending times wins."""
+        """Makes ``key`` ready in ``seconds``; the earlier of two pending times and the higher ``priority`` win."""
         if not seconds > 0:
             self.add(key, priority=priority, trigger=trigger)
             return
@@ -191,7 +192,7 @@ class WorkQueue(Generic[K]):
             self._arm(seconds)
 
     def add_rate_limited(self, key: K, *, priority: int = NORMAL, trigger: Trigger | None = None) -> float:
-        """Makes ``key`` ready after its back-off; returns the delay in seconds."""
+        """Makes ``key`` ready, with ``priority``, after its back-off; returns the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._tally.retries += 1

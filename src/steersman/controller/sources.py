@@ -67,7 +67,10 @@ class Channel:
         return self._name
 
     def push(self, request: Request, *, priority: int = NORMAL) -> bool:
-        """Has the object ``request`` reconciled; False if it is refused since too many wait."""
+        """Has the object ``request`` reconciled; False if it is refused since too many wait.
+
+        Of several pushes of one request the highest ``priority`` counts.
+        """
         with self._lock:
             known = self._waiting.get(request)
             if known is None and len(self._waiting) >= self._capacity:
@@ -118,6 +121,9 @@ class Every:
         name: says in logs and triggers what caused a reconcile.
         jitter: so much of ``seconds`` is added at random at most, lest all replicas do it at once.
         priority: of the requests; low unless told, so that changes by users go first.
+
+    Raises:
+        ValueError: ``seconds`` is not above 0.
 
     Example:
         ``manager.controller(Buoy).source(Every(300, lambda: [b.key for b in manager.cache.informer(Buoy).store]))``

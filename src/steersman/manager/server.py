@@ -35,6 +35,9 @@ class ProbeServer:
         certificate: serve TLS with it.
         authorizer: asked about every request.
         bind: ``host:port``; an empty host binds all addresses, port 0 takes a free one.
+
+    Raises:
+        ConfigurationError: ``bind`` is not of that form.
     """
 
     def __init__(

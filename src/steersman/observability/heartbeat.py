@@ -23,7 +23,10 @@ BEAT_SECONDS = 0.25
 class Heartbeat:
     """The time of the loop's last beat; read by other threads without a lock.
 
-    ``run`` gives a beat every quarter of a second and measures by how much each is late: the loop's lag.
+    ``run`` gives beats and measures by how much each is late: the loop's lag.
+
+    Args:
+        period: seconds between beats.
     """
 
     def __init__(self, period: float = BEAT_SECONDS) -> None:

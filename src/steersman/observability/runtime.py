@@ -43,9 +43,11 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
 
     def now(self) -> datetime:
+        """The time of day, in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
+        """Returns after ``seconds``, or a millisecond before."""
         await asyncio.sleep(seconds)
 
 

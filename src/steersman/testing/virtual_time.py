@@ -78,7 +78,12 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self.start + timedelta(seconds=self._now)
 
     def advance(self, seconds: float | None) -> None:
-        """Called by the loop when nothing is ready: moves to the next timer, ``seconds`` away (None: no timer)."""
+        """Called by the loop when nothing is ready: moves to the next timer, ``seconds`` away (None: no timer).
+
+        Raises:
+            VirtualDeadlock: there is no timer, so nothing will ever happen again; names who waits.
+            VirtualTimeLimit: the limit of the run has come.
+        """
         if seconds is None:
             raise VirtualDeadlock(f"nothing is ready and no timer is set; {self._describe_waiting()}")
         self._now += seconds
@@ -103,7 +108,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> NoReturn:
-        """Refused: a thread takes real time, which this loop does not have."""
+        """Refused by RuntimeError: a thread takes real time, which this loop does not have."""
         name = getattr(func, "__qualname__", repr(func))
         raise RuntimeError(
             f"{name} was handed to a thread, but threads do not follow virtual time: "

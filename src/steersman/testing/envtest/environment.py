@@ -180,7 +180,7 @@ class Envtest:
         """Starts kube-apiserver where it was killed, with the same address, data and certificates.
 
         Raises:
-            SteersmanError: it did not start.
+            SteersmanError: it did not start within ``timeout`` seconds.
         """
         self.begin_apiserver()
         self.wait_until_ready(timeout)
@@ -204,7 +204,11 @@ class Envtest:
 
     @contextmanager
     def paused_apiserver(self) -> Generator[None]:
-        """Stops kube-apiserver (SIGSTOP) during the block: connections stay open, and nothing is answered."""
+        """Stops kube-apiserver (SIGSTOP) during the block: connections stay open, and nothing is answered.
+
+        Raises:
+            SteersmanError: it does not run.
+        """
         if self._apiserver is None:
             raise SteersmanError("kube-apiserver does not run")
         self._apiserver.signal(signal.SIGSTOP)
@@ -287,7 +291,7 @@ class Envtest:
         """Starts another kube-apiserver on the same etcd, which can be made to lag: ``with`` it, or ``stop`` it.
 
         Raises:
-            SteersmanError: it did not start.
+            SteersmanError: it did not start within ``timeout`` seconds.
         """
         etcd = self.directory / _ETCD_SOCKET.removeprefix("unix://")
         return SecondApiServer(self, _reserve_port(), etcd, timeout)

@@ -32,6 +32,9 @@ class SecondApiServer:
     Attributes:
         server: the URL.
         kubeconfig: a kubeconfig file of an administrator.
+
+    Raises:
+        SteersmanError: it did not start within ``timeout`` seconds.
     """
 
     def __init__(self, environment: Neighbourhood, reservation: socket.socket, etcd: Path, timeout: float) -> None:

@@ -1,0 +1,226 @@
+"""Each public name says what it gives, in words of its own: shapes, units, errors. The reference is made of it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import steersman
+from documented import DOCS
+
+# Modules that are rooms of their own, or public parts of one whose names are not repeated in its front.
+ALONE = (
+    "steersman.errors",
+    "steersman.manager.flags",
+    "steersman.observability.garbage",
+    "steersman.observability.heartbeat",
+    "steersman.observability.logging",
+    "steersman.observability.runtime",
+    "steersman.testing.envtest",
+)
+ROOMS = ("api", "cache", "cli", "client", "controller", "crd", "manager", "meta", "observability", "rbac", "testing")
+# The documentation is that of another.
+REFERS = re.compile(r"\b([Aa]s|see) ``\w+(\.\w+)?``")
+
+
+class Name(NamedTuple):
+    """A public name, in the module that defines it."""
+
+    module: Any
+    name: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.module.__name__}.{self.name}"
+
+
+def modules_of(room: str) -> Iterator[Any]:
+    package = importlib.import_module(f"steersman.{room}")
+    yield package
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if room != "api":
+            yield importlib.import_module(found.name)
+
+
+def defines(module: Any, name: str) -> bool:
+    tree = ast.parse(inspect.getsource(module))
+    return any(name in targets(node) for node in tree.body)
+
+
+def targets(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return {node.name}
+    if isinstance(node, ast.Assign):
+        return {t.id for t in node.targets if isinstance(t, ast.Name)}
+    return {node.target.id} if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else set()
+
+
+def public_names() -> dict[str, Name]:
+    found: dict[str, Name] = {}
+    for room in ROOMS:
+        front = importlib.import_module(f"steersman.{room}")
+        modules = [m for m in modules_of(room) if not m.__name__.startswith("steersman.testing.envtest.")]
+        for name in getattr(front, "__all__", ()):
+            value = getattr(front, name)
+            known = importlib.import_module(getattr(value, "__module__", None) or front.__name__)
+            home = next(m for m in (known, *reversed(modules)) if defines(m, name))
+            each = Name(home, name, value)
+            found[str(each)] = each
+    for path in ALONE:
+        module = importlib.import_module(path)
+        for name in getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]:
+            value = getattr(module, name)
+            home = importlib.import_module(getattr(value, "__module__", path) or path)
+            if home.__name__.startswith(path) and (inspect.isclass(value) or inspect.isfunction(value)):
+                each = Name(home, name, value)
+                found[str(each)] = each
+    return found
+
+
+NAMES = public_names()
+CALLABLES = {path: n for path, n in NAMES.items() if inspect.isclass(n.value) or inspect.isfunction(n.value)}
+
+
+def node_of(name: Name) -> ast.stmt:
+    body = ast.parse(inspect.getsource(name.module)).body
+    return next(node for node in body if name.name in targets(node))
+
+
+def literal_after(name: Name) -> str:
+    """The string below an assignment, which mkdocstrings takes for its documentation."""
+    body = ast.parse(inspect.getsource(name.module)).body
+    place = next(i for i, node in enumerate(body) if name.name in targets(node))
+    following = body[place + 1] if place + 1 < len(body) else None
+    if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
+        return str(following.value.value)
+    return ""
+
+
+def documentation(name: Name) -> str:
+    node = node_of(name)
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return ast.get_docstring(node) or ""
+    return literal_after(name)
+
+
+def functions(name: Name) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+    """Public functions and methods, with their own documentation and that of their class."""
+    node = node_of(name)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield name.name, node, ast.get_docstring(node) or ""
+    if isinstance(node, ast.ClassDef):
+        for method in node.body:
+            if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            overload = any("overload" in ast.unparse(d) for d in method.decorator_list)
+            if (not method.name.startswith("_") or method.name in ("__init__", "__post_init__")) and not overload:
+                own = ast.get_docstring(method) or ""
+                whole = ast.get_docstring(node) or "" if method.name.startswith("__") else ""
+                yield f"{name.name}.{method.name}", method, own + whole
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    arguments = function.args
+    return [
+        a for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs) if a.arg not in ("self", "cls")
+    ]
+
+
+def test_every_package_has_a_front() -> None:
+    packages = {m.name for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
+    assert packages == set(ROOMS)
+    assert len(NAMES) > 150
+
+
+@pytest.mark.parametrize("path", NAMES)
+def test_it_says_what_it_gives(path: str) -> None:
+    said = documentation(NAMES[path])
+    first = said.split("\n\n")[0]
+    bare = re.sub(r"[\W_]", "", first).lower()
+    assert len(first.split()) >= 3, f"{path} says nothing: {said!r}"
+    assert bare != NAMES[path].name.replace("_", "").lower()
+
+
+@pytest.mark.parametrize("path", CALLABLES)
+def test_so_does_each_method(path: str) -> None:
+    silent = [
+        where for where, node, said in functions(CALLABLES[path]) if not said and not node.name.startswith("__")
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("path", CALLABLES)
+def test_what_it_names_is_there(path: str) -> None:
+    """No argument or attribute is described that has gone."""
+    name = CALLABLES[path]
+    for where, function, said in functions(name):
+        known = {a.arg for a in parameters(function)} | {
+            a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None
+        }
+        if (
+            (inspect.isclass(name.value) and function.name == "__init__")
+            or not inspect.isclass(name.value)
+            or function.name != "__post_init__"
+        ):
+            assert described(said, "Args") <= known, where
+    if inspect.isclass(name.value):
+        there = {f for base in name.value.__mro__ for f in (*vars(base), *inspect.get_annotations(base))}
+        there |= {node.attr for node in ast.walk(node_of(name)) if isinstance(node, ast.Attribute)}
+        assert described(documentation(name), "Attributes") <= there
+
+
+@pytest.mark.parametrize("path", CALLABLES)
+def test_numbers_are_named_with_their_meaning(path: str) -> None:
+    """A number needs a unit, so the documentation speaks of it."""
+    for where, function, said in functions(CALLABLES[path]):
+        for argument in parameters(function):
+            kind = ast.unparse(argument.annotation) if argument.annotation is not None else ""
+            if re.search(r"\b(int|float)\b", kind) and not REFERS.search(said):
+                assert re.search(rf"\b{argument.arg}\b", said), f"{where} does not speak of {argument.arg}"
+
+
+@pytest.mark.parametrize("path", CALLABLES)
+def test_errors_that_it_raises_are_named(path: str) -> None:
+    for where, function, said in functions(CALLABLES[path]):
+        for raised in raises(function):
+            assert re.search(rf"\b{raised}\b", said), f"{where} raises {raised} and does not say so"
+
+
+def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """What it raises itself, and does not catch itself; functions in it aside."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
+            found.add(node.exc.func.id)
+        waiting.extend(ast.iter_child_nodes(node))
+    return {name for name in found if name[0].isupper()}
+
+
+def described(said: str, section: str) -> set[str]:
+    """The names that a section of a docstring in Google's style describes."""
+    match = re.search(rf"^{section}:\n((?: +.*\n?|\n)+)", said, re.MULTILINE)
+    if match is None:
+        return set()
+    lines = [line for line in match[1].splitlines() if line.strip()]
+    indent = min(len(line) - len(line.lstrip()) for line in lines)
+    heads = (line[indent:].partition(":")[0] for line in lines if not line[indent].isspace())
+    return {name.strip() for head in heads for name in head.split(",")}
+
+
+def test_every_module_of_a_public_name_is_in_the_reference() -> None:
+    pages = (DOCS / "reference" / "api").glob("*.md")
+    listed = {module for page in pages for module in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
+    # The command has a page of its own, written for those who type it.
+    homes = {n.module.__name__ for n in NAMES.values()} - {"steersman.cli.app"}
+    assert sorted(h for h in homes if not any(h.startswith(each) for each in listed)) == []
