@@ -189,7 +189,8 @@ def test_the_files_of_the_variable_are_merged_and_the_first_wins(
 ) -> None:
     one = write(tmp_path / "one", {"clusters": kubeconfig(cluster={"server": "https://one:1"})["clusters"]})
     two = write(tmp_path / "two", kubeconfig(cluster={"server": "https://two:2"}))
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{one}:{two}")
+    empty = write(tmp_path / "empty", "# nothing yet\n")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'missing'}:{empty}:{one}:{two}")
     found = load_config()
     assert (found.server, found.credentials) == ("https://one:1", StaticToken("s3cret"))
 
@@ -263,7 +264,7 @@ def test_failures_name_file_and_field(tmp_path: Path, changes: dict[str, Any], m
     ("document", "message"),
     [
         ("[1, 2]", "not a kubeconfig"),
-        ("", "not a kubeconfig"),
+        ("", "current-context is not set"),
         ("contexts: {a: b}\ncurrent-context: x", "contexts: expected list, not dict"),
         ("contexts: [here]\ncurrent-context: here", "contexts: expected dict, not str"),
         ("contexts: [{name: here, context: c}]\ncurrent-context: here", "context 'here': expected dict, not str"),

@@ -313,7 +313,7 @@ async def test_a_proxy_that_refuses_is_not_taken_for_the_server(tmp_path: Path) 
 
 
 async def test_a_proxy_is_spoken_to_in_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system says whom to trust for a proxy, as for any web server; the cluster's authority is for the cluster."""
+    """The system says whom to trust for it, as for any web server; the cluster's authority is for the cluster."""
     (tmp_path / "proxy").mkdir()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
     public = Authority()

@@ -218,6 +218,13 @@ async def test_nobody_hears_of_dry_runs_reviews_and_tokens() -> None:
 
 
 @virtual_time
+async def test_a_review_that_has_a_name_changes_nothing() -> None:
+    client, told = observed(answer({"kind": "TokenReview", "metadata": {"name": "a"}, "spec": {}}))
+    await client.create(TokenReview(metadata=ObjectMeta(name="a"), spec=TokenReviewSpec(token="t")))
+    assert told == [("begun", "a"), ("refused", "a")]
+
+
+@virtual_time
 async def test_objects_without_a_namespace_are_told_without_one() -> None:
     name = {"metadata": {"name": "n", "uid": "u", "resourceVersion": "2"}}
     client, told = observed(answer(name))
