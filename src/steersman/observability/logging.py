@@ -47,19 +47,20 @@ class FloodFilter(logging.Filter):
         self._seen: dict[tuple[int, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Whether ``record`` is written."""
         second = int(record.created)
         if second != self._second:
             self._second, self._seen = second, {}
         # structlog hands over a line as its fields, libraries theirs as a text without its arguments.
-        line: dict[str, Any] | None = cast("Any", record).msg if isinstance(record.msg, dict) else None
-        same = record.levelno, str(record.msg) if line is None else str(line.get("event"))
+        said = cast("str | dict[str, Any]", record.msg)
+        same = record.levelno, str(said.get("event") if isinstance(said, dict) else said)
         number = self._seen[same] = self._seen.get(same, 0) + 1
         if number <= _UNSAMPLED:
             return True
         if number % _SAMPLE:
             return False
-        if line is not None:
-            line["left_out"] = _SAMPLE - 1
+        if isinstance(said, dict):
+            said["left_out"] = _SAMPLE - 1
         return True
 
 
