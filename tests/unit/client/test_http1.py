@@ -362,7 +362,7 @@ async def test_a_server_that_is_not_there() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loopback has one address")
 async def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.http1.CONNECT_TIMEOUT", 0.4)
+    monkeypatch.setattr("steersman.client.http1._ADDRESS_TIMEOUT", 0.05)
     async with serving(answering(sized(b"ok"))) as route:
         with socket.socket() as silent, ExitStack() as crowd:
             silent.bind(("127.0.0.2", route.port))
