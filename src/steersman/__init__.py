@@ -43,12 +43,14 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
 - ``steersman.api``: the built-in kinds, one module a group-version, and what to send in server-side apply.
 - ``steersman.client``: configuration, transport, and verbs on objects; good for scripts too.
 - ``steersman.cache``: list and watch, kept in step with the API server whatever happens.
-- ``steersman.controller``: queue, workers, reconcilers, finalizers, Events.
-- ``steersman.manager``: the process: signals, health, metrics.
+- ``steersman.controller``: what triggers a reconcile, queue, workers, reconcilers, finalizers, Events.
+- ``steersman.manager``: the process: leader election, signals, probes, metrics, and a command's flags for them.
 - ``steersman.meta`` and ``steersman.crd``: the vocabulary of objects, and the schemas that follow from classes.
 - ``steersman.rbac``: roles from what controllers declare.
 - ``steersman.errors``: every exception, as one tree.
-- ``steersman.testing``: an API server in memory and virtual time, for tests in milliseconds.
+- ``steersman.observability``: logs, metrics, and the seams for clock, randomness and tasks.
+- ``steersman.testing``: an API server in memory and virtual time, for tests in milliseconds; and a real one.
+- ``steersman.cli``: the ``steersman`` command.
 
 The names below are imported from their rooms at first use, so ``import steersman`` costs next to nothing.
 '''
