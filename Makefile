@@ -43,18 +43,24 @@ test: $(READY) ## Unit tests, and integration tests on the real API server (8 mi
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/integration
 
 .PHONY: e2e
-e2e: $(READY) ## Everything end to end on the cluster, faults included (25 min)
+e2e: $(READY) ## Everything end to end on the cluster, faults included (45 min)
+	@$(MAKE) faults
 	@$(BIN)/pytest --timeout 1800 -n 3 -m "not disruptive" tests/e2e
 	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
+
+.PHONY: faults
+faults: $(READY) ## Each fault at its full size, on the real API server (20 min)
+	@$(BIN)/python -m devcluster build
+	@FAULTS=whole $(BIN)/pytest tests/integration/faults
 
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from fresh, 2 min again)
 	@$(BIN)/pytest --timeout 900 -m smoke tests/e2e
 
 .PHONY: bench
-bench: $(READY) ## Benchmarks, with a table and benchmarks/results/latest.json
+bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hours; BENCH="--scenario a --runs 1")
 	@$(BIN)/python -m devcluster build
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: lint
 lint: $(READY) ## Formatting, lint, types, layers, generated files, house rules
@@ -78,6 +84,8 @@ requirements: ## Pin the newest allowed versions with their hashes
 	@$(UV) lock --upgrade
 	@$(UV) export --quiet --all-packages --all-groups --all-extras --no-emit-workspace --no-header -o requirements/dev.txt
 	@$(UV) export --quiet --package steersman-databases --no-dev --no-emit-workspace --no-header -o requirements/operator.txt
+	@cd benchmarks/kopf_operator && $(abspath $(UV)) pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate \
+		--universal --python-version 3.11 requirements.in -o requirements.txt
 
 .PHONY: docs
 docs: $(READY) ## Build the documentation into site/

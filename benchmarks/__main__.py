@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from benchmarks import build, machine, plot, report, results
 from benchmarks.environment import Bench
+from benchmarks.measurement import Measurement
 from benchmarks.peers import PEERS, Peer
 from benchmarks.runner import Outcome, run
 from benchmarks.scenarios import Scenario
@@ -28,7 +29,7 @@ SECONDS = 20.0
 PLOT = Path(__file__).parents[1] / "docs" / "assets" / "benchmarks.svg"
 console = Console(highlight=False)
 
-Choice = Annotated[list[str] | None, typer.Option("--scenario", help="a to e; may be repeated. Default: all")]
+Choice = Annotated[list[str] | None, typer.Option("--scenario", help="a to e, or words of the title; repeatable")]
 Chosen = Annotated[list[str] | None, typer.Option("--peer", help="may be repeated. Default: all")]
 
 
@@ -49,31 +50,44 @@ def main(
     peers = [p for p in peers if p.toolchain in built]
     bench = Bench(built, machine.cores(), objects=objects or 2000, pods=pods, seconds=seconds)
     everything = scenarios(objects, pods)
-    chosen = [s for s in everything if scenario is None or s.letter in scenario]
-    outcome = asyncio.run(_run(bench, chosen, peers, runs))
+    chosen = [s for s in everything if scenario is None or any(s.matches(wanted) for wanted in scenario)]
+    whole = (len(peers), objects, pods, seconds) == (len(PEERS), None, PODS, SECONDS)
+    outcome = asyncio.run(_run(bench, chosen, peers, runs, [s.title for s in everything] if whole else None))
     summaries = summarise(outcome.measurements)
-    whole = not outcome.failures and (len(peers), objects, pods, seconds) == (len(PEERS), None, PODS, SECONDS)
-    if whole:
-        told = {"machine": machine.description(), **versions(), "runs": str(runs), "day": f"{datetime.now(UTC):%F}"}
-        merged = results.merge(results.load(), outcome.measurements, told)
-        merged.measurements = results.in_order(merged.measurements, [s.title for s in everything])
-        summaries = results.write(merged)
-        PLOT.write_text(plot.draw(summaries))
     for table in report.figures(summaries):
         console.print(table)
     console.print(report.targets(verdicts(summaries)))
     for failure in outcome.failures:
         console.print(f"[red]✗[/red] {escape(failure)}", soft_wrap=True)
-    console.print(f"written to {results.DIRECTORY}" if whole else "not written: not the whole comparison")
+    if not whole:
+        console.print("Nothing was written: it was not the whole comparison.")
     raise typer.Exit(1 if outcome.failures else 0)
 
 
-async def _run(bench: Bench, chosen: list[Scenario], peers: list[Peer], runs: int) -> Outcome:
+async def _run(
+    bench: Bench, chosen: list[Scenario], peers: list[Peer], runs: int, titles: list[str] | None
+) -> Outcome:
+    """Runs the scenarios, and writes the results of each as soon as it is done; not without ``titles``."""
     task = asyncio.current_task()
     assert task is not None
     # As Ctrl+C does: operators and servers are ended on the way out.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await run(bench, chosen, peers, runs, lambda line: console.print(escape(line), soft_wrap=True))
+    every = Outcome()
+    for scenario in chosen:
+        outcome = await run(bench, scenario, peers, runs, lambda line: console.print(escape(line), soft_wrap=True))
+        if titles is not None and not outcome.failures:
+            _write(outcome.measurements, runs, titles)
+        every.measurements += outcome.measurements
+        every.failures += outcome.failures
+    return every
+
+
+def _write(measurements: list[Measurement], runs: int, titles: list[str]) -> None:
+    told = {"machine": machine.description(), **versions(), "runs": str(runs), "day": f"{datetime.now(UTC):%F}"}
+    merged = results.merge(results.load(), measurements, told)
+    merged.measurements = results.in_order(merged.measurements, titles)
+    PLOT.write_text(plot.draw(results.write(merged), results.caption(merged)))
+    console.print(f"written to {results.DIRECTORY}", soft_wrap=True)
 
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)

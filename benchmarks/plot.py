@@ -36,7 +36,7 @@ PANELS = (
 _OURS = frozenset(peer.name for peer in PEERS if peer.package == FRAMEWORK)
 _COLUMNS = 2
 _WIDTH, _ROW, _HEAD, _GAP, _MARGIN = 400, 22, 34, 22, 20
-_LABEL, _VALUE = 132, 62
+_LABEL, _VALUE, _LINE = 132, 62, 16
 # A bar that would dwarf the others is cut off, and says so; the number beside it is whole.
 _MOST_TIMES_THE_NEXT = 3.0
 
@@ -53,23 +53,32 @@ _STYLE = """
 """
 
 
-def draw(summaries: Sequence[Summary]) -> str:
-    """An SVG of those panels that were measured, each bar the median, with a line from lowest to highest."""
+def draw(summaries: Sequence[Summary], caption: Sequence[str] = ()) -> str:
+    """An SVG of those panels that were measured, each bar the median, with a line from lowest to highest.
+
+    Args:
+        caption: lines below it, such as the machine.
+    """
     measured = [(panel, found) for panel in PANELS if (found := _of(panel, summaries))]
     rows = max((len(found) for _, found in measured), default=0)
     height_of_panel = _HEAD + rows * _ROW + _GAP
     width = 2 * _MARGIN + _COLUMNS * _WIDTH + (_COLUMNS - 1) * _GAP
-    height = 2 * _MARGIN + -(-len(measured) // _COLUMNS) * height_of_panel - _GAP * bool(measured)
+    foot = _MARGIN + -(-len(measured) // _COLUMNS) * height_of_panel
+    height = foot + len(caption) * _LINE + _MARGIN
     panels = "".join(
         f'  <g transform="translate({_MARGIN + i % _COLUMNS * (_WIDTH + _GAP)} '
         f'{_MARGIN + i // _COLUMNS * height_of_panel})">\n{_panel(panel, found)}  </g>\n'
         for i, (panel, found) in enumerate(measured)
     )
+    below = "".join(
+        f'  <text class="hint" x="{_MARGIN}" y="{foot + 8 + row * _LINE}">{escape(line)}</text>\n'
+        for row, line in enumerate(caption)
+    )
     label = "Steersman beside its peers: " + "; ".join(_words(panel, found) for panel, found in measured)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(label, {chr(34): "&quot;"})}">\n  <style>{_STYLE}  </style>\n'
-        f'  <rect class="page" width="{width}" height="{height}" rx="8"/>\n{panels}</svg>\n'
+        f'  <rect class="page" width="{width}" height="{height}" rx="8"/>\n{panels}{below}</svg>\n'
     )
 
 

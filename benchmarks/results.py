@@ -56,6 +56,24 @@ def _write(file: Path, content: Any) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n")
 
 
+def caption(runs: Runs) -> list[str]:
+    """Lines below the picture: machine, versions, and how often and when it was measured."""
+    told = list(runs.machines.values())
+    if not told:
+        return []
+    machines = " / ".join(dict.fromkeys(one["machine"] for one in told))
+    last = told[-1]
+    versions = ", ".join(f"{name} {last[name]}" for name in ("controller-runtime", "kube-rs", "kopf", "steersman"))
+    counts, days = sorted({int(one["runs"]) for one in told}), sorted({one["day"] for one in told})
+    often = " to ".join(dict.fromkeys(str(n) for n in (counts[0], counts[-1])))
+    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    return [
+        f"{machines}; the operator has a core of its own, API server and etcd another",
+        f"{versions} (Python {last['python']})",
+        f"medians of {often} runs, with lines from lowest to highest; {when}",
+    ]
+
+
 def in_order(measurements: Iterable[Measurement], scenarios: Sequence[str]) -> list[Measurement]:
     """The measurements in the order of ``scenarios``, whenever each was measured."""
     rank = {title: number for number, title in enumerate(scenarios)}

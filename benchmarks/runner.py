@@ -1,4 +1,4 @@
-"""Runs scenarios, the peers in turn (A B C, A B C, …), so that a machine that changes its mood is fair to all."""
+"""Runs a scenario, the peers in turn (A B C, A B C, …), so that a machine that changes its mood is fair to all."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ class Outcome:
     failures: list[str] = field(default_factory=list[str])
 
 
-async def run(bench: Bench, scenarios: Sequence[Scenario], peers: Sequence[Peer], runs: int, tell: Tell) -> Outcome:
-    """Measures every peer in every scenario so many times; a peer that fails is told and stops no other."""
+async def run(bench: Bench, scenario: Scenario, peers: Sequence[Peer], runs: int, tell: Tell) -> Outcome:
+    """Measures every peer so many times; a peer that fails is told and stops no other."""
     outcome = Outcome()
-    for scenario in scenarios:
-        async with _servers(scenario, bench) as server:
-            for number in range(1, runs + 1):
-                for peer in peers:
-                    tell(await _run_once(scenario, server, peer, f"run {number} of {runs}", outcome))
+    async with _servers(scenario, bench) as server:
+        for number in range(1, runs + 1):
+            for peer in peers:
+                tell(await _run_once(scenario, server, peer, f"run {number} of {runs}", outcome))
     return outcome
 
 

@@ -28,3 +28,7 @@ class Scenario:
     measure: Callable[[ApiServer, Peer], Awaitable[list[Figure]]]
     serve: Callable[[Bench], AbstractAsyncContextManager[ApiServer]]
     shared: bool = False
+
+    def matches(self, wanted: str) -> bool:
+        """Whether it is meant by its letter, or by words of its title."""
+        return wanted == self.letter or (len(wanted) > 1 and wanted in self.title)

@@ -66,6 +66,14 @@ def test_all_zero_is_drawn_too() -> None:
     assert bars(drawn(kopf=0.0, steersman=0.0)) == [0.0, 0.0]
 
 
+def test_the_caption_is_below_the_bars() -> None:
+    summary = Summary(PANEL.scenario, "kopf", PANEL.metric, "1/s", (1.0,))
+    picture = ElementTree.fromstring(plot.draw([summary], ["2 cores & little memory"]))
+    *_, last = picture.iter(f"{SVG}text")
+    assert last.text == "2 cores & little memory"
+    assert float(last.get("y", "0")) < float((picture.get("viewBox") or "").split()[3])
+
+
 def test_nothing_measured_is_an_empty_picture() -> None:
     assert bars(ElementTree.fromstring(plot.draw([]))) == []
 

@@ -51,6 +51,27 @@ def test_measurements_are_kept_in_the_order_of_the_scenarios() -> None:
     assert [m.value for m in ordered] == [2.0, 3.0, 1.0]
 
 
+def told(runs: str, day: str) -> dict[str, str]:
+    names = ("machine", "controller-runtime", "kube-rs", "kopf", "steersman", "python")
+    return {**{name: f"<{name}>" for name in names}, "runs": runs, "day": day}
+
+
+def test_below_the_picture_machine_versions_and_runs_are_told() -> None:
+    runs = Runs({"idle": told("5", "2026-11-21"), "restart": told("3", "2026-11-22")})
+    machine, versions, often = results.caption(runs)
+    assert machine.startswith("<machine>;")
+    assert "kube-rs <kube-rs>" in versions
+    assert "(Python <python>)" in versions
+    assert "medians of 3 to 5 runs" in often
+    assert "2026-11-21 to 2026-11-22" in often
+
+
+def test_of_one_run_each_there_is_no_range() -> None:
+    *_, often = results.caption(Runs({"idle": told("5", "2026-11-21")}))
+    assert "medians of 5 runs" in often
+    assert often.endswith("2026-11-21")
+
+
 @pytest.mark.parametrize("name", ["latest.json", "docs/assets/benchmarks.svg"])
 def test_what_is_committed_is_of_the_committed_runs(name: str, tmp_path: Path) -> None:
     runs = results.load()
@@ -58,4 +79,4 @@ def test_what_is_committed_is_of_the_committed_runs(name: str, tmp_path: Path) -
     if name == "latest.json":
         assert (results.DIRECTORY / name).read_text() == (tmp_path / name).read_text()
     else:
-        assert (ROOT / name).read_text() == plot.draw(summarise(runs.measurements))
+        assert (ROOT / name).read_text() == plot.draw(summarise(runs.measurements), results.caption(runs))

@@ -38,7 +38,7 @@ class Stage:
 
     async def run(self, runs: int, *, shared: bool = False, measure: Any = None) -> Any:
         scenario = Scenario("x", "taking turns", measure or self.measure, self.serve, shared=shared)
-        return await run(BENCH, [scenario], [FIRST, SECOND], runs, self.told.append)
+        return await run(BENCH, scenario, [FIRST, SECOND], runs, self.told.append)
 
 
 async def test_the_peers_take_turns_each_with_a_new_server() -> None:

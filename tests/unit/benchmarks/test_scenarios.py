@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
 from benchmarks.load import in_parallel, steadily
 from benchmarks.scenarios.catalogue import scenarios
 from benchmarks.scenarios.restart import LEASE, count_requests
@@ -62,3 +63,11 @@ def test_a_quick_look_says_its_own_size_in_its_title() -> None:
     titles = [scenario.title for scenario in scenarios(objects=300, pods=1000)]
     assert titles[:2] == ["cold start, 300 objects", "cold start, 300 objects, one Event each"]
     assert "1,000 pods cached" in titles
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [("a", 3), ("b", 1), ("cold start", 3), ("10,000 objects", 1), ("z", 0), ("", 0)],
+)
+def test_a_scenario_is_chosen_by_its_letter_or_by_words_of_its_title(wanted: str, count: int) -> None:
+    assert sum(scenario.matches(wanted) for scenario in scenarios()) == count
