@@ -44,4 +44,5 @@ def description() -> str:
     total = re.search(r"^MemTotal:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     memory = f"{int(total[1]) / 2**20:.0f} GiB" if total else "unknown memory"
     processor = model[1].strip() if model else platform.machine()
-    return f"{len(os.sched_getaffinity(0))} cores of {processor}, {memory}, Linux {platform.release().partition("-")[0]}"
+    kernel = platform.release().partition("-")[0]
+    return f"{len(os.sched_getaffinity(0))} cores of {processor}, {memory}, Linux {kernel}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from benchmarks.machine import Cores, cores, pin
+from benchmarks.machine import Cores, cores, description, pin
 from benchmarks.measurement import cpu_seconds, peak_rss_mib, rss_mib
 from benchmarks.process import OperatorFailed, Report, running
 
@@ -119,3 +120,7 @@ def test_the_memory_of_a_kernel_thread_is_no_number(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Path, "read_text", status)
     with pytest.raises(ValueError, match="VmRSS"):
         rss_mib(2)
+
+
+def test_the_machine_is_described_by_cores_memory_and_system() -> None:
+    assert re.fullmatch(r"\d+ cores of .+, (\d+ GiB|unknown memory), Linux [\d.]+", description())
