@@ -37,7 +37,7 @@ class _InFlight:
     Attributes:
         tick: when the first of them was sent, by our own count.
         overlapping: whether there were two at once.
-        held: what was held when the last of them was sent.
+        held: what was held when the first of them was sent.
         versions, deleted: what the watch told of it since.
     """
 
@@ -77,7 +77,6 @@ class Overlay(ABC):
         else:
             flight.overlapping = True
             flight.writes += 1
-            flight.held = held
 
     def ended(self, key: ObjectKey) -> None:
         """It was answered, or never will be."""

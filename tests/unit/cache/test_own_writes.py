@@ -197,6 +197,21 @@ async def test_a_deletion_of_what_was_never_seen_makes_the_next_read_ask() -> No
         assert shore.read() is None
 
 
+@virtual_time
+async def test_the_answer_to_a_deletion_spares_what_came_after() -> None:
+    shore = Shore()
+    async with shore.synced():
+        doomed = await shore.apply(1, shore.stranger)
+        await settle()
+        shore.cache.begun(Buoy, key("a"))
+        await shore.stranger.delete(Buoy, key("a"))
+        await shore.apply(2, shore.stranger)
+        await settle()
+        shore.cache.begun(Buoy, key("a"))
+        shore.cache.deleted(Buoy, key("a"), doomed.metadata.uid)
+        assert shore.depth == 2
+
+
 @pytest.mark.parametrize("selected", [{"label_selector": "in"}, {"field_selector": "metadata.name!=a"}])
 @virtual_time
 async def test_our_own_write_can_leave_the_selection(selected: dict[str, str]) -> None:
