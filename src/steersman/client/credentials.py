@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -31,12 +31,14 @@ class Identity:
         certificate: PEM of the client certificate and those between it and the authority.
         key: PEM of its private key, not encrypted.
         valid_for: seconds after which ``Credentials.load`` must be asked again.
+        origin: where certificate and key come from, for errors.
     """
 
     authorization: str | None = field(default=None, repr=False)
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
     valid_for: float = field(default=math.inf, compare=False)
+    origin: str = field(default="client certificate and key", compare=False)
 
 
 class Credentials(Protocol):
@@ -131,11 +133,12 @@ class TokenFile(Credentials):
 class ClientCertificate(Credentials):
     """A client certificate and its key: PEM, or files that are read again every minute.
 
-    Connections that are open keep the pair they began with; new ones show the new pair.
+    Connections that are open keep the pair they began with; new ones show the new pair. Errors name them by ``where``.
     """
 
     certificate: bytes | Path = field(repr=False)
     key: bytes | Path = field(repr=False)
+    where: str = field(default="client certificate and key", compare=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
         """Certificate and key, from their files if they are in some. Raises ConfigurationError."""
@@ -144,6 +147,7 @@ class ClientCertificate(Credentials):
             certificate=pem(self.certificate, "client certificate"),
             key=pem(self.key, "client key"),
             valid_for=FILE_INTERVAL if files else math.inf,
+            origin=self.where,
         )
 
 
@@ -154,13 +158,10 @@ class Combined(Credentials):
     parts: tuple[Credentials, ...]
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        authorization, pair, valid_for = None, (None, None), math.inf
-        for part in self.parts:
-            found = part.load(rejected)
-            authorization = authorization or found.authorization
-            pair = pair if pair[0] else (found.certificate, found.key)
-            valid_for = min(valid_for, found.valid_for)
-        return Identity(authorization, *pair, valid_for)
+        loaded = [part.load(rejected) for part in self.parts]
+        authorization = next((i.authorization for i in loaded if i.authorization), None)
+        shown = next((i for i in loaded if i.certificate), Identity())
+        return replace(shown, authorization=authorization, valid_for=min(i.valid_for for i in loaded))
 
 
 def bearer(token: str, what: str) -> str:

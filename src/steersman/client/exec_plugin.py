@@ -129,6 +129,7 @@ class PluginCredentials(Credentials):
             authorization=bearer(status.token, named) if status.token else None,
             certificate=status.client_certificate_data.encode() or None,
             key=status.client_key_data.encode() or None,
+            origin=f"certificate and key from {named}",
         )
         expires = status.expiration_timestamp
         return identity, expires.timestamp() if expires else float("inf")

@@ -163,6 +163,7 @@ def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
         tls_server_name=cluster.get("tls-server-name", str) or None,
         insecure_skip_tls_verify=insecure,
         disable_compression=cluster.get("disable-compression", bool),
+        where=cluster.where,
     )
 
 
@@ -184,7 +185,8 @@ def _certificate(user: _Entry) -> Credentials | None:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
         raise ConfigurationError(f"{user.where}: client-certificate and client-key go together; one is missing")
-    return ClientCertificate(certificate, key) if certificate and key else None
+    where = f"{user.where}: client-certificate and client-key"
+    return ClientCertificate(certificate, key, where) if certificate and key else None
 
 
 def _token(user: _Entry) -> Credentials | None:

@@ -24,7 +24,7 @@ def ssl_context(config: ClusterConfig, identity: Identity) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if identity.certificate and identity.key:
-        _show(context, identity.certificate, identity.key, config.server)
+        _show(context, identity, config.server)
     return context
 
 
@@ -39,22 +39,23 @@ def trusted(config: ClusterConfig) -> bytes | None:
 
 def _trust(config: ClusterConfig) -> ssl.SSLContext:
     authorities = trusted(config)
-    where = config.ca if isinstance(config.ca, Path) else "the certificate authority"
+    inline = f"{config.where}: certificate-authority-data" if config.where else "the certificate authority"
+    where = config.ca if isinstance(config.ca, Path) else inline
     try:
         return ssl.create_default_context(cadata=authorities.decode() if authorities else None)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(f"TLS for {config.server}: {where} is no valid PEM: {error}") from None
 
 
-def _show(context: ssl.SSLContext, certificate: bytes, key: bytes, server: str) -> None:
+def _show(context: ssl.SSLContext, identity: Identity, server: str) -> None:
     try:
         # The ssl module loads key pairs from files only; this one exists for a moment, readable by us alone.
         with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
-            pair.write(certificate + b"\n" + key)
+            pair.write(b"\n".join((identity.certificate or b"", identity.key or b"")))
             pair.flush()
             # Without a password OpenSSL would ask the terminal for that of an encrypted key.
             context.load_cert_chain(pair.name, password="")
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(
-            f"TLS for {server}: client certificate and key are no valid PEM, or do not belong together: {error}"
+            f"TLS for {server}: {identity.origin} are no valid PEM, or do not belong together: {error}"
         ) from None

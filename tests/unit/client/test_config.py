@@ -23,6 +23,7 @@ from steersman.client.credentials import (
     TokenFile,
 )
 from steersman.client.exec_plugin import ExecPlugin, PluginCredentials
+from steersman.client.tls import ssl_context
 from steersman.errors import ConfigurationError
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nnot really\n-----END CERTIFICATE-----\n"
@@ -258,6 +259,17 @@ def test_failures_name_file_and_field(tmp_path: Path, changes: dict[str, Any], m
     with pytest.raises(ConfigurationError, match=message) as caught:
         load_config(path)
     assert str(caught.value).startswith(str(path))
+
+
+@pytest.mark.parametrize("broken", ["certificate-authority", "client-certificate"])
+def test_what_is_no_certificate_at_a_closer_look_is_named_too(tmp_path: Path, broken: str) -> None:
+    user = {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)}
+    cluster = {"certificate-authority-data": encoded(CERTIFICATE)}
+    entries = {"cluster": cluster} if broken == "certificate-authority" else {"user": user}
+    path = write(tmp_path / "config", kubeconfig(**entries))
+    config = load_config(path)
+    with pytest.raises(ConfigurationError, match=f"{path}: (cluster 'c'|user 'u'): {broken}"):
+        ssl_context(config, config.credentials.load())
 
 
 @pytest.mark.parametrize(
