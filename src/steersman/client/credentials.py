@@ -133,7 +133,8 @@ class TokenFile(Credentials):
 class ClientCertificate(Credentials):
     """A client certificate and its key: PEM, or files that are read again every minute.
 
-    Connections that are open keep the pair they began with; new ones show the new pair. Errors name them by ``where``.
+    Connections that are open keep the pair they began with; new ones show the new pair.
+    Errors call them ``where``.
     """
 
     certificate: bytes | Path = field(repr=False)
