@@ -8,8 +8,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prometheus_client import CollectorRegistry
-
 from steersman.cache import Cache
 from steersman.client import Client, Transport
 from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
@@ -28,6 +26,8 @@ from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime, SystemClock
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from steersman.manager.http_server import Request as HttpServerRequest
     from steersman.manager.http_server import Response
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from steersman.observability.instruments import Distribution
+from steersman.observability.metrics import collected
 
-from steersman.observability.metrics import registry
-from steersman.observability.tallies import Distribution
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 # Young objects are requests and answers, hardly ever cycles: looked at less often than by default (700, 10, 10).
 _THRESHOLDS = (10_000, 20, 10)
@@ -76,13 +76,13 @@ class GarbagePolicy:
         gc.freeze()
 
 
-class _Pauses(Collector):
-    def collect(self) -> Iterator[Metric]:
-        family = HistogramMetricFamily(
-            "steersman_gc_pause_seconds", "How long the garbage collector stops the process."
-        )
-        family.add_metric([], _pauses.buckets(), _pauses.total)
-        yield family
+def _families() -> Iterator[Metric]:
+    from prometheus_client.core import HistogramMetricFamily
+
+    text = "How long the garbage collector stops the process."
+    family = HistogramMetricFamily("steersman_gc_pause_seconds", text)
+    family.add_metric([], _pauses.buckets(), _pauses.total)
+    yield family
 
 
-registry.register(_Pauses())
+collected(_families)

@@ -2,60 +2,98 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-registry = CollectorRegistry()
-"""Everything Steersman measures; operators register their own metrics here too."""
+from steersman.observability.instruments import Counter, Gauge, Histogram
 
-ProcessCollector(registry=registry)
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
-_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+    registry: CollectorRegistry
+    """Everything Steersman measures; operators register their own metrics here too. Made when it is asked for."""
+
+LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+_collected: list[Callable[[], Iterable[Metric]]] = []
+
+
+def collected(collect: Callable[[], Iterable[Metric]]) -> None:
+    """Shows what ``collect`` gives at each scrape, which may come from any thread."""
+    _collected.append(collect)
+
+
+@cache
+def _registry() -> CollectorRegistry:
+    from prometheus_client import CollectorRegistry, ProcessCollector
+    from prometheus_client.registry import Collector
+
+    class Collected(Collector):
+        def collect(self) -> Iterable[Metric]:
+            for collect in tuple(_collected):
+                yield from collect()
+
+    made = CollectorRegistry()
+    made.register(Collected())
+    ProcessCollector(registry=made)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name == "registry":
+        return _registry()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 watch_restarts = Counter(
-    "steersman_watch_restarts_total",
-    "Lists and watches begun anew, by kind and cause.",
-    ["kind", "cause"],
-    registry=registry,
+    "steersman_watch_restarts", "Lists and watches begun anew, by kind and cause.", ["kind", "cause"]
 )
-decode_errors = Counter(
-    "steersman_decode_errors_total", "Objects skipped since they do not fit their type.", ["kind"], registry=registry
-)
+decode_errors = Counter("steersman_decode_errors", "Objects skipped since they do not fit their type.", ["kind"])
 leader_election_master_status = Gauge(
     "leader_election_master_status",
     "Whether this process leads (1) or stands by (0), by the name of the lease.",
     ["name"],
-    registry=registry,
 )
 leader_election_slowpath = Counter(
-    "leader_election_slowpath_total",
+    "leader_election_slowpath",
     "Renewals that had to read the lease first, since somebody else had written it or an answer was lost.",
     ["name"],
-    registry=registry,
 )
 event_loop_lag = Histogram(
     "steersman_event_loop_lag_seconds",
     "How much later than asked for the event loop wakes up.",
-    buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
-    registry=registry,
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
 )
 event_loop_longest_lag = Gauge(
-    "steersman_event_loop_longest_lag_seconds", "The longest lag of the event loop so far.", registry=registry
+    "steersman_event_loop_longest_lag_seconds", "The longest lag of the event loop so far."
 )
 event_loop_blocks = Counter(
-    "steersman_event_loop_blocks_total",
+    "steersman_event_loop_blocks",
     "How often the event loop was blocked for longer than the limit; the log has the stack.",
-    registry=registry,
 )
 request_retries = Counter(
-    "rest_client_request_retries_total",
+    "rest_client_request_retries",
     "Requests that were tried again, by the status code of the try before.",
     ["code", "verb", "host"],
-    registry=registry,
 )
 rate_limiter_duration = Histogram(
     "rest_client_rate_limiter_duration_seconds",
     "How long a request waits for the rate limit on the client's side.",
     ["verb", "host"],
-    buckets=_LATENCY,
-    registry=registry,
+    buckets=LATENCY_BUCKETS,
 )
+
+for _instrument in (
+    watch_restarts,
+    decode_errors,
+    leader_election_master_status,
+    leader_election_slowpath,
+    event_loop_lag,
+    event_loop_longest_lag,
+    event_loop_blocks,
+    request_retries,
+    rate_limiter_duration,
+):
+    collected(_instrument.collect)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from steersman.observability.instruments import Distribution
+from steersman.observability.metrics import LATENCY_BUCKETS, collected
 
-from steersman.observability.metrics import registry
-from steersman.observability.tallies import LATENCY_BUCKETS, Distribution
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _SIZES = tuple(float(size) for size in (64, 256, 512, 2**10, 2**12, 2**14, 2**16, 2**18, 2**20, 2**22, 2**24))
 
@@ -72,16 +73,17 @@ class RequestMetrics:
         return tally
 
 
-class _Requests(Collector):
-    def collect(self) -> Iterator[Metric]:
-        hosts: dict[str, list[_Tally]] = {}
-        for (host, _), tally in tuple(_tallies.items()):
-            hosts.setdefault(host, []).append(tally)
-        yield _totals(hosts)
-        yield from _histograms(hosts)
+def _families() -> Iterator[Metric]:
+    hosts: dict[str, list[_Tally]] = {}
+    for (host, _), tally in tuple(_tallies.items()):
+        hosts.setdefault(host, []).append(tally)
+    yield _totals(hosts)
+    yield from _histograms(hosts)
 
 
 def _totals(hosts: dict[str, list[_Tally]]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
     family = CounterMetricFamily(
         "rest_client_requests", "Requests by status code.", labels=["code", "method", "host"]
     )
@@ -93,6 +95,8 @@ def _totals(hosts: dict[str, list[_Tally]]) -> Metric:
 
 
 def _histograms(hosts: dict[str, list[_Tally]]) -> Iterator[Metric]:
+    from prometheus_client.core import HistogramMetricFamily
+
     for name, text, attribute in (
         ("rest_client_request_duration_seconds", "Duration of a request.", "seconds"),
         ("rest_client_request_size_bytes", "Size of a request's body.", "sent"),
@@ -107,4 +111,4 @@ def _histograms(hosts: dict[str, list[_Tally]]) -> Iterator[Metric]:
         yield family
 
 
-registry.register(_Requests())
+collected(_families)

@@ -8,49 +8,18 @@ as counters must never go back.
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
+from steersman.observability.instruments import Distribution
+from steersman.observability.metrics import LATENCY_BUCKETS, collected
 
-from steersman.observability.metrics import registry
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
-LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 QUEUE_BUCKETS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0)
 
 RESULTS = ("success", "error", "requeue", "requeue_after")
-
-
-class Distribution:
-    """How often values fell below each bound, and their sum: a histogram that only the event loop's thread writes."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Adds ``value``, in seconds."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    @classmethod
-    def sum(cls, parts: Sequence[Distribution]) -> Distribution:
-        """The values of all ``parts``, of which there is one at least and which have the same bounds."""
-        whole = cls(parts[0].bounds)
-        whole.counts = [sum(counts) for counts in zip(*(part.counts for part in parts), strict=True)]
-        whole.total = sum(part.total for part in parts)
-        return whole
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and count of all values up to it, the last one ``+Inf``."""
-        labels = [*(str(bound) for bound in self.bounds), "+Inf"]
-        return list(zip(labels, accumulate(self.counts), strict=True))
 
 
 class LiveQueue(Protocol):
@@ -114,16 +83,16 @@ def controller_tally(name: str) -> ControllerTally:
     return _controllers.setdefault(name, ControllerTally(name))
 
 
-class _Tallies(Collector):
-    """Shows all tallies under controller-runtime's names."""
-
-    def collect(self) -> Iterator[Metric]:
-        # Copies, since a scrape may run in a thread of its own.
-        yield from _controller_families(tuple(_controllers.values()))
-        yield from _queue_families(tuple(_queues.values()))
+def _families() -> Iterator[Metric]:
+    """All tallies under controller-runtime's names."""
+    # Copies, since a scrape may run in a thread of its own.
+    yield from _controller_families(tuple(_controllers.values()))
+    yield from _queue_families(tuple(_queues.values()))
 
 
 def _controller_families(tallies: Sequence[ControllerTally]) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
     total = CounterMetricFamily(
         "controller_runtime_reconcile", "Reconciliations by result.", labels=["controller", "result"]
     )
@@ -157,6 +126,8 @@ def _controller_families(tallies: Sequence[ControllerTally]) -> Iterator[Metric]
 
 
 def _queue_families(tallies: Sequence[QueueTally]) -> Iterator[Metric]:
+    from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+
     labels = ["name", "controller"]
     counters: tuple[tuple[str, str, Callable[[QueueTally], float]], ...] = (
         ("workqueue_adds", "Keys added.", lambda t: t.adds),
@@ -193,6 +164,8 @@ def _counters(
     labels: list[str],
     values: Callable[[Tally], list[str]],
 ) -> Iterator[Metric]:
+    from prometheus_client.core import CounterMetricFamily
+
     for name, text, count in counters:
         family = CounterMetricFamily(name, text, labels=labels)
         for tally in tallies:
@@ -215,4 +188,4 @@ def _ages(queue: LiveQueue | None) -> list[float]:
     return [max(0.0, now - started) for started in queue.started_at()]
 
 
-registry.register(_Tallies())
+collected(_families)
