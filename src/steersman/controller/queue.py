@@ -136,7 +136,6 @@ class WorkQueue(Generic[K]):
         self._takers: deque[asyncio.Future[None]] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._shut_down = False
-        self._draining = False
         self._tally = queue_tally(name)
         self._tally.queue = weakref.ref(self)
 
@@ -205,6 +204,7 @@ class WorkQueue(Generic[K]):
         item = self._waiting.pop(key, None)
         if item is not None:
             item.taken = True
+            item.triggers = []
             self._leave(item.priority)
 
     def forget(self, key: K) -> None:
@@ -343,8 +343,8 @@ class WorkQueue(Generic[K]):
     def _leave(self, priority: int) -> None:
         lane = self._lane(priority)
         lane.size -= 1
-        if not lane.size:
-            lane.entries.clear()
+        if len(lane.entries) > _COMPACT_ABOVE and len(lane.entries) > 2 * lane.size:
+            lane.entries = deque(item for item in lane.entries if not item.taken and item.priority == priority)
 
     def _lane(self, priority: int) -> _Lane[K]:
         for lane in self._lanes:

@@ -295,12 +295,13 @@ async def test_triggers_of_a_key_are_few() -> None:
     assert (len(item.triggers), item.omitted) == (MOST_TRIGGERS, 100 - MOST_TRIGGERS)
 
 
+def items() -> int:
+    gc.collect()
+    return sum(isinstance(each, Item) for each in gc.get_objects())
+
+
 @virtual_time
 async def test_delays_that_came_to_nothing_leave_nothing_behind() -> None:
-    def items() -> int:
-        gc.collect()
-        return sum(isinstance(each, Item) for each in gc.get_objects())
-
     before = items()
     queue = new_queue()
     for _ in range(20):
@@ -326,6 +327,19 @@ async def test_what_waits_can_be_taken_back() -> None:
     assert [await queue.get(), await queue.get()] == ["b", "later"]
     queue.add("a")
     assert await queue.get() == "a"
+
+
+@virtual_time
+async def test_what_is_taken_back_leaves_nothing_behind() -> None:
+    queue = new_queue()
+    queue.add("first")
+    before = items()
+    for number in range(5000):
+        queue.add(str(number))
+        queue.discard(str(number))
+    assert items() - before <= 1500
+    queue.add("last")
+    assert [await queue.get(), await queue.get()] == ["first", "last"]
 
 
 @virtual_time
