@@ -21,7 +21,8 @@ class Selection:
         label_selector: such as ``app.kubernetes.io/managed-by=me``; empty: all. Source: "Labels and Selectors".
         field_selector: such as ``status.phase!=Succeeded``; empty: all. Source: "Field Selectors".
         transform: gives what is stored for what was read, so that a cache of large objects keeps only the parts
-            that its controllers look at: ``lambda pod: replace(pod, spec=None)``.
+            that its controllers look at: ``lambda pod: replace(pod, spec=None)``. An object on which it fails is
+            held whole, and that is logged.
     """
 
     label_selector: str = ""

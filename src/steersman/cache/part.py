@@ -17,6 +17,7 @@ from steersman.cache.versions import version_number
 from steersman.client import Client
 from steersman.meta import Object, ObjectKey
 from steersman.meta.selectors import fields_fit, label_matcher, parse_field_selector
+from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ T = TypeVar("T", bound=Object)
 
 _VERSION = re.compile(rb'"resourceVersion":"([^"\\]+)"')
 _IDENTITY_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
+
+log = get_logger("cache")
 
 
 class Part(Generic[T]):
@@ -316,4 +319,13 @@ class Part(Generic[T]):
             self.informer.note_progress()
 
     def _form(self, obj: T) -> T:
-        return obj if self._transform is None else self._transform(obj)
+        if self._transform is None:
+            return obj
+        try:
+            return self._transform(obj)
+        except Exception:
+            # To leave it out, or to end the watch, would take it for absent, or cost all others their news.
+            log.exception(
+                "a transform failed: the object is held whole", kind=self.informer.name, object=str(obj.key)
+            )
+            return obj

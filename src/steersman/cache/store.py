@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from steersman.meta import Object, ObjectKey
+from steersman.observability.logging import get_logger
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
+
+log = get_logger("cache")
 
 
 def _owner(obj: Object) -> tuple[str, ...]:
@@ -50,6 +53,8 @@ class Store(Generic[T]):
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Indexes objects, present and future, by the values that ``function`` gives for each.
 
+        An object on which it fails is in the store all the same, under none of the index's values; that is logged.
+
         Raises:
             ValueError: there is an index of that name.
         """
@@ -75,9 +80,9 @@ class Store(Generic[T]):
             self.size += size - self._sizes.get(key, 0)
             self._sizes[key] = size
         for name, function in self._functions.items():
-            values = dict.fromkeys(function(obj))
+            values = _values(name, function, obj)
             if former is not None:
-                stale = dict.fromkeys(function(former))
+                stale = _values(name, function, former)
                 if stale == values:
                     continue
                 for value in stale:
@@ -93,7 +98,7 @@ class Store(Generic[T]):
         if former is not None:
             self.size -= self._sizes.pop(key, 0)
             for name, function in self._functions.items():
-                for value in function(former):
+                for value in _values(name, function, former):
                     self._leave(name, value, key)
         return former
 
@@ -102,7 +107,7 @@ class Store(Generic[T]):
         entries: dict[str, dict[ObjectKey, None]] = {}
         self._indexes[name] = entries
         for key, obj in self._objects.items():
-            for value in function(obj):
+            for value in _values(name, function, obj):
                 entries.setdefault(value, {})[key] = None
 
     def _leave(self, name: str, value: str, key: ObjectKey) -> None:
@@ -110,3 +115,12 @@ class Store(Generic[T]):
         keys.pop(key, None)
         if not keys:
             self._indexes[name].pop(value, None)
+
+
+def _values(name: str, function: IndexFunction[T], obj: T) -> dict[str, None]:
+    try:
+        return dict.fromkeys(function(obj))
+    except Exception:
+        # One object that it does not expect must not cost subscribers the news of it.
+        log.exception("an index function failed", index=name, object=str(obj.key))
+        return {}

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from buoy import Buoy, BuoySpec
 from steersman.api.core_v1 import ConfigMap, Node, Secret
@@ -15,7 +16,7 @@ from steersman.client import Client
 from steersman.errors import ConfigurationError
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
-from world import settle
+from world import World, settle
 
 
 def watched(options: InformerOptions, *namespaces: str) -> list[str]:
@@ -89,4 +90,25 @@ async def test_a_transform_decides_what_is_stored() -> None:
             await settle()
     await settle()
     assert {o.metadata.name: o.data for o in cache.informer(ConfigMap).store} == {"listed": {}, "watched": {}}
+    await cache.stop()
+
+
+@virtual_time
+async def test_an_object_that_cannot_be_transformed_is_held_whole() -> None:
+    def shallow(obj: Buoy) -> Buoy:
+        if obj.metadata.name == "b":
+            raise LookupError("no such thing")
+        return replace(obj, spec=BuoySpec())
+
+    world = World()
+    cache = Cache(world.client, runtime=world.runtime, options={Buoy: InformerOptions(transform=shallow)})
+    store = cache.informer(Buoy).store
+    world.make("a", "b", depth=5)
+    with capture_logs() as lines:
+        cache.start()
+        await cache.wait_for_sync()
+        world.make("c", depth=5)
+        await settle()
+    assert {o.metadata.name: o.spec.depth for o in store} == {"a": 1, "b": 5, "c": 1}
+    assert [line["object"] for line in lines if "transform" in line["event"]] == ["sea/b"]
     await cache.stop()

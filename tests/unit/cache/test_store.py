@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from buoy import Buoy, buoy
 from steersman.cache import Store
@@ -43,6 +44,24 @@ def test_an_index_takes_in_what_is_there() -> None:
     store.put(buoy("a", depth=2))
     store.add_index("depth", depths)
     assert [o.metadata.name for o in store.by_index("depth", "2")] == ["a"]
+
+
+def test_an_object_that_cannot_be_indexed_is_held_all_the_same() -> None:
+    def inverse(obj: Buoy) -> list[str]:
+        return [str(12 // obj.spec.depth)]
+
+    store: Store[Buoy] = Store()
+    with capture_logs() as lines:
+        store.put(buoy("early", depth=0))
+        store.add_index("inverse", inverse)
+        for depth in (3, 0, 4):
+            store.put(buoy("a", depth=depth))
+        assert [o.metadata.name for o in store.by_index("inverse", "3")] == ["a"]
+        assert store.by_index("inverse", "4") == ()
+        assert store.remove(ObjectKey("sea", "early"))
+    assert len(store) == 1
+    assert {(line["event"], line["index"]) for line in lines} == {("an index function failed", "inverse")}
+    assert {line["object"] for line in lines} == {"sea/early", "sea/a"}
 
 
 def test_what_is_found_comes_in_the_order_of_arrival() -> None:
