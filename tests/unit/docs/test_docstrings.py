@@ -8,6 +8,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -49,8 +50,13 @@ def modules_of(room: str) -> Iterator[Any]:
             yield importlib.import_module(found.name)
 
 
+@cache
+def source_of(module: Any) -> ast.Module:
+    return ast.parse(inspect.getsource(module))
+
+
 def defines(module: Any, name: str) -> bool:
-    tree = ast.parse(inspect.getsource(module))
+    tree = source_of(module)
     return any(name in targets(node) for node in tree.body)
 
 
@@ -89,13 +95,13 @@ CALLABLES = {path: n for path, n in NAMES.items() if inspect.isclass(n.value) or
 
 
 def node_of(name: Name) -> ast.stmt:
-    body = ast.parse(inspect.getsource(name.module)).body
+    body = source_of(name.module).body
     return next(node for node in body if name.name in targets(node))
 
 
 def literal_after(name: Name) -> str:
     """The string below an assignment, which mkdocstrings takes for its documentation."""
-    body = ast.parse(inspect.getsource(name.module)).body
+    body = source_of(name.module).body
     place = next(i for i, node in enumerate(body) if name.name in targets(node))
     following = body[place + 1] if place + 1 < len(body) else None
     if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
