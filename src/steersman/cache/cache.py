@@ -90,19 +90,21 @@ class Cache:
         for informer in self._informers.values():
             self._run(informer)
 
-    async def wait_for_sync(self, timeout: float = 120.0) -> None:
-        """Returns once every informer has its first list.
+    async def wait_for_sync(self, timeout: float = 120.0, *, kind: type[Object] | None = None) -> None:
+        """Returns once every informer, or the one of ``kind``, has its first list.
 
         Raises:
             CacheNotSynced: not within ``timeout`` seconds; names the kinds and why: a CRD that is not installed, a
                 right that RBAC does not give, or whatever else the server answered.
         """
+        informers = self.informers if kind is None else (self._informers[kind],)
         try:
             async with asyncio.timeout(timeout):
-                for informer in tuple(self._informers.values()):
+                for informer in informers:
                     await informer.wait_for_sync()
         except TimeoutError:
-            raise CacheNotSynced(f"not synced after {timeout:g} s: {'; '.join(self._laggards())}") from None
+            laggards = "; ".join(_lag(part) for each in informers for part in each.parts if not part.has_synced)
+            raise CacheNotSynced(f"not synced after {timeout:g} s: {laggards}") from None
 
     async def catch_up(self, timeout: float = 30.0) -> None:
         """Returns when every informer is at least as new as the server was at the call.
@@ -230,12 +232,9 @@ class Cache:
             tasks.append((f"resync {informer.name}", informer.resync(period)))
         self._tasks.extend(self._runtime.spawn(coroutine, name) for name, coroutine in tasks)
 
-    def _laggards(self) -> list[str]:
-        return [
-            f"{_title(p.kind, p.scope.namespace)} ({_reason(p.reflector.last_error)})"
-            for p in self._parts()
-            if not p.has_synced
-        ]
+
+def _lag(part: Part[Any]) -> str:
+    return f"{_title(part.kind, part.scope.namespace)} ({_reason(part.reflector.last_error)})"
 
 
 def _reason(error: Exception | None) -> str:

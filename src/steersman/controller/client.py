@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from steersman.cache import Cache
+from steersman.cache import Cache, Store
 from steersman.client import Client
 from steersman.client.documents import apply_document, kind_of, status_document
 from steersman.client.managed_fields import apply_would_change
@@ -18,6 +18,8 @@ from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstru
 
 T = TypeVar("T", bound=Object)
 UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
+
+_SYNC_SECONDS = 10.0
 
 
 class CachedClient:
@@ -39,15 +41,17 @@ class CachedClient:
         self._applied = AppliedDocuments()
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
-        """The object ``key``. Raises NotFound.
+        """The object ``key``.
 
         Where a kind is cached in some namespaces, or by a selector, what is not among those is not found.
+
+        Raises:
+            NotFound: there is none.
+            CacheNotSynced: the kind's informer is new, and does not get its first list in ten seconds.
         """
         if not self._cache.holds(kind):
             return await self.live.get(kind, key)
-        if self._cache.is_uncertain(kind, key):
-            await self._cache.settle(kind, key)
-        found = self._cache.informer(kind).store.get(key)
+        found = (await self._store(kind, key)).get(key)
         if found is None:
             resource = kind.api_resource
             details = StatusDetails(name=key.name, group=resource.group, kind=resource.plural)
@@ -81,6 +85,7 @@ class CachedClient:
         Raises:
             ValueError: ``index`` of a kind that is not cached.
             KeyError: no index of that name was declared.
+            CacheNotSynced: as ``get``.
         """
         chosen = await self._found(kind, namespace, owner, index)
         if namespace:
@@ -92,9 +97,7 @@ class CachedClient:
     ) -> tuple[T, ...]:
         uid = owner.metadata.uid if owner is not None else ""
         if self._cache.holds(kind):
-            if self._cache.is_uncertain(kind):
-                await self._cache.settle(kind)
-            store = self._cache.informer(kind).store
+            store = await self._store(kind)
             known = store.by_index(*index) if index else store.by_index("owner", uid) if owner else tuple(store)
         elif index is not None:
             raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
@@ -151,6 +154,17 @@ class CachedClient:
     ) -> T | None:
         """As ``Client.delete``."""
         return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
+
+    async def _store(self, kind: type[T], key: ObjectKey | None = None) -> Store[T]:
+        """What is cached of ``kind``, once it can be believed of ``key`` (None: of all)."""
+        cache = self._cache
+        informer = cache.informer(kind)
+        if not informer.has_synced:
+            # An informer that was asked for late: all that exists would seem absent.
+            await cache.wait_for_sync(_SYNC_SECONDS, kind=kind)
+        if cache.is_uncertain(kind, key):
+            await cache.settle(kind, key)
+        return informer.store
 
     def _held(self, kind: type[T], key: ObjectKey) -> T | None:
         if not self._cache.holds(kind) or self._cache.is_uncertain(kind, key):

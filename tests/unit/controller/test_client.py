@@ -10,7 +10,7 @@ from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.errors import ConnectionFailed, NotFound
+from steersman.errors import CacheNotSynced, ConnectionFailed, NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetaApply
 from steersman.testing import matching, virtual_time
 from world import NAMESPACE, World, eventually, key
@@ -31,6 +31,27 @@ async def test_held_kinds_cost_no_request() -> None:
             await world.cached.get(Buoy, key("c"))
         assert (caught.value.code, caught.value.reason) == (404, "NotFound")
         assert world.server.requests == []
+
+
+@virtual_time
+async def test_a_kind_whose_informer_comes_late_is_awaited() -> None:
+    world = World()
+    world.make("a")
+    async with world.cache_running():
+        informer = world.cache.informer(Buoy)
+        assert not informer.has_synced
+        assert (await world.cached.get(Buoy, key("a"))).metadata.name == "a"
+        world.cache.informer(ConfigMap)
+        assert len(await world.cached.list(ConfigMap)) == 0
+
+
+@virtual_time
+async def test_a_kind_that_does_not_come_is_an_error_and_not_absent() -> None:
+    world = World()
+    world.cache.informer(Buoy)
+    for read in (world.cached.get(Buoy, key("a")), world.cached.list(Buoy)):
+        with pytest.raises(CacheNotSynced, match=r"10 s: buoys.sea.example.com \(no answer yet\)"):
+            await read
 
 
 @virtual_time
