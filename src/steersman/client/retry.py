@@ -36,7 +36,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -160,7 +160,7 @@ def _may_be_carried_out(outcome: HttpResponse | ConnectionFailed) -> bool:
 
 def _handed_on(outcome: HttpResponse | ConnectionFailed, uncertain: bool) -> HttpResponse:
     if not isinstance(outcome, ConnectionFailed):
-        return replace(outcome, uncertain=True) if uncertain else outcome
+        return msgspec.structs.replace(outcome, uncertain=True) if uncertain else outcome
     # The last try was not sent, but an earlier one was.
     outcome.sent = outcome.sent or uncertain
     raise outcome

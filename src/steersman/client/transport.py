@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request to the API server.
 
     Attributes:
@@ -26,16 +26,18 @@ class HttpRequest:
 
     method: str
     path: str
-    query: Mapping[str, str] = field(default_factory=dict[str, str])
-    body: bytes | None = field(default=None, repr=False)
+    query: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    body: bytes | None = None
     content_type: str = "application/json"
     timeout: float = 60.0
     accept: str = "application/json"
-    guard: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    guard: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.method} {self.path}, query={dict(self.query)})"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(msgspec.Struct, frozen=True):
     """The API server's answer to a request.
 
     Attributes:
@@ -47,9 +49,12 @@ class HttpResponse:
     """
 
     status: int
-    body: bytes = field(repr=False)
+    body: bytes
     retry_after: float | None = None
     uncertain: bool = False
+
+    def __repr__(self) -> str:
+        return f"HttpResponse({self.status}, {len(self.body)} bytes)"
 
 
 class Transport(Protocol):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.errors import LeadershipLost

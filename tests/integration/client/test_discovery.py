@@ -7,10 +7,10 @@ import importlib
 import pkgutil
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import steersman.api
 from steersman.api.apiextensions_v1 import CustomResourceDefinition

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
 from scripted_transport import ScriptedTransport, answer, listed, refusal
