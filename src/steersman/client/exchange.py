@@ -9,7 +9,7 @@ import msgspec
 from steersman.client.http import error_from_body
 from steersman.client.listing import ObjectReader
 from steersman.client.observer import WriteObserver
-from steersman.client.reading import read_object
+from steersman.client.reading import read_answer, read_object
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import Object, ObjectKey, decode
@@ -81,7 +81,7 @@ class Exchange:
             observer.begun(kind, key)
         try:
             raw = await self.call(request)
-            answer = decode(raw, _Answer)
+            answer = read_answer(raw, _Answer)
             is_status = answer.kind == "Status" and answer.api_version in ("v1", "")
             obj = None if is_status else self.read(raw, kind)
         except BaseException as error:

@@ -8,7 +8,7 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from steersman.client.reading import read_object
+from steersman.client.reading import read_answer, read_object
 from steersman.meta import Object, ObjectKey, decode
 from steersman.meta.frozen import FrozenStruct
 
@@ -97,7 +97,7 @@ class ObjectReader(Generic[T]):
 
     def page(self, body: bytes) -> tuple[ObjectPage[T], str]:
         """The page that ``body`` is, and the token of the next one; empty after the last."""
-        page = decode(body, _Page)
+        page = read_answer(body, _Page)
         items: list[T] = []
         sizes: list[int] = []
         for raw in page.items or ():

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
+from steersman.errors import ConnectionFailed
 from steersman.meta import FrozenDict, ManagedFieldsEntry, Object, ObjectMetadata, Unstructured, decode
 
+R = TypeVar("R")
 T = TypeVar("T", bound=Object)
 
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -24,16 +26,30 @@ def accepted(kind: type[Object], *, listed: bool = False) -> str:
     return _METADATA_LIST_ONLY if listed else _METADATA_ONLY
 
 
+def read_answer(raw: bytes | msgspec.Raw, kind: type[R]) -> R:
+    """``raw`` (JSON) as a ``kind``.
+
+    Raises:
+        ConnectionFailed: it is no JSON, as when a proxy answers by its log-in page.
+        msgspec.ValidationError: it does not fit ``kind``.
+    """
+    try:
+        return decode(raw, kind)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError as error:
+        raise ConnectionFailed(f"the answer is not the API server's: {error}") from error
+
+
 def read_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> T:
     """``raw`` (JSON) as a ``kind``, with no ``managedFields`` but those of ``field_manager``.
 
     Those of others are the larger part of many objects, and nobody acts on them; our own tell what a server-side
     apply would change.
 
-    Raises:
-        msgspec.ValidationError: it does not fit ``kind``.
+    Raises as ``read_answer``.
     """
-    obj = decode(raw, kind)
+    obj = read_answer(raw, kind)
     if obj.metadata.managed_fields:
         own = tuple([_kept(e) for e in obj.metadata.managed_fields if e.manager == field_manager])
         force_setattr(obj.metadata, "managed_fields", own)

@@ -10,7 +10,7 @@ import pytest
 
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
 from scripted_transport import ScriptedTransport, answer, bookmark, event, failure, listed, refusal
-from steersman.client import Client, HttpRequest, JsonPatch, MergePatch, WatchEvent
+from steersman.client import Client, HttpRequest, HttpResponse, JsonPatch, MergePatch, WatchEvent
 from steersman.client.listing import DecodeErrorHandler
 from steersman.errors import AlreadyExists, Conflict, ConnectionFailed, Expired, NotFound
 from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, OwnerReferenceApply
@@ -36,6 +36,15 @@ async def test_get() -> None:
     assert (request.method, request.path, body) == ("GET", "/apis/sea.example.com/v1/namespaces/sea/buoys/a", None)
     with pytest.raises(NotFound, match="scripted"):
         await client(transport).get(Buoy, KEY)
+
+
+@virtual_time
+async def test_what_a_proxy_answers_in_the_servers_place_is_no_answer() -> None:
+    page = HttpResponse(200, b"<html>Log in</html>")
+    mine = client(ScriptedTransport([page] * 4))
+    for verb in (mine.get(Buoy, KEY), mine.list(Buoy), mine.create(buoy()), mine.delete(Buoy, KEY)):
+        with pytest.raises(ConnectionFailed, match="not the API server's"):
+            await verb
 
 
 @virtual_time
