@@ -31,6 +31,8 @@ _REMEMBERED = 256
 # Reconciles that never wait for anything must not keep the event loop from its other duties for longer.
 _LONGEST_BREATH = 0.01
 _REVIVAL_SECONDS = 1.0
+# That what was cancelled gets for its own clean-up.
+_UNWINDING_SECONDS = 2.0
 _SOURCE_PAUSE_SECONDS = 1.0
 _LONGEST_SOURCE_PAUSE_SECONDS = 60.0
 
@@ -142,17 +144,22 @@ class Controller:
             grace: seconds.
             drain: reconcile what is ready as well, within ``grace``. Unless told it is left to the next leader,
                 who takes over the sooner.
+
+        A reconcile that does not end when it is cancelled is left behind after two seconds more, and named in the log.
         """
         self._stopping = True
         for task in self._feeding:
             task.cancel()
         self.queue.shut_down(drain=drain)
-        workers = tuple(self._workers)
-        if workers:
-            _, late = await asyncio.wait(workers, timeout=grace)
+        ending = {*self._workers, *self._feeding}
+        if self._workers:
+            _, late = await asyncio.wait(self._workers, timeout=grace)
             for worker in late:
                 worker.cancel()
-        await asyncio.gather(*workers, *self._feeding, return_exceptions=True)
+        if ending:
+            await asyncio.wait(ending, timeout=_UNWINDING_SECONDS)
+        for info in self.running():
+            self._log.error("a reconcile does not end when it is cancelled", **info.log_fields())
 
     def recent(self) -> tuple[ReconcileInfo, ...]:
         """The last reconciles that ended, 256 at most, oldest first; for debug endpoints."""
@@ -203,6 +210,9 @@ class Controller:
                 else:
                     with self.span(info) as tell:
                         await self._reconcile(info, tell)
+            except Exception as error:
+                # It was what surrounds a reconcile that failed: neither the worker nor the object may be lost by that.
+                self._failed(info, error)
             finally:
                 tally.active -= 1
                 del self._running[request]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -354,6 +354,26 @@ async def test_stopping_does_not_wait_for_ever() -> None:
     await controller.stop(10)
     assert cancelled == ["a"]
     assert asyncio.get_running_loop().time() == pytest.approx(11)
+
+
+@virtual_time
+async def test_stopping_does_not_wait_for_what_cannot_be_cancelled() -> None:
+    async def behave(_: Request) -> Result:
+        while asyncio.get_running_loop().time() < 1000:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+        return Result()
+
+    controller = controller_of(Scripted(World(), behave))
+    controller.queue.add(key("a"))
+    controller.start()
+    await asyncio.sleep(1)
+    with capture_logs() as lines:
+        await controller.stop(10)
+    assert asyncio.get_running_loop().time() == pytest.approx(13)
+    assert [(line["event"], line["name"]) for line in lines] == [
+        ("a reconcile does not end when it is cancelled", "a")
+    ]
 
 
 @virtual_time
@@ -750,6 +770,25 @@ async def test_a_span_goes_around_each_reconcile() -> None:
     await asyncio.sleep(1)
     failed = ["sea/a begins", "RuntimeError('broken')", "ends: error, None"]
     assert spans == [*failed, "sea/a begins", "ends: requeue_after, 7"]
+    await controller.stop(1)
+
+
+@virtual_time
+async def test_a_span_that_fails_costs_neither_the_object_nor_the_worker() -> None:
+    @contextmanager
+    def span(info: ReconcileInfo) -> Generator[None, None, None]:
+        if info.attempt == 1:
+            raise RuntimeError("no traces today")
+        yield
+
+    reconciler = Scripted(World())
+    controller = controller_of(reconciler)
+    controller.span = span
+    controller.start()
+    for name in "ab":
+        controller.queue.add(key(name))
+    await asyncio.sleep(1)
+    assert [name for _, name in reconciler.calls] == ["a", "b"]
     await controller.stop(1)
 
 
