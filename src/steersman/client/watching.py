@@ -96,7 +96,7 @@ class EventReader(Generic[T]):
             return _bookmark(raw) if name == b"BOOKMARK" else None
         except msgspec.ValidationError:
             raise
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, ConnectionFailed) as error:
             raise ConnectionFailed(f"the watch broke within a line: {error}") from error
 
     def _change(self, name: EventType, raw: bytes | msgspec.Raw) -> WatchEvent[T]:
