@@ -117,7 +117,7 @@ class CachedClient:
     ) -> UnstructuredT: ...
     async def apply(self, config: Any, *, owner: Object | None = None, force: bool = True) -> Any:
         """As ``Client.apply``, but without a request where it is certain that nothing would change."""
-        current = self._held(kind_of(config), config.key) if _is_declared(config) else None
+        current = self._held(kind_of(config), config.key) if _may_be_known(config) else None
         if current is None:
             return await self.live.apply(config, owner=owner, force=force)
         document = apply_document(config, owner)
@@ -172,9 +172,14 @@ class CachedClient:
         return self._cache.informer(kind).store.get(key)
 
 
-def _is_declared(config: object) -> bool:
-    """Whether it may be applied at all; the client says what is wrong with anything else."""
-    return isinstance(config, ApplyConfiguration | Unstructured)
+def _may_be_known(config: object) -> bool:
+    """Whether the effect of applying it may be known beforehand.
+
+    That of preconditions is the server's to tell; the client says what is wrong with what cannot be applied at all.
+    """
+    if isinstance(config, Unstructured):
+        return not (config.metadata.uid or config.metadata.resource_version)
+    return isinstance(config, ApplyConfiguration)
 
 
 def _controls(uid: str, obj: Object) -> bool:

@@ -145,7 +145,7 @@ class Controller:
             drain: reconcile what is ready as well, within ``grace``. Unless told it is left to the next leader,
                 who takes over the sooner.
 
-        A reconcile that does not end when it is cancelled is left behind after two seconds more, and named in the log.
+        A reconcile that does not end when it is cancelled is left behind after two seconds more; the log names it.
         """
         self._stopping = True
         for task in self._feeding:
@@ -211,7 +211,7 @@ class Controller:
                     with self.span(info) as tell:
                         await self._reconcile(info, tell)
             except Exception as error:
-                # It was what surrounds a reconcile that failed: neither the worker nor the object may be lost by that.
+                # What surrounds the reconcile failed: neither the worker nor the object may be lost by that.
                 self._failed(info, error)
             finally:
                 tally.active -= 1

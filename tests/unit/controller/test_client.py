@@ -10,8 +10,8 @@ from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.errors import CacheNotSynced, ConnectionFailed, NotFound
-from steersman.meta import Object, ObjectKey, ObjectMetaApply
+from steersman.errors import CacheNotSynced, Conflict, ConnectionFailed, Invalid, NotFound
+from steersman.meta import Object, ObjectKey, ObjectMetaApply, unstructured
 from steersman.testing import matching, virtual_time
 from world import NAMESPACE, World, eventually, key
 
@@ -111,6 +111,17 @@ async def test_an_apply_that_changes_nothing_costs_no_request() -> None:
         assert world.server.requests == []
         assert (await cached.apply(config(a="2"))).data == {"a": "2"}
         assert len(world.server.writes) == 1
+
+
+@pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
+@virtual_time
+async def test_an_apply_with_a_precondition_is_sent(precondition: str) -> None:
+    world, kind = World(), unstructured(ConfigMap.api_resource)
+    identity = {"name": "cm", "namespace": NAMESPACE}
+    async with world.cache_running(kind):
+        await world.cached.apply(kind.of({"metadata": identity, "data": {"a": "1"}}))
+        with pytest.raises((Conflict, Invalid)):
+            await world.cached.apply(kind.of({"metadata": identity | {precondition: "1"}, "data": {"a": "1"}}))
 
 
 @virtual_time
