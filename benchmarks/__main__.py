@@ -26,6 +26,7 @@ from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
 SECONDS = 20.0
+_INTERRUPTED = 130
 PLOT = Path(__file__).parents[1] / "docs" / "assets" / "benchmarks.svg"
 console = Console(highlight=False)
 
@@ -52,7 +53,11 @@ def main(
     everything = scenarios(objects, pods)
     chosen = [s for s in everything if scenario is None or any(s.matches(wanted) for wanted in scenario)]
     whole = (len(peers), objects, pods, seconds) == (len(PEERS), None, PODS, SECONDS)
-    outcome = asyncio.run(_run(bench, chosen, peers, runs, [s.title for s in everything] if whole else None))
+    try:
+        outcome = asyncio.run(_run(bench, chosen, peers, runs, [s.title for s in everything] if whole else None))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        console.print("ended: operators and servers run no more; scenarios that were done are written")
+        raise typer.Exit(_INTERRUPTED) from None
     summaries = summarise(outcome.measurements)
     for table in report.figures(summaries):
         console.print(table)
