@@ -57,7 +57,7 @@ class Sharing:
             if action is None or not value:
                 continue
             known = getattr(former, name) if former is not None else None
-            part = known if known == value and not _is_open(cast("type", type(value))) else action(self, value)
+            part = known if known == value and not _is_open(value.__class__) else action(self, value)
             if part is not value:
                 force_setattr(obj, name, part)
         return obj
