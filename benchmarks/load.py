@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.pod_documents import pod_document, pod_name
 from benchmarks.work import Work
 from steersman.client import Client, HttpRequest
 from steersman.errors import Status, error_from_status
 from steersman.meta import ObjectKey
 
 _PARALLEL = 32
-_POD = Path(__file__).parent / "pod.json"
 
 
 def work_key(number: int) -> ObjectKey:
     """The key of the Work with this number."""
     return ObjectKey(NAMESPACE, f"work-{number:05}")
-
-
-def pod_name(number: int) -> str:
-    """The name of the pod with this number."""
-    return f"shop-frontend-7d4b9c6f5-{number:05}"
 
 
 async def create_works(server: ApiServer, count: int) -> str:
@@ -53,15 +47,12 @@ async def create_works(server: ApiServer, count: int) -> str:
 
 async def create_pods(server: ApiServer, count: int) -> None:
     """Makes pods from number 0 on, on all cores."""
-    template = msgspec.json.decode(_POD.read_bytes())
 
     async def create(number: int) -> None:
-        name = pod_name(number)
-        pod = {**template, "metadata": {**template["metadata"], "name": name, "namespace": NAMESPACE}}
-        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        pod, path = pod_document(number), f"/api/v1/namespaces/{NAMESPACE}/pods"
         await _send(server.client, "POST", path, pod)
         # As a kubelet does: what is created has no status yet.
-        await _send(server.client, "PATCH", f"{path}/{name}/status", {"status": template["status"]})
+        await _send(server.client, "PATCH", f"{path}/{pod_name(number)}/status", {"status": pod["status"]})
 
     with server.all_cores():
         await in_parallel(create, range(count))
