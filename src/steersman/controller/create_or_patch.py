@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import SequenceMatcher
 from typing import Any, Literal, TypeVar, cast
 
 from steersman.client import JsonPatch
@@ -49,7 +50,8 @@ async def create_or_patch(client: CachedClient, blank: T, mutate: Callable[[T], 
 def difference(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
     """Operations (RFC 6902) that make ``new`` of ``old``, both in wire form, and touch what differs alone.
 
-    Items of lists are compared place by place, so that fields which our types do not know survive in those that stay.
+    Items of lists are recognised by their names, or else by their places, so that fields which our types do not know
+    survive in those that stay. One that changes places with others is made anew.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         return _members(cast("dict[str, Any]", old), cast("dict[str, Any]", new), path)
@@ -74,12 +76,31 @@ def _members(old: dict[str, Any], new: dict[str, Any], path: str) -> list[dict[s
 
 def _items(old: list[Any], new: list[Any], path: str) -> list[dict[str, Any]]:
     operations: list[dict[str, Any]] = []
-    for place, (was, wanted) in enumerate(zip(old, new, strict=False)):
-        operations += difference(was, wanted, f"{path}/{place}")
+    matcher = SequenceMatcher(
+        None, [_identity(item) for item in old], [_identity(item) for item in new], autojunk=False
+    )
     # From the end, so that the places before stay what they are.
-    operations += [{"op": "remove", "path": f"{path}/{place}"} for place in range(len(old) - 1, len(new) - 1, -1)]
-    operations += [{"op": "add", "path": f"{path}/-", "value": value} for value in new[len(old) :]]
+    for _, begin, end, first, last in reversed(matcher.get_opcodes()):
+        kept = min(end - begin, last - first)
+        operations += [{"op": "remove", "path": f"{path}/{place}"} for place in range(end - 1, begin + kept - 1, -1)]
+        for number in range(kept, last - first):
+            operations.append({"op": "add", "path": f"{path}/{begin + number}", "value": new[first + number]})
+        for number in range(kept):
+            was, wanted, place = old[begin + number], new[first + number], f"{path}/{begin + number}"
+            if _name(was) == _name(wanted):
+                operations += difference(was, wanted, place)
+            else:
+                operations.append({"op": "replace", "path": place, "value": wanted})
     return operations
+
+
+def _identity(item: Any) -> object:
+    return encode(item) if (name := _name(item)) is None else name
+
+
+def _name(item: Any) -> str | None:
+    name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _writable(obj: Object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from apply_configurations import NAMESPACE, deployment, everything, metadata, service
-from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus
+from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
@@ -43,6 +43,20 @@ async def test_the_same_again_changes_nothing(name: str) -> None:
         applied = await client.apply(config)
         assert not would_change(config, applied)
         assert (await client.apply(config)).metadata.resource_version == applied.metadata.resource_version
+
+
+@pytest.mark.parametrize("name", PROVABLE)
+@virtual_time
+async def test_the_same_again_changes_nothing_without_a_type_either(name: str) -> None:
+    async with served() as client:
+        config = everything()[name]
+        kind = unstructured(config.read_type.api_resource)
+        untyped = kind.of(apply_document(config))
+        applied = await client.apply(untyped)
+        assert not apply_would_change(apply_document(untyped), applied, MANAGER)
+        assert not apply_would_change(
+            apply_document(untyped), await client.get(config.read_type, config.key), MANAGER
+        )
 
 
 @virtual_time
@@ -126,6 +140,14 @@ async def test_owners_are_compared_too() -> None:
         assert would_change(config, applied)
         again = msgspec.structs.replace(owner, metadata=msgspec.structs.replace(owner.metadata, uid="another"))
         assert apply_would_change(apply_document(config, again), applied, MANAGER)
+
+
+def test_an_owner_joins_those_that_are_declared() -> None:
+    other = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
+    identity = {"name": "c", "namespace": NAMESPACE, "ownerReferences": [other]}
+    untyped = unstructured(ConfigMap.api_resource).of({"metadata": identity})
+    document = apply_document(untyped, buoy(namespace=NAMESPACE))
+    assert [owner["name"] for owner in document["metadata"]["ownerReferences"]] == ["n", "a"]
 
 
 @virtual_time

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from buoy import Buoy, BuoySpec
-from steersman.api.core_v1 import ConfigMap
+from steersman.api.core_v1 import ConfigMap, Service, ServicePort
 from steersman.client import JsonPatch
 from steersman.controller import create_or_patch
 from steersman.controller.create_or_patch import difference
 from steersman.errors import Conflict
-from steersman.meta import FrozenDict, ObjectMeta
+from steersman.meta import FrozenDict, ObjectMeta, unstructured
 from steersman.testing import virtual_time
 from steersman.testing.apiserver.patches import json_patch
 from world import NAMESPACE, World, key
@@ -71,9 +71,34 @@ async def test_nobody_is_renamed() -> None:
         await create_or_patch(world.cached, blank("c"), lambda _: blank("d"))
 
 
+@pytest.mark.parametrize("kept", [("a", "b", "c"), ("b", "c"), ("a", "c"), ("new", "b"), ("a", "new", "b", "c")])
+@virtual_time
+async def test_what_the_type_does_not_know_stays_with_the_item_that_has_it(kept: tuple[str, ...]) -> None:
+    world = World()
+    ports = [{"name": name, "port": 1000 + ord(name), "fromTheFuture": name} for name in "abc"]
+    identity = {"name": "s", "namespace": NAMESPACE}
+    world.server.load({"apiVersion": "v1", "kind": "Service", "metadata": identity, "spec": {"ports": ports}})
+
+    def mutate(service: Service) -> Service:
+        assert service.spec is not None
+        known = {port.name: replace(port, port=port.port + 1) for port in service.spec.ports}
+        wanted = tuple(known.get(name, ServicePort(name=name, port=80)) for name in kept)
+        return replace(service, spec=replace(service.spec, ports=wanted))
+
+    await create_or_patch(world.cached, Service(metadata=ObjectMeta(**identity)), mutate)
+    service = world.server.read(unstructured(Service.api_resource), key("s"))
+    assert service is not None
+    assert [(port["name"], port.get("fromTheFuture", "new")) for port in service.content["spec"]["ports"]] == [
+        (name, name) for name in kept
+    ]
+
+
 documents = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab/~", max_size=2),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner | st.fixed_dictionaries({"name": st.sampled_from("abc"), "x": inner}), max_size=4)
+        | st.dictionaries(st.text("ab/~", max_size=2), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 

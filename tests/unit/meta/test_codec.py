@@ -53,6 +53,7 @@ def test_unknown_fields_are_dropped() -> None:
 def test_fields_at_their_default_are_left_out() -> None:
     assert to_builtins(Part()) == {}
     assert to_builtins(ObjectMeta(name="x", labels=FrozenDict({"a": "b"}))) == {"name": "x", "labels": {"a": "b"}}
+    assert to_builtins(ObjectMeta(finalizers=("a", "b"))) == {"finalizers": ["a", "b"]}
 
 
 def test_nil_maps_and_times_are_read_as_empty() -> None:
