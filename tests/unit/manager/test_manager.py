@@ -225,7 +225,9 @@ def listening(logs: Sequence[MutableMapping[str, Any]]) -> list[int]:
 async def test_endpoints() -> None:
     world = World(Runtime())
     world.make("a")
-    world.server.fail_next(matching("GET", "/configmaps"), 403, times=1)
+    lists = matching("GET", "/configmaps")
+    withheld = True
+    world.server.fail_next(lambda request: withheld and lists(request), 403, times=1000)
     with capture_logs() as logs:
         async with managing(world, health_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"):
             await eventually(lambda: len(listening(logs)) == 2)
@@ -233,6 +235,7 @@ async def test_endpoints() -> None:
             assert await get(health, "/healthz") == (200, "[+]ping ok\nok\n")
             not_ready = "[-]cache failed: the first lists are not complete\n[+]running ok\nfailed\n"
             assert await get(health, "/readyz") == (500, not_ready)
+            withheld = False
             await eventually(lambda: chain(world, "a") is not None)
             assert await get(health, "/readyz") == (200, "[+]cache ok\n[+]running ok\nok\n")
             status, text = await get(metrics, "/metrics")
