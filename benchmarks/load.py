@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.etcd import write_again
 from benchmarks.pod_documents import pod_document, pod_name
 from benchmarks.work import Work
 from steersman.client import Client, HttpRequest
@@ -56,6 +57,12 @@ async def create_pods(server: ApiServer, count: int) -> None:
 
     with server.all_cores():
         await in_parallel(create, range(count))
+
+
+async def churn_pods(server: ApiServer, count: int) -> None:
+    """Writes each pod once more, past the API server: every watch is told of every pod."""
+    keys = (f"/registry/pods/{NAMESPACE}/{pod_name(number)}" for number in range(count))
+    await write_again(server.environment.directory / "etcd:0", keys)
 
 
 async def change_pod(client: Client, number: int, value: str) -> None:

@@ -13,16 +13,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from benchmarks.environment import EMPTY_NAMESPACE, NAMESPACE, ApiServer, Bench, api_server
-from benchmarks.load import change_pod, create_pods, in_parallel, steadily
+from benchmarks.load import change_pod, churn_pods, create_pods, steadily
 from benchmarks.measurement import Figure
 from benchmarks.peers import Peer, Settings
 from benchmarks.process import OperatorProcess
 
 RATE = 100.0
-_PATIENCE = 1800.0
+_PATIENCE = 600.0
 _QUIET_REPORTS = 3
 _POLL = 0.2
-_churns = itertools.count(1)
+_changes = itertools.count(1)
 
 
 @asynccontextmanager
@@ -41,10 +41,9 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
     async with server.operator(peer, settings) as operator:
         await operator.until(_quiet_after(operator, pods), _PATIENCE)
         cached = operator.rss
-        churn = str(next(_churns))
-        before = operator.cpu
-        await operator.until(in_parallel(lambda n: change_pod(server.client, n, churn), range(pods)), _PATIENCE)
-        await operator.until(_quiet_after(operator, pods), _PATIENCE)
+        before, done = operator.cpu, operator.reports[-1].reconciles
+        await operator.until(churn_pods(server, pods), _PATIENCE)
+        await operator.until(_quiet_after(operator, done + pods), _PATIENCE)
         churned, churn_cpu = operator.rss, operator.cpu - before
         longest = await operator.until(_longest_pause(server, operator), _PATIENCE)
         peak = operator.peak_rss
@@ -81,7 +80,5 @@ async def _quiet_after(operator: OperatorProcess, reconciles: int) -> None:
 async def _longest_pause(server: ApiServer, operator: OperatorProcess) -> float:
     seconds, pods = server.bench.seconds, server.bench.pods
     begun = len(operator.reports)
-    await steadily(
-        lambda n: change_pod(server.client, n % pods, f"trickle {next(_churns)}"), RATE, round(RATE * seconds)
-    )
+    await steadily(lambda n: change_pod(server.client, n % pods, str(next(_changes))), RATE, round(RATE * seconds))
     return max(report.pause_ms for report in operator.reports[begun:])
