@@ -74,6 +74,11 @@ class Cache:
         """Whether an informer of ``kind`` exists."""
         return kind in self._informers
 
+    def transforms(self, kind: type[Object]) -> bool:
+        """Whether objects of ``kind`` are held in another form than they were read in."""
+        informer = self._informers.get(kind)
+        return informer is not None and any(part.scope.selection.transform is not None for part in informer.parts)
+
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All that were asked for so far."""
@@ -156,9 +161,7 @@ class Cache:
             ApiError, ConnectionFailed: it could not be read; it stays uncertain.
         """
         for part in self._informers[kind].parts:
-            for doubted in tuple(part.doubts):
-                if key is None or doubted == key:
-                    await part.settle(doubted)
+            await part.settle_all([doubted for doubted in part.doubts if key in (None, doubted)])
 
     # What the client tells of its writes: see ``WriteObserver``.
 

@@ -12,7 +12,6 @@ from steersman.meta import ObjectKey, ObjectMeta, metadata_only
 
 # The watch is given this long before what is late is read object by object.
 _PATIENCE = 0.5
-_READS_AT_ONCE = 16
 
 
 async def catch_up(part: Part[Any], client: Client) -> None:
@@ -35,13 +34,7 @@ async def catch_up(part: Part[Any], client: Client) -> None:
                 late = {key for key in late if _is_late(part, key, present.get(key), version)}
     except TimeoutError:
         pass
-    reads = asyncio.Semaphore(_READS_AT_ONCE)
-
-    async def read(key: ObjectKey) -> None:
-        async with reads:
-            await part.settle(key)
-
-    await asyncio.gather(*(read(key) for key in sorted(late)))
+    await part.settle_all(sorted(late))
 
 
 async def _present(part: Part[Any], client: Client) -> tuple[dict[ObjectKey, ObjectMeta], str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Object)
 
 _VERSION = re.compile(rb'"resourceVersion":"([^"\\]+)"')
+_READS_AT_ONCE = 16
 _IDENTITY_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 
 log = get_logger("cache")
@@ -253,6 +255,16 @@ class Part(Generic[T]):
             self.ended(key)
         if self.doubts.get(key, 0) <= tick and key not in self._lasting:
             self.doubts.pop(key, None)
+
+    async def settle_all(self, keys: Iterable[ObjectKey]) -> None:
+        """``settle`` for each of ``keys``, some at a time."""
+        reads = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def settle(key: ObjectKey) -> None:
+            async with reads:
+                await self.settle(key)
+
+        await asyncio.gather(*map(settle, keys))
 
     def _take_read(self, obj: T, key: ObjectKey) -> None:
         held = self._store.get(key)

@@ -19,8 +19,9 @@ The states, and how each is left:
               connection lost, ended at once, 401, 403, 429, 503 → BACKING_OFF, then WATCHING from where it was
     CHECKING  the server is asked for its present version, since it lets a watch from the future wait for ever.
               it is no older than the version that was reached → WATCHING from there, on a new connection
-              it is older, or one that cannot be compared → LISTING
-              any error → BACKING_OFF, then WATCHING
+              it is older → BACKING_OFF, then LISTING
+              versions that cannot be compared → LISTING
+              any error → as in WATCHING
     BACKING_OFF  waits, longer after each failure in a row, with jitter, or as long as the server asked.
 
 It ends only by cancellation. An object that does not fit its type is reported and skipped; the rest goes on.

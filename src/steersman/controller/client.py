@@ -65,6 +65,15 @@ class CachedClient:
         except NotFound:
             return None
 
+    async def whole(self, kind: type[T], key: ObjectKey) -> T | None:
+        """As ``find``, but read live where a transform left but a part of it in the cache."""
+        if not self._cache.transforms(kind):
+            return await self.find(kind, key)
+        try:
+            return await self.live.get(kind, key)
+        except NotFound:
+            return None
+
     async def list(
         self,
         kind: type[T],

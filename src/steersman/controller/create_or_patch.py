@@ -33,7 +33,7 @@ async def create_or_patch(client: CachedClient, blank: T, mutate: Callable[[T], 
         AlreadyExists: somebody created it in the meantime; reconcile again.
         ValueError: ``mutate`` changed the name or the namespace.
     """
-    present = await client.find(type(blank), blank.key)
+    present = await client.whole(type(blank), blank.key)
     wanted = mutate(blank if present is None else present)
     if wanted.key != blank.key:
         raise ValueError(f"mutate made {wanted.key} of {blank.key}: an object cannot be renamed")

@@ -271,6 +271,25 @@ async def test_a_lost_answer_makes_the_next_read_ask() -> None:
 
 
 @virtual_time
+async def test_many_doubts_are_looked_up_side_by_side() -> None:
+    shore = Shore()
+    async with shore.synced():
+        for number in range(40):
+            metadata = ObjectMetaApply(name=f"b{number}", namespace=NAMESPACE)
+            await shore.client.apply(BuoyApply(metadata=metadata, spec=BuoySpecApply(depth=1)))
+        await shore.client.delete_collection(Buoy, namespace=NAMESPACE)
+        shore.door.lists = asyncio.Event()
+        shore.server.requests.clear()
+        looking = asyncio.create_task(shore.cache.settle(Buoy))
+        await settle()
+        assert 5 < len(shore.server.requests) < 40
+        shore.door.lists.set()
+        await looking
+        assert not shore.cache.is_uncertain(Buoy)
+        assert len(shore.cache.informer(Buoy).store) == 0
+
+
+@virtual_time
 async def test_an_answer_in_metadata_alone_leaves_the_rest_uncertain() -> None:
     shore = Shore()
     async with shore.synced(METADATA):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from buoy import Buoy, BuoySpec
 from steersman.api.core_v1 import ConfigMap, Service, ServicePort
+from steersman.cache import Cache, InformerOptions
 from steersman.client import JsonPatch
 from steersman.controller import create_or_patch
 from steersman.controller.create_or_patch import difference
@@ -65,6 +66,18 @@ async def test_somebody_else_in_between_is_a_conflict_and_not_undone() -> None:
 
 
 @virtual_time
+async def test_what_a_transform_left_out_of_the_cache_is_not_undone() -> None:
+    world = World()
+    stripped = InformerOptions(transform=lambda config: replace(config, data=FrozenDict()))
+    world.cache = Cache(world.client, runtime=world.runtime, options={ConfigMap: stripped})
+    async with world.cache_running(ConfigMap):
+        for data, expected in (({"a": "1"}, "created"), ({"b": "2"}, "patched"), ({"b": "2"}, "unchanged")):
+            made, outcome = await create_or_patch(world.cached, blank("c"), with_data(**data))
+            assert outcome == expected
+        assert made.data == {"a": "1", "b": "2"}
+
+
+@virtual_time
 async def test_nobody_is_renamed() -> None:
     world = World()
     with pytest.raises(ValueError, match="cannot be renamed"):
@@ -85,7 +98,7 @@ async def test_what_the_type_does_not_know_stays_with_the_item_that_has_it(kept:
         wanted = tuple(known.get(name, ServicePort(name=name, port=80)) for name in kept)
         return replace(service, spec=replace(service.spec, ports=wanted))
 
-    await create_or_patch(world.cached, Service(metadata=ObjectMeta(**identity)), mutate)
+    await create_or_patch(world.cached, Service(metadata=ObjectMeta(name="s", namespace=NAMESPACE)), mutate)
     service = world.server.read(unstructured(Service.api_resource), key("s"))
     assert service is not None
     assert [(port["name"], port.get("fromTheFuture", "new")) for port in service.content["spec"]["ports"]] == [
