@@ -134,7 +134,6 @@ class WorkQueue(Generic[K]):
         self._placed = 0
         self._passed_over = 0
         self._takers: deque[asyncio.Future[None]] = deque()
-        self._idle: deque[asyncio.Future[None]] = deque()
         self._shut_down = False
         self._tally = queue_tally(name)
         self._tally.queue = weakref.ref(self)
@@ -263,8 +262,6 @@ class WorkQueue(Generic[K]):
         again = self._again.pop(key, None) if self._again else None
         if again is not None:
             self._make_ready(again)
-        if self._idle and not self._processing and not self._waiting:
-            _wake(self._idle, len(self._idle))
         return seconds
 
     def shut_down(self, *, drain: bool = False) -> None:
@@ -285,15 +282,6 @@ class WorkQueue(Generic[K]):
             self._again.clear()
             self._lanes = [_Lane(NORMAL)]
         _wake(self._takers, len(self._takers))
-        if not self._processing and not self._waiting:
-            _wake(self._idle, len(self._idle))
-
-    async def drained(self) -> None:
-        """Returns once no key waits and none is in work; those that are delayed do not count."""
-        while self._processing or self._waiting:
-            idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle.append(idle)
-            await idle
 
     def waiting(self) -> tuple[Item[K], ...]:
         """The keys that are ready and wait, with what they were added for; in the order they became ready."""
