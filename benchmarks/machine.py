@@ -45,4 +45,4 @@ def description() -> str:
     memory = f"{int(total[1]) / 2**20:.0f} GiB" if total else "unknown memory"
     processor = model[1].strip() if model else platform.machine()
     kernel = platform.release().partition("-")[0]
-    return f"{len(os.sched_getaffinity(0))} cores of {processor}, {memory}, Linux {kernel}"
+    return f"{os.cpu_count()} cores of {processor}, {memory}, Linux {kernel}"
