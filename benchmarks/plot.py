@@ -22,10 +22,17 @@ class Panel:
     more_is_better: bool = False
 
 
+def _cold_start(objects: int) -> tuple[Panel, ...]:
+    title, what = cold_start_title(objects), f"Cold start on {objects:,} objects"
+    return (
+        Panel(title, "objects per second", f"{what}: objects/s", more_is_better=True),
+        Panel(title, "CPU per object", f"{what}: CPU per object, ms"),
+        Panel(title, "peak RSS", f"{what}: peak memory, MiB"),
+    )
+
+
 PANELS = (
-    Panel(cold_start_title(SIZES[-1]), "objects per second", "Cold start on 10,000 objects: objects/s", True),
-    Panel(cold_start_title(SIZES[-1]), "CPU per object", "Cold start on 10,000 objects: CPU per object, ms"),
-    Panel(cold_start_title(SIZES[-1]), "peak RSS", "Cold start on 10,000 objects: peak memory, MiB"),
+    *(panel for objects in reversed(SIZES) for panel in _cold_start(objects)),
     Panel(STEADY, "latency p99", "100 changes/s: from change to reconcile, p99, ms"),
     Panel(pods_title(PODS), "memory per pod", "50,000 pods of 7 KB cached: KiB per pod"),
     Panel(pods_title(PODS), "longest pause after churn", "50,000 pods, all changed once: longest pause, ms"),
@@ -59,7 +66,7 @@ def draw(summaries: Sequence[Summary], caption: Sequence[str] = ()) -> str:
     Args:
         caption: lines below it, such as the machine.
     """
-    measured = [(panel, found) for panel in PANELS if (found := _of(panel, summaries))]
+    measured = [(panel, found) for panel in _panels(summaries) if (found := _of(panel, summaries))]
     rows = max((len(found) for _, found in measured), default=0)
     height_of_panel = _HEAD + rows * _ROW + _GAP
     width = 2 * _MARGIN + _COLUMNS * _WIDTH + (_COLUMNS - 1) * _GAP
@@ -80,6 +87,13 @@ def draw(summaries: Sequence[Summary], caption: Sequence[str] = ()) -> str:
         f'aria-label="{escape(label, {chr(34): "&quot;"})}">\n  <style>{_STYLE}  </style>\n'
         f'  <rect class="page" width="{width}" height="{height}" rx="8"/>\n{panels}{below}</svg>\n'
     )
+
+
+def _panels(summaries: Sequence[Summary]) -> list[Panel]:
+    """All but the cold starts that are smaller than the largest one that was measured."""
+    scenarios = {summary.scenario for summary in summaries}
+    measured = [title for title in map(cold_start_title, SIZES) if title in scenarios]
+    return [panel for panel in PANELS if panel.scenario not in measured[:-1]]
 
 
 def _of(panel: Panel, summaries: Sequence[Summary]) -> list[Summary]:

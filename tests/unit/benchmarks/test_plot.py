@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from benchmarks import plot
+from benchmarks.scenarios.catalogue import cold_start_title
 from benchmarks.summary import Summary
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -72,6 +73,14 @@ def test_the_caption_is_below_the_bars() -> None:
     *_, last = picture.iter(f"{SVG}text")
     assert last.text == "2 cores & little memory"
     assert float(last.get("y", "0")) < float((picture.get("viewBox") or "").split()[3])
+
+
+def test_of_the_cold_starts_the_largest_is_shown() -> None:
+    small, large = (Summary(cold_start_title(n), "kopf", PANEL.metric, "1/s", (float(n),)) for n in (2_000, 10_000))
+    assert "2,000" in texts(ElementTree.fromstring(plot.draw([small])))
+    both = texts(ElementTree.fromstring(plot.draw([small, large])))
+    assert "10,000" in both
+    assert "2,000" not in both
 
 
 def test_nothing_measured_is_an_empty_picture() -> None:
