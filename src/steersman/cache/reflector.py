@@ -43,7 +43,8 @@ from steersman.cache import metrics
 from steersman.cache.options import Scope
 from steersman.cache.outage import Outage
 from steersman.cache.versions import version_number
-from steersman.client import Client, WatchEvent
+from steersman.client import Client, ObjectPage, WatchEvent
+from steersman.client.listing import DecodeErrorHandler
 from steersman.errors import (
     ApiError,
     BadRequest,
@@ -199,22 +200,24 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         self.state = ReflectorState.LISTING
         self._begin_list()
-        selection = self._scope.selection
-        pages = self._client.pages(
-            self._kind,
-            namespace=self._scope.namespace,
-            label_selector=selection.label_selector,
-            field_selector=selection.field_selector,
-            page_size=self._page_size,
-            on_decode_error=self._report,
-        )
         version = ""
-        async with aclosing(pages):
+        async with aclosing(self._pages(self._page_size, self._report)) as pages:
             async for page in pages:
                 for obj, size in zip(page.items, page.sizes, strict=True):
                     self._sink.listed(obj, size)
                 version = page.resource_version
         self._end_list(version)
+
+    def _pages(self, page_size: int, on_decode_error: DecodeErrorHandler) -> AsyncGenerator[ObjectPage[T], None]:
+        selection = self._scope.selection
+        return self._client.pages(
+            self._kind,
+            namespace=self._scope.namespace,
+            label_selector=selection.label_selector,
+            field_selector=selection.field_selector,
+            page_size=page_size,
+            on_decode_error=on_decode_error,
+        )
 
     def _begin_list(self) -> None:
         self._unreadable = 0
@@ -347,16 +350,7 @@ class Reflector(Generic[T]):
             # Nobody can tell whether such a version is old, so that the list has to.
             self.resource_version = ""
             return
-        selection = self._scope.selection
-        pages = self._client.pages(
-            self._kind,
-            namespace=self._scope.namespace,
-            label_selector=selection.label_selector,
-            field_selector=selection.field_selector,
-            page_size=1,
-            on_decode_error=lambda key, error: None,
-        )
-        async with aclosing(pages):
+        async with aclosing(self._pages(1, lambda key, error: None)) as pages:
             async for page in pages:
                 present = version_number(page.resource_version)
                 if present is not None and present < reached:

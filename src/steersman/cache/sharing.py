@@ -76,10 +76,7 @@ class Sharing:
         """The part that equals ``value``, which may be ``value``."""
         found = self._parts.get(value)
         if found is None:
-            self._parts[value] = value
-            self._queue.append(value)
-            self._let_go()
-            return value
+            return self._keep(value, value)
         # Equal values of different types, such as 1 and True, are not the same.
         return found if type(found) is type(value) else value
 
@@ -105,10 +102,13 @@ class Sharing:
         """As ``map``; quantities are told apart by their text, since 1024Mi equals 1Gi."""
         key = tuple([part for name, value in values.items() for part in (name, str(value))])
         found = self._parts.get(key)
-        if found is None:
-            self._parts[key] = found = values
-            self._queue.append(key)
-        return found
+        return self._keep(key, values) if found is None else found
+
+    def _keep(self, key: Any, part: Any) -> Any:
+        self._parts[key] = part
+        self._queue.append(key)
+        self._let_go()
+        return part
 
     def _let_go(self) -> None:
         """Looks at the next few parts; those that only we hold are forgotten."""

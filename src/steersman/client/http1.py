@@ -19,7 +19,7 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import httptools
@@ -62,7 +62,7 @@ class Route:
     port: int
     tls: ssl.SSLContext | None = None
     server_hostname: str | None = None
-    proxy: Proxy | None = field(default=None)
+    proxy: Proxy | None = None
 
 
 class Answer:

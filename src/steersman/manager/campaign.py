@@ -38,17 +38,15 @@ class _Wrapping(Protocol):
 
 
 class Campaign(Protocol):
-    """An elector at work."""
+    """An elector at work.
 
-    @property
-    def fence(self) -> Fence:
-        """Open while this process leads."""
-        ...
+    Attributes:
+        fence: open while this process leads.
+        elected: set once this process leads; it stays set.
+    """
 
-    @property
-    def elected(self) -> asyncio.Event:
-        """Set once this process leads; it stays set."""
-        ...
+    fence: Fence
+    elected: asyncio.Event
 
     def start(self, on_end: OnEnd) -> None:
         """Begins; ``on_end`` is called on the running loop with what ended it, LeadershipLost above all."""
@@ -75,22 +73,14 @@ class InlineCampaign(Campaign):
 
     def __init__(self, transport: Transport, options: LeaderElection, runtime: Runtime) -> None:
         self._transport, self._options, self._runtime = transport, options, runtime
-        self._fence = Fence(runtime.clock.monotonic)
-        self._elected = asyncio.Event()
+        self.fence = Fence(runtime.clock.monotonic)
+        self.elected = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._elector: LeaderElector | None = None
 
-    @property
-    def fence(self) -> Fence:
-        return self._fence
-
-    @property
-    def elected(self) -> asyncio.Event:
-        return self._elected
-
     def start(self, on_end: OnEnd) -> None:
         clock = self._runtime.clock.monotonic
-        self._elector = LeaderElector(self._transport, self._options, self._fence, runtime=self._runtime, clock=clock)
+        self._elector = LeaderElector(self._transport, self._options, self.fence, runtime=self._runtime, clock=clock)
         self._task = self._runtime.spawn(self._run(self._elector, on_end), "leader election")
 
     async def end(self) -> None:
@@ -103,10 +93,10 @@ class InlineCampaign(Campaign):
     async def _run(self, elector: LeaderElector, on_end: OnEnd) -> None:
         try:
             await elector.acquire()
-            self._elected.set()
+            self.elected.set()
             await elector.renew()
         except Exception as error:
-            self._fence.close()
+            self.fence.close()
             on_end(error)
 
 
@@ -115,20 +105,12 @@ class ThreadedCampaign(Campaign):
 
     def __init__(self, transport: Cloneable, options: LeaderElection, heartbeat: Heartbeat, runtime: Runtime) -> None:
         self._transport, self._options, self._heartbeat, self._runtime = transport, options, heartbeat, runtime
-        self._fence = Fence()
-        self._elected = asyncio.Event()
+        self.fence = Fence()
+        self.elected = asyncio.Event()
         self._ended = asyncio.Event()
         self._asked_to_end = asyncio.Event()
         self._home: asyncio.AbstractEventLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def fence(self) -> Fence:
-        return self._fence
-
-    @property
-    def elected(self) -> asyncio.Event:
-        return self._elected
 
     def start(self, on_end: OnEnd) -> None:
         self._home = asyncio.get_running_loop()
@@ -150,7 +132,7 @@ class ThreadedCampaign(Campaign):
         except Exception as error:
             self._tell(on_end, error)
         finally:
-            self._fence.close()
+            self.fence.close()
             self._tell(self._ended.set)
 
     def _tell(self, call: Callable[..., object], *arguments: object) -> None:
@@ -166,7 +148,7 @@ class ThreadedCampaign(Campaign):
             elector = LeaderElector(
                 transport,
                 self._options,
-                self._fence,
+                self.fence,
                 runtime=self._runtime,
                 alive=lambda: self._heartbeat.age() < limit,
             )
@@ -184,5 +166,5 @@ class ThreadedCampaign(Campaign):
 
     async def _lead(self, elector: LeaderElector) -> None:
         await elector.acquire()
-        self._tell(self._elected.set)
+        self._tell(self.elected.set)
         await elector.renew()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -83,13 +83,12 @@ Cell = TypeVar("Cell", Number, Values)
 
 
 class _Family(Generic[Cell]):
-    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, text: str, labels: Sequence[str], new: Callable[[], Cell]) -> None:
         self.name = name
         self.text = text
         self._labels = tuple(labels)
-        self._cells: dict[tuple[str, ...], Cell] = {}
-        if not labels:
-            self._cells[()] = self._new()
+        self._new = new
+        self._cells: dict[tuple[str, ...], Cell] = {} if labels else {(): new()}
 
     def labels(self, *values: str) -> Cell:
         """What is counted under ``values``, one for each label."""
@@ -100,15 +99,15 @@ class _Family(Generic[Cell]):
             cell = self._cells.setdefault(values, self._new())
         return cell
 
-    def _new(self) -> Cell:
-        raise NotImplementedError
-
     def _all(self) -> Iterator[tuple[list[str], Cell]]:
         return ((list(values), cell) for values, cell in tuple(self._cells.items()))
 
 
 class Counter(_Family[Number]):
     """Only grows. ``name`` is without ``_total``."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, text, labels, Number)
 
     def inc(self, amount: float = 1.0) -> None:
         """Adds ``amount``, where there are no labels."""
@@ -123,12 +122,12 @@ class Counter(_Family[Number]):
             family.add_metric(values, cell.value)
         return (family,)
 
-    def _new(self) -> Number:
-        return Number()
-
 
 class Gauge(_Family[Number]):
     """Goes up and down."""
+
+    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, text, labels, Number)
 
     def set(self, value: float) -> None:
         """Makes it ``value``, where there are no labels."""
@@ -143,16 +142,12 @@ class Gauge(_Family[Number]):
             family.add_metric(values, cell.value)
         return (family,)
 
-    def _new(self) -> Number:
-        return Number()
-
 
 class Histogram(_Family[Values]):
     """How values are spread over ``buckets``."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = (), *, buckets: Sequence[float]) -> None:
-        self._buckets = buckets
-        super().__init__(name, text, labels)
+        super().__init__(name, text, labels, lambda: Values(buckets))
 
     def observe(self, value: float) -> None:
         """Adds ``value``, where there are no labels."""
@@ -166,6 +161,3 @@ class Histogram(_Family[Values]):
         for values, cell in self._all():
             family.add_metric(values, cell.buckets(), cell.total)
         return (family,)
-
-    def _new(self) -> Values:
-        return Values(self._buckets)
