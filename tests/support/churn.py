@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from beacon import Beacon, beacon, beacon_definition, content
-from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
+from definitions import define
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, NotFound, SteersmanError
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, metadata_only
+from steersman.meta import ObjectKey, ObjectMetaApply, metadata_only
 
 _PATCHERS = 8
 _POLL = 0.25
@@ -62,10 +62,7 @@ class Churn:
 
     async def define(self) -> None:
         """Makes the API server know the kind; returns once it serves it."""
-        await self.client.apply(decode_builtins(beacon_definition(), CustomResourceDefinitionApply))
-        async with asyncio.timeout(60):
-            while not await self._served():
-                await asyncio.sleep(0.05)
+        await define(self.client, Beacon, beacon_definition())
 
     async def create(self) -> None:
         """Creates all beacons."""
@@ -134,13 +131,6 @@ class Churn:
             if key not in ignored:
                 wrong += [f"{key}: {what}" for what in _wrong_with(obj, maps.get(key))]
         return wrong
-
-    async def _served(self) -> bool:
-        try:
-            await self.client.list(Beacon, namespace=self.namespace)
-        except NotFound:
-            return False
-        return True
 
     def _next(self) -> int:
         self._number += 1

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import importlib
 import pkgutil
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import steersman.api
+from older_discovery import Older
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.client import (
     Client,
     Discovery,
-    HttpRequest,
-    HttpResponse,
     Transport,
     connect,
     detect_features,
@@ -29,23 +26,6 @@ from steersman.testing import InMemoryApiServer
 from steersman.testing.envtest import Envtest
 
 APISERVICE = ApiResource("apiregistration.k8s.io", "v1", "APIService", "apiservices", False)
-
-
-class Older(Transport):
-    """The way to a server, as if it did not know the aggregated form of discovery."""
-
-    def __init__(self, newer: Transport) -> None:
-        self._newer = newer
-
-    async def request(self, request: HttpRequest) -> HttpResponse:
-        aggregated = "as=APIGroupDiscoveryList" in request.accept
-        return await self._newer.request(replace(request, accept="application/json") if aggregated else request)
-
-    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._newer.stream(request)
-
-    async def close(self) -> None:
-        await self._newer.close()
 
 
 def newer(transport: Transport) -> Transport:

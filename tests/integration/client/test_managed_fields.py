@@ -6,33 +6,22 @@ import pytest
 
 from apply_configurations import NAMESPACE, everything
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus
-from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
+from definitions import define
 from steersman.client import Client, connect
 from steersman.client.documents import apply_document, status_document
 from steersman.client.managed_fields import apply_would_change
 from steersman.crd import definition
-from steersman.errors import NotFound
-from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectMetaApply
 from steersman.testing.envtest import Envtest
 
 MANAGER = "unchanged"
-
-
-async def define_buoys(client: Client) -> None:
-    await client.apply(decode_builtins(definition(Buoy), CustomResourceDefinitionApply))
-    while True:
-        try:
-            await client.list(Buoy)
-        except NotFound:
-            continue
-        return
 
 
 @pytest.mark.parametrize("name", everything())
 async def test_the_same_again(envtest: Envtest, name: str) -> None:
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        await define_buoys(client)
+        await define(client, Buoy, definition(Buoy))
         config = everything()[name]
         applied = await client.apply(config)
         assert apply_would_change(apply_document(config), applied, MANAGER) == (name == "a stateful set")
@@ -43,7 +32,7 @@ async def test_the_same_again(envtest: Envtest, name: str) -> None:
 async def test_a_status_with_empty_lists(envtest: Envtest) -> None:
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        await define_buoys(client)
+        await define(client, Buoy, definition(Buoy))
         metadata = ObjectMetaApply(name="described", namespace=NAMESPACE)
         buoy = await client.apply(BuoyApply(metadata=metadata, spec=BuoySpecApply(depth=1)))
         status = BuoyStatus(depth=0, note="")

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from buoy import Buoy
+from older_discovery import Older
 from scripted_transport import ScriptedTransport, answer, refusal
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import Client, Discovery, HttpRequest, HttpResponse, ServedResource, Transport
+from steersman.client import Client, Discovery, ServedResource, Transport
 from steersman.errors import ConnectionFailed, NoKindMatch, ServiceUnavailable
 from steersman.meta import ApiResource, ObjectKey, unstructured
 from steersman.testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 
 DEPLOYMENTS = Deployment.api_resource
-
-
-class Older(Transport):
-    """A server that does not know the aggregated form."""
-
-    def __init__(self, newer: InMemoryApiServer) -> None:
-        self._newer = newer
-
-    async def request(self, request: HttpRequest) -> HttpResponse:
-        aggregated = "as=APIGroupDiscoveryList" in request.accept
-        return await self._newer.request(replace(request, accept="application/json") if aggregated else request)
-
-    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._newer.stream(request)
-
-    async def close(self) -> None:
-        return
 
 
 def newer(server: InMemoryApiServer) -> Transport:

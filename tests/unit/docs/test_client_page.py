@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
-import re
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from apiserver_cases.api import config_map
+from documented import Load, Pages
 from steersman import Client, MergePatch, ObjectKey
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.errors import Conflict
 from steersman.testing import InMemoryApiServer, virtual_time
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "use-the-client.md"
-BLOCK = re.compile(r'^```python title="(?P<name>\w+)\.py"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
-
-Page = Callable[[str], Any]
-
 
 @pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+def page(pages: Pages) -> Load:
     """Imports a block of the page."""
-    blocks = {found["name"]: found["code"] for found in BLOCK.finditer(PAGE.read_text())}
-    for name, code in blocks.items():
-        (tmp_path / f"{name}.py").write_text(code)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    yield importlib.import_module
-    for name in blocks:
-        sys.modules.pop(name, None)
+    return pages("how-to/use-the-client.md")
 
 
 @pytest.fixture
@@ -47,7 +30,7 @@ def client(server: InMemoryApiServer) -> Client:
 
 
 @virtual_time
-async def test_a_rollout_leaves_the_replicas_to_whom_they_belong(page: Page, client: Client) -> None:
+async def test_a_rollout_leaves_the_replicas_to_whom_they_belong(page: Load, client: Client) -> None:
     rollout = page("rollout")
     await rollout.roll_out(client, "shop:1")
     assert await rollout.enlarge(client, 2) == 3
@@ -63,7 +46,7 @@ async def test_a_rollout_leaves_the_replicas_to_whom_they_belong(page: Page, cli
 
 
 @virtual_time
-async def test_objects_without_a_type(page: Page, server: InMemoryApiServer, client: Client) -> None:
+async def test_objects_without_a_type(page: Load, server: InMemoryApiServer, client: Client) -> None:
     objects = page("unstructured_objects")
     server.register(objects.Certificate.api_resource)
     await objects.make(client, "web")
@@ -80,7 +63,7 @@ async def test_objects_without_a_type(page: Page, server: InMemoryApiServer, cli
 
 
 @virtual_time
-async def test_secrets_are_marked_unread(page: Page, server: InMemoryApiServer, client: Client) -> None:
+async def test_secrets_are_marked_unread(page: Load, server: InMemoryApiServer, client: Client) -> None:
     server.load(
         {
             "apiVersion": "v1",
@@ -97,7 +80,7 @@ async def test_secrets_are_marked_unread(page: Page, server: InMemoryApiServer, 
 
 
 @virtual_time
-async def test_many_objects(page: Page, server: InMemoryApiServer, client: Client) -> None:
+async def test_many_objects(page: Load, server: InMemoryApiServer, client: Client) -> None:
     many = page("many")
     for name, label in (("a", "yes"), ("b", "no")):
         server.load(config_map(name, namespace="default", labels={"temporary": label}))
@@ -108,7 +91,7 @@ async def test_many_objects(page: Page, server: InMemoryApiServer, client: Clien
 
 
 @virtual_time
-async def test_pods(page: Page, server: InMemoryApiServer, client: Client) -> None:
+async def test_pods(page: Load, server: InMemoryApiServer, client: Client) -> None:
     pods, key = page("pods"), ObjectKey("default", "p")
     labels = {"app": "p"}
     spec = {"containers": [{"name": "c", "image": "i"}]}

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import re
-import sys
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from documented import Load, Pages
 from steersman import Client, MergePatch, ObjectKey, SyncClient
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.testing import InMemoryApiServer
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "write-a-script.md"
-BLOCK = re.compile(r'^```python title="(?P<name>\w+)\.py"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
-
-Script = Callable[[str], Any]
-
 
 @pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
-    """Imports a script of the page."""
-    blocks = {found["name"]: found["code"] for found in BLOCK.finditer(PAGE.read_text())}
-    for name, code in blocks.items():
-        (tmp_path / f"{name}.py").write_text(code)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    yield importlib.import_module
-    for name in blocks:
-        sys.modules.pop(name, None)
+def script(pages: Pages) -> Load:
+    """Imports a block of the page."""
+    return pages("how-to/write-a-script.md")
 
 
 @pytest.fixture
@@ -71,7 +57,7 @@ KEY = ObjectKey("default", "web")
 
 
 def test_restarts(
-    script: Script, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Load, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = script("restarts")
     monkeypatch.setattr(page, "SyncClient", lambda: SyncClient(server))
@@ -84,7 +70,7 @@ def test_restarts(
     assert capsys.readouterr().out == "default/troubled main: 7\n"
 
 
-def test_waiting_for_a_rollout(script: Script, server: InMemoryApiServer, client: SyncClient) -> None:
+def test_waiting_for_a_rollout(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
     page = script("wait_for_rollout")
     server.load(deployment(2))
     found = client.get(page.Deployment, KEY)
@@ -105,7 +91,7 @@ def test_waiting_for_a_rollout(script: Script, server: InMemoryApiServer, client
 
 
 async def test_copying_to_all_namespaces(
-    script: Script, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: Load, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = script("copy_everywhere")
 
@@ -124,13 +110,13 @@ async def test_copying_to_all_namespaces(
     assert all(c.data == {"a": "b"} for c in copies)
 
 
-def test_any_kind(script: Script, server: InMemoryApiServer, client: SyncClient) -> None:
+def test_any_kind(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
     server.load(deployment(2))
     found = script("get_any").get(client, "deploy", KEY)
     assert (found["kind"], found["spec"]["replicas"]) == ("Deployment", 2)
 
 
-def test_halving(script: Script, server: InMemoryApiServer, client: SyncClient) -> None:
+def test_halving(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
     server.load(deployment(5))
     server.fail_next(lambda request: request.method == "PATCH", 409)
     assert script("scale_down").halve(client, KEY).spec.replicas == 2
