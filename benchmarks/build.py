@@ -77,6 +77,8 @@ def _kopf(progress: Progress) -> Path:
 
 
 def _steersman(progress: Progress) -> Path:
+    # As pip does when it installs a package; what is installed editably would be compiled anew by each import.
+    _run([str(interpreter()), "-m", "compileall", "-q", str(_HERE.parent / "src"), str(_HERE)], _HERE)
     return interpreter()
 
 

@@ -8,7 +8,7 @@ that is not released in time was a mistake, and ends with a new list.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from steersman.cache.overlay import Overlay
 from steersman.meta import Object, ObjectKey
@@ -17,8 +17,7 @@ from steersman.meta import Object, ObjectKey
 _HOLD_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """An answer that stands against the watch: its version, and when it came, by our own count and by the clock."""
 
     version: str

@@ -17,7 +17,8 @@ never goes back in time and never shows less than the last write that the server
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
@@ -30,8 +31,7 @@ _MOST_TOMBSTONES = 20_000
 _NOTHING: frozenset[str] = frozenset()
 
 
-@dataclass(slots=True)
-class _InFlight:
+class _InFlight(Struct):
     """A key to which writes are on their way.
 
     Attributes:

@@ -10,7 +10,8 @@ Kubernetes 1.30 and newer are supported. What newer ones add is used where it is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from steersman.client.client import Client
 from steersman.client.transport import HttpRequest
@@ -21,8 +22,7 @@ _COMPARABLE_SINCE = (1, 35)
 _NAMESPACES = ApiResource("", "v1", "Namespace", "namespaces", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerVersion:
+class ServerVersion(Struct, frozen=True, kw_only=True):
     """``/version``. Managed offerings append to ``minor`` and ``git_version``: ``36+``, ``v1.36.3-gke.1``."""
 
     major: int
@@ -34,8 +34,7 @@ class ServerVersion:
         return self.git_version or f"v{self.major}.{self.minor}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerFeatures:
+class ServerFeatures(Struct, frozen=True, kw_only=True):
     """What was found out.
 
     Attributes:

@@ -19,10 +19,10 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from typing import cast
 
 import httptools
+from msgspec import Struct
 
 from steersman.client.proxy import Proxy
 
@@ -48,8 +48,7 @@ class ProxyUnreachable(ConnectionError):
     """The proxy cannot be reached; the message names it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Route:
+class Route(Struct, frozen=True, eq=False):
     """How to reach a server; connections of one route are interchangeable.
 
     Attributes:

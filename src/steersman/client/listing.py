@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from steersman.client.reading import read_answer, read_object
 from steersman.meta import Object, ObjectKey, decode
@@ -18,16 +18,14 @@ DecodeErrorHandler = Callable[[ObjectKey, msgspec.ValidationError], None]
 VersionMatch = Literal["", "Exact", "NotOlderThan"]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectList(Generic[T]):
+class ObjectList(Struct, Generic[T], frozen=True):
     """All objects of a list, whatever number of pages it took, and the version to start a watch from."""
 
     items: tuple[T, ...]
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPage(Generic[T]):
+class ObjectPage(Struct, Generic[T], frozen=True):
     """A part of a list.
 
     Attributes:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from steersman.client.client import Client
 from steersman.errors import ApiError, NotFound
@@ -19,8 +20,7 @@ from steersman.meta import ApiResource, FrozenStruct, decode
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedResource:
+class ServedResource(Struct, frozen=True, kw_only=True):
     """One resource in one version, as the server serves it.
 
     Attributes:
@@ -40,8 +40,7 @@ class ServedResource:
     subresources: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServedResources:
+class ServedResources(Struct, frozen=True):
     """Everything that a server serves.
 
     Attributes:

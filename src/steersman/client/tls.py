@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from pathlib import Path
 
 from steersman.client.cluster import ClusterConfig
@@ -48,6 +47,9 @@ def _trust(config: ClusterConfig) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, identity: Identity, server: str) -> None:
+    # Imported here: most configurations have no client certificate, and it takes 3 ms.
+    import tempfile
+
     try:
         # The ssl module loads key pairs from files only; this one exists for a moment, readable by us alone.
         with tempfile.NamedTemporaryFile(suffix=".pem") as pair:

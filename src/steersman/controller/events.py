@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 from zlib import crc32
+
+from msgspec import Struct
 
 from steersman.client import Client, FieldValidation, MergePatch
 from steersman.errors import Forbidden, NotFound
@@ -55,15 +56,13 @@ class _EventApply(ApplyConfiguration[_Event]):
     regarding: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class _Series:
+class _Series(Struct):
     key: ObjectKey
     count: int
     last: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Occurrence:
+class _Occurrence(Struct, frozen=True):
     obj: Object
     type: EventType
     reason: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from steersman.cache import Informer
 from steersman.controller.reconciler import Request
@@ -20,8 +21,7 @@ References = Callable[[T], Iterable["str | ObjectKey"]]
 """Gives the objects that an object refers to: keys, or names in its own namespace."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReferencedBy(Generic[T]):
+class ReferencedBy(Struct, Generic[T], frozen=True):
     """A mapping to the objects that refer to the one that changed; made by ``referenced_by``."""
 
     kind: type[T]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from steersman.meta import ApiResource
 
 READ = ("get", "list", "watch")
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """``verbs`` on one resource, or on its ``subresource``."""
 
     resource: ApiResource

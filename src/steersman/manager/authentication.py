@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from steersman.api.authentication_v1 import TokenReview, TokenReviewSpec, UserInfo
 from steersman.api.authorization_v1 import (
@@ -27,8 +28,7 @@ _LONGEST_TOKEN = 16_384
 log = get_logger("manager")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """An HTTP status code and why: 200, 401 (who is it?), 403 (may not), 500 (the API server did not say)."""
 
     status: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -15,8 +16,7 @@ log = get_logger("manager")
 Run = Callable[[], Coroutine[Any, Any, None]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Runnable:
+class _Runnable(Struct, frozen=True):
     name: str
     run: Run
     needs_leader_election: bool

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from steersman.meta.object import Object
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
 ObjectT = TypeVar("ObjectT", bound="Object")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """A CEL validation rule (``x-kubernetes-validations``).
 
     Args:
@@ -31,8 +31,7 @@ class Rule:
     field_path: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """Schema of one field, as in ``replicas: Annotated[int, Field(ge=0, le=100)] = 1``.
 
     Bounds are inclusive. ``list_map_keys`` (wire names) makes a list an associative one for server-side apply.
@@ -54,8 +53,7 @@ class Field:
     rules: tuple[Rule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PrinterColumn:
+class PrinterColumn(Struct, frozen=True):
     """A column of ``kubectl get``. ``priority`` above 0 shows it with ``-o wide`` only."""
 
     name: str
@@ -65,8 +63,7 @@ class PrinterColumn:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(Struct, frozen=True):
     """Paths of the scale subresource, such as ``Scale(".spec.replicas", ".status.replicas")``."""
 
     spec_replicas_path: str
@@ -74,8 +71,7 @@ class Scale:
     label_selector_path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceOptions:
+class ResourceOptions(Struct, frozen=True, kw_only=True):
     """What ``@resource`` said beside the kind's names: see there."""
 
     short_names: tuple[str, ...]

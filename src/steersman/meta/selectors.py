@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
+
+from msgspec import Struct
 
 Labels = Mapping[str, str]
 LabelMatcher = Callable[[Labels], bool]
@@ -87,8 +88,7 @@ def _comparison(key: str, operator: str, bound: str) -> LabelMatcher:
     return fits
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
+class FieldRequirement(Struct, frozen=True):
     """One term of a field selector: ``field`` has ``value``, or has another where not ``equal``."""
 
     field: str
