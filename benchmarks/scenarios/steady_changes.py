@@ -23,7 +23,7 @@ from steersman.client import Client
 RATE = 100.0
 OBJECTS = 1000
 _SETTLE = 3.0
-_LAST_ONE = 60.0
+_LAST_ONE = 300.0
 
 Change = tuple[str, int]
 """The name of an object, and the generation that the change made."""
@@ -33,7 +33,7 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
     """One run of as many seconds as ``server.bench`` says.
 
     Raises:
-        TimeoutError: a change was not reconciled within a minute.
+        TimeoutError: a change was not reconciled within five minutes of the last.
     """
     version = await create_works(server, OBJECTS)
     count = round(RATE * server.bench.seconds)
@@ -42,13 +42,15 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
         await asyncio.sleep(_SETTLE)
         recorder = _Recorder(server.client)
         watching = asyncio.create_task(recorder.watch())
-        await asyncio.sleep(_SETTLE)
-        cpu = operator.cpu
-        await operator.until(steadily(recorder.change, RATE, count), PATIENCE)
-        await operator.until(recorder.all_started(), _LAST_ONE)
-        cpu = operator.cpu - cpu
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        try:
+            await asyncio.sleep(_SETTLE)
+            cpu = operator.cpu
+            await operator.until(steadily(recorder.change, RATE, count), PATIENCE)
+            await operator.until(recorder.all_started(), _LAST_ONE)
+            cpu = operator.cpu - cpu
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
     latencies, seen = recorder.latencies(recorder.started), recorder.latencies(recorder.seen)
     return [
         Figure("latency p50", percentile(latencies, 50), "ms"),
