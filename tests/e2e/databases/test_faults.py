@@ -130,4 +130,9 @@ def test_api_server_restarted(database: DatabaseUnderTest) -> None:
     restart("kube-apiserver")
     database.cluster.kubectl("delete", "service", "orders-primary", f"--namespace={database.namespace}")
     database.eventually("its watches go on", lambda: database.client_sql("SELECT 1") == "1", seconds=60)
-    assert _operator_pod(database.cluster) == before, "the operator rode it out without a restart"
+    after = wait_until("the operator runs", lambda: _operator_pod(database.cluster) or None, seconds=90)
+    if after != before:
+        namespace = f"--namespace={OPERATOR_NAMESPACE}"
+        log = database.cluster.kubectl("logs", before["name"], namespace, "--previous")
+        # A leader that could not renew its lease in time must end; on a slow machine the API server is away for longer.
+        assert "leadership lost" in log, "the operator rides it out without a restart"
