@@ -14,6 +14,8 @@ from pathlib import Path
 import documents
 import excerpt
 import model
+import protobuf
+import published
 import render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,15 +28,23 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=ROOT / "src/steersman/api", help="where the modules go")
     parser.add_argument("--only", nargs="*", metavar="MODULE", help="write only these, such as core_v1")
     parser.add_argument("--save-excerpt", type=Path, help="write what was read, without what is not needed, here")
+    parser.add_argument("--save-published", type=Path, help="write what the API server in memory publishes, here")
+    parser.add_argument("--save-protobuf", type=Path, help="write how kinds are written in protobuf, here")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
     options = parser.parse_args()
 
+    if options.save_protobuf:
+        protobuf.save(options.save_protobuf)
+        return
     if options.kubectl:
         found = documents.from_server(options.kubectl)
     else:
         found = documents.from_directory(options.documents or documents.go_module_directory())
     if options.save_excerpt:
         excerpt.save(found, options.save_excerpt, options.only)
+        return
+    if options.save_published:
+        published.save(found, options.save_published)
         return
     api = model.read(found)
     changed: list[Path] = []

@@ -7,9 +7,10 @@ byte.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
@@ -26,6 +27,7 @@ log = get_logger("client")
 
 # Enough for any number of workers; more would be a burst of handshakes rather than of requests.
 _MOST_CONNECTIONS = 128
+_WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class _Progress:
@@ -103,10 +105,11 @@ class HttpTransport(Transport):
         await asyncio.sleep(0)
 
     def _response(self, answer: Answer) -> HttpResponse:
+        warnings = tuple(t for header in answer.headers(b"warning") for t in _warning_texts(header))
         if answer.code < 400:
-            self._warn(answer.headers(b"warning"))
-            return HttpResponse(answer.code, answer.body)
-        return HttpResponse(answer.code, answer.body, _wait(answer))
+            self._warn(warnings)
+            return HttpResponse(answer.code, answer.body, warnings=warnings)
+        return HttpResponse(answer.code, answer.body, _wait(answer), warnings=warnings)
 
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
@@ -206,16 +209,22 @@ class HttpTransport(Transport):
             self._requests = ConnectionPool(_MOST_CONNECTIONS)
         return self._requests
 
-    def _warn(self, warnings: list[str]) -> None:
+    def _warn(self, warnings: Sequence[str]) -> None:
         """The API server's warnings, such as of deprecated versions; each is logged once, as client-go does."""
-        for warning in warnings:
-            text = warning.partition('"')[2].rpartition('"')[0] or warning
+        for text in warnings:
             if text not in self._warned and len(self._warned) < 1000:
                 self._warned.add(text)
                 log.warning("the API server warns", warning=text)
 
     def _failed(self, request: HttpRequest, error: Exception, *, sent: bool = True) -> ConnectionFailed:
         return ConnectionFailed(f"{request.method} {self._origin}{request.path}: {reason_of(error)}", sent=sent)
+
+
+def _warning_texts(header: str) -> list[str]:
+    """The texts of a ``Warning`` header, such as ``299 - "text"``, in UTF-8. Source: RFC 7234, section 5.5."""
+    header = header.encode("latin-1").decode(errors="replace")
+    found = _WARNING.findall(header)
+    return [re.sub(r"\\(.)", r"\1", text) for text in found] or [header]
 
 
 def _wait(answer: Answer) -> float | None:

@@ -46,12 +46,14 @@ class HttpResponse(msgspec.Struct, frozen=True):
         retry_after: the seconds of a ``Retry-After`` header; None without one.
         uncertain: an earlier try of the same request may have been carried out, so a refusal may be the effect of our
             own write: a Conflict, since we have changed the object; a NotFound, since we have deleted it.
+        warnings: the texts of its ``Warning`` headers, such as those of admission webhooks.
     """
 
     status: int
     body: bytes
     retry_after: float | None = None
     uncertain: bool = False
+    warnings: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"HttpResponse({self.status}, {len(self.body)} bytes)"

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-import os
+import asyncio
 
 import pytest
 
-from apiserver_cases import CASES, CRDS
-from apiserver_cases.installation import install, make_namespace
+from apiserver_cases import CASES, CRDS, DIFFERENTLY_ANSWERED, NOT_IMITATED_YET
+from apiserver_cases.installation import install
+from apiserver_cases.servers import Outcome, new_namespace, run_in_memory, run_on
+from apiserver_cases.transcript import difference, outcome_difference
 from steersman.client import connect
 from steersman.testing.envtest import Envtest
 
-_numbers = itertools.count()
-
 
 @pytest.mark.parametrize("case", CASES)
-async def test_on_the_real_server(case: str, envtest: Envtest) -> None:
+def test_on_the_real_server(case: str, envtest: Envtest) -> None:
+    namespace = new_namespace()
+    theirs = asyncio.run(_on_the_real_server(case, namespace, envtest))
+    if theirs.failure is not None:
+        raise theirs.failure
+    if case not in NOT_IMITATED_YET:
+        ours = run_in_memory(CASES[case], CRDS, namespace)
+        compare = outcome_difference if case in DIFFERENTLY_ANSWERED else difference
+        assert not compare(ours.exchanges, theirs.exchanges)
+
+
+async def _on_the_real_server(case: str, namespace: str, envtest: Envtest) -> Outcome:
     async with connect(envtest.config) as transport:
         await install(transport, CRDS)
-        await CASES[case](await make_namespace(transport, f"case-{os.getpid()}-{next(_numbers)}"))
+        return await run_on(envtest, transport, CASES[case], namespace)

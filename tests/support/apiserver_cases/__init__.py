@@ -1,19 +1,85 @@
 """Cases that the in-memory API server and the real one must answer alike.
 
 Each is an async function of an ``Api`` with a namespace of its own. The unit tests run them in memory, the
-integration tests on a real kube-apiserver, unchanged.
+integration tests on a real kube-apiserver, unchanged; ``tests/conformance.md`` lists them with the documents that
+they come from.
 """
 
-from apiserver_cases import apply, crud, custom, deletion, lists, metadata, patches, rules, subresources, watches
+from apiserver_cases import (
+    access_escalation,
+    access_reviews,
+    access_roles,
+    admission_answers,
+    admission_questions,
+    apply,
+    conversions,
+    crud,
+    custom,
+    decoding,
+    definitions,
+    deletion,
+    discovery,
+    dry_runs,
+    expressions,
+    lists,
+    metadata,
+    names,
+    namespaces,
+    objects,
+    ownership,
+    patches,
+    reading,
+    reviews,
+    rules,
+    schemas,
+    subresources,
+    versions,
+    watches,
+    workloads,
+)
 from apiserver_cases.api import MERE_CRDS, Api, Case
+from apiserver_cases.gaps import DIFFERENTLY_ANSWERED, NOT_IMITATED_YET
+
+_MODULES = (
+    crud,
+    names,
+    decoding,
+    reading,
+    lists,
+    patches,
+    apply,
+    ownership,
+    dry_runs,
+    deletion,
+    watches,
+    metadata,
+    custom,
+    schemas,
+    rules,
+    expressions,
+    definitions,
+    versions,
+    conversions,
+    subresources,
+    namespaces,
+    workloads,
+    objects,
+    reviews,
+    access_roles,
+    access_escalation,
+    access_reviews,
+    admission_questions,
+    admission_answers,
+    discovery,
+)
 
 CASES: dict[str, Case] = {
     f"{module.__name__.rpartition('.')[2]}-{name.removeprefix('case_')}": function
-    for module in (crud, lists, patches, apply, custom, rules, deletion, watches, metadata, subresources)
+    for module in _MODULES
     for name, function in vars(module).items()
     if name.startswith("case_")
 }
 
-CRDS = [*MERE_CRDS, rules.CRD, subresources.CRD]
+CRDS = [*MERE_CRDS, rules.CRD, schemas.CRD, subresources.CRD, versions.CRD, expressions.CRD]
 
-__all__ = ["CASES", "CRDS", "Api", "Case"]
+__all__ = ["CASES", "CRDS", "DIFFERENTLY_ANSWERED", "NOT_IMITATED_YET", "Api", "Case"]

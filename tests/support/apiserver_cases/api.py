@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from steersman.client import HttpRequest
 from steersman.client.transport import Transport
@@ -54,25 +54,60 @@ class Reply:
         return [(c.get("field", ""), c.get("reason", "")) for c in found]
 
 
+class Backend(Protocol):
+    """What a server offers besides answering an administrator."""
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        """The server as a user meets it, who is impersonated."""
+        ...
+
+    def as_bearer(self, token: str) -> Transport:
+        """The server as who shows a bearer token meets it."""
+        ...
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        """Serves a webhook until the case ends; gives its ``clientConfig``."""
+        ...
+
+
+WebhookHandler = Callable[[Json], Awaitable[Json]]
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """One server, and a namespace to work in."""
 
     transport: Transport
     namespace: str
+    backend: Backend | None = None
+
+    def as_user(self, name: str, *groups: str) -> Api:
+        """The same, as the user ``name``."""
+        assert self.backend is not None
+        return replace(self, transport=self.backend.as_user(name, groups))
+
+    def as_bearer(self, token: str) -> Api:
+        """The same, as who shows ``token``."""
+        assert self.backend is not None
+        return replace(self, transport=self.backend.as_bearer(token))
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        """Serves a webhook, and gives its ``clientConfig``."""
+        assert self.backend is not None
+        return await self.backend.serve_webhook(handler)
 
     def path(self, plural: str, name: str = "", subresource: str = "") -> str:
         """The path of a collection in the namespace, or of an object in it."""
         prefixes = {
-            "deployments": "/apis/apps/v1",
-            "statefulsets": "/apis/apps/v1",
+            **dict.fromkeys(("daemonsets", "deployments", "replicasets", "statefulsets"), "/apis/apps/v1"),
+            **dict.fromkeys(("cronjobs", "jobs"), "/apis/batch/v1"),
+            "endpointslices": "/apis/discovery.k8s.io/v1",
+            "horizontalpodautoscalers": "/apis/autoscaling/v2",
             "leases": "/apis/coordination.k8s.io/v1",
-            "roles": "/apis/rbac.authorization.k8s.io/v1",
-            "widgets": f"/apis/{GROUP}/v1",
-            "gadgets": f"/apis/{GROUP}/v1",
-            "ruleds": f"/apis/{GROUP}/v1",
-            "scaleds": f"/apis/{GROUP}/v1",
+            **dict.fromkeys(("ingresses", "networkpolicies"), "/apis/networking.k8s.io/v1"),
             "poddisruptionbudgets": "/apis/policy/v1",
+            **dict.fromkeys(("rolebindings", "roles"), "/apis/rbac.authorization.k8s.io/v1"),
+            **dict.fromkeys(("gadgets", "ruleds", "samples", "scaleds", "twins", "widgets"), f"/apis/{GROUP}/v1"),
         }
         parts = [prefixes.get(plural, "/api/v1"), "namespaces", self.namespace, plural, name, subresource]
         return "/".join(p for p in parts if p)
@@ -86,8 +121,8 @@ class Api:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> Reply:
-        """Sends a request."""
-        encoded = None if body is None else json.dumps(body).encode()
+        """Sends a request; a ``body`` of bytes goes as it is."""
+        encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = HttpRequest(
             method=method,
             path=path,
@@ -115,8 +150,8 @@ class Api:
     async def list(self, plural: str, **query: str) -> Reply:
         return await self.call("GET", self.path(plural), None, query)
 
-    async def delete(self, plural: str, name: str, options: Json | None = None) -> Reply:
-        return await self.call("DELETE", self.path(plural, name), options)
+    async def delete(self, plural: str, name: str, options: Json | None = None, **query: str) -> Reply:
+        return await self.call("DELETE", self.path(plural, name), options, query)
 
     async def merge(self, plural: str, name: str, patch: Json, subresource: str = "", **query: str) -> Reply:
         path = self.path(plural, name, subresource)
@@ -130,10 +165,17 @@ class Api:
         return await self.call("PATCH", self.path(plural, name), list(operations), {}, "application/json-patch+json")
 
     async def apply(
-        self, plural: str, body: Json, manager: str = "tester", *, force: bool = False, subresource: str = ""
+        self,
+        plural: str,
+        body: Json,
+        manager: str = "tester",
+        *,
+        force: bool = False,
+        subresource: str = "",
+        **query: str,
     ) -> Reply:
         path = self.path(plural, body["metadata"]["name"], subresource)
-        query = {"fieldManager": manager, "force": str(force).lower()}
+        query = {"fieldManager": manager, "force": str(force).lower(), **query}
         return await self.call("PATCH", path, body, query, "application/apply-patch+yaml")
 
     async def events(self, plural: str, count: int, accept: str = "application/json", **query: str) -> list[Json]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, config_map, deployment, widget
+from typing import Any
+
+from apiserver_cases.api import Api, Json, config_map, deployment, widget
 
 
 async def case_delete_answers_with_a_status(api: Api) -> None:
@@ -125,3 +127,180 @@ async def case_nothing_is_created_in_a_namespace_in_deletion(api: Api) -> None:
     refused.refused(403, "Forbidden", text)
     assert refused.causes() == [("metadata.namespace", "NamespaceTerminating")]
     (await api.merge("configmaps", "hold", {"metadata": {"finalizers": None}})).ok()
+
+
+async def _pod(api: Api, name: str = "a", **spec: Any) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await api.create("serviceaccounts", account)
+    containers = [{"name": "c", "image": "i:1"}]
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+    (await api.create("pods", body)).ok()
+
+
+async def case_a_pod_on_a_node_is_given_time(api: Api) -> None:
+    await _pod(api, nodeName="one", terminationGracePeriodSeconds=20)
+    marked = (await api.delete("pods", "a")).ok()
+    assert marked.metadata["deletionGracePeriodSeconds"] == 20
+    assert marked.metadata["deletionTimestamp"] > marked.metadata["creationTimestamp"]
+    shorter = (await api.delete("pods", "a", {"gracePeriodSeconds": 5})).ok()
+    assert shorter.metadata["deletionGracePeriodSeconds"] == 5
+    longer = (await api.delete("pods", "a", {"gracePeriodSeconds": 60})).ok()
+    assert longer.metadata["deletionGracePeriodSeconds"] == 5
+    (await api.delete("pods", "a", {"gracePeriodSeconds": 0})).ok()
+    (await api.get("pods", "a")).refused(404, "NotFound")
+
+
+async def case_a_pod_on_no_node_goes_at_once(api: Api) -> None:
+    await _pod(api)
+    gone = (await api.delete("pods", "a")).ok()
+    assert gone.body["kind"] == "Pod"
+    (await api.get("pods", "a")).refused(404, "NotFound")
+
+
+async def case_a_grace_period_can_be_a_query(api: Api) -> None:
+    await _pod(api, nodeName="one")
+    marked = (await api.delete("pods", "a", gracePeriodSeconds="7")).ok()
+    assert marked.metadata["deletionGracePeriodSeconds"] == 7
+
+
+async def case_a_grace_period_below_zero_means_one_second(api: Api) -> None:
+    await _pod(api, nodeName="one")
+    marked = (await api.delete("pods", "a", {"gracePeriodSeconds": -1})).ok()
+    assert marked.metadata["deletionGracePeriodSeconds"] == 1
+
+
+async def case_some_kinds_answer_with_what_they_were(api: Api) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    for plural, body in (("serviceaccounts", account), ("services", service)):
+        made = (await api.create(plural, body)).ok()
+        gone = (await api.delete(plural, "s")).ok()
+        assert (gone.body["kind"], gone.metadata["uid"]) == (body["kind"], made.metadata["uid"])
+    for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
+        (await api.create(plural, body)).ok()
+        assert (await api.delete(plural, "a")).ok().body["kind"] == "Status"
+
+
+async def case_a_propagation_can_be_a_query(api: Api) -> None:
+    await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+    marked = (await api.delete("configmaps", "a", propagationPolicy="Foreground")).ok()
+    assert "foregroundDeletion" in marked.metadata["finalizers"]
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_the_older_way_to_orphan(api: Api) -> None:
+    await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+    marked = (await api.delete("configmaps", "a", {"orphanDependents": True})).ok()
+    assert "orphan" in marked.metadata["finalizers"]
+    await api.create("configmaps", config_map("b"))
+    both = {"orphanDependents": True, "propagationPolicy": "Background"}
+    text = "orphanDependents and deletionPropagation cannot be both set"
+    (await api.delete("configmaps", "b", both)).refused(422, "Invalid", text)
+
+
+async def case_a_later_policy_replaces_an_earlier_one(api: Api) -> None:
+    await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+    await api.delete("configmaps", "a", {"propagationPolicy": "Orphan"})
+    marked = (await api.delete("configmaps", "a", {"propagationPolicy": "Foreground"})).ok()
+    assert sorted(marked.metadata["finalizers"]) == ["example.com/hold", "foregroundDeletion"]
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_options_of_a_deletion_are_checked(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    text = 'dryRun: Unsupported value: ["x"]: supported values: "All"'
+    (await api.delete("configmaps", "a", {"dryRun": ["x"]})).refused(422, "Invalid", text)
+    (await api.delete("configmaps", "a", dryRun="x")).refused(422, "Invalid", text)
+    refused = await api.call("DELETE", api.path("configmaps", "a"), b"{")
+    refused.refused(400, "BadRequest")
+    (await api.get("configmaps", "a")).ok()
+
+
+async def case_a_deletion_can_be_tried(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
+    assert (await api.delete("configmaps", "a", {"dryRun": ["All"]})).ok().body["status"] == "Success"
+    (await api.get("configmaps", "a")).ok()
+    tried = (await api.delete("widgets", "a", {"dryRun": ["All"]})).ok()
+    assert tried.metadata["deletionTimestamp"]
+    assert "deletionTimestamp" not in (await api.get("widgets", "a")).metadata
+
+
+async def case_a_broken_precondition_is_told(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a"))
+    uid = made.metadata["uid"]
+    refused = await api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})
+    text = (
+        f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the UID '
+        f"in record ({uid}). The object might have been deleted and then recreated"
+    )
+    assert refused.refused(409, "Conflict").message == text
+    refused = await api.delete("configmaps", "a", {"preconditions": {"resourceVersion": "1"}})
+    refused.refused(409, "Conflict", f"the ResourceVersion in record ({made.version}). The object might have been")
+
+
+async def case_a_precondition_holds_for_what_is_being_deleted(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+    await api.delete("configmaps", "a")
+    options = {"preconditions": {"uid": made.metadata["uid"], "resourceVersion": made.version}}
+    (await api.delete("configmaps", "a", options)).refused(409, "Conflict")
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_a_collection_is_deleted_by_field(api: Api) -> None:
+    for name in ("a", "b"):
+        await api.create("configmaps", config_map(name))
+    query = {"fieldSelector": "metadata.name=a"}
+    gone = (await api.call("DELETE", api.path("configmaps"), None, query)).ok()
+    assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a"]
+    assert [i["metadata"]["name"] for i in (await api.list("configmaps")).body["items"]] == ["b"]
+
+
+async def case_an_empty_collection_is_deleted(api: Api) -> None:
+    for plural, kind in (("configmaps", "ConfigMapList"), ("widgets", "WidgetList")):
+        gone = (await api.call("DELETE", api.path(plural))).ok()
+        assert (gone.body["kind"], gone.body["items"]) == (kind, [])
+
+
+async def case_a_collections_deletion_can_be_tried(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    (await api.call("DELETE", api.path("configmaps"), None, {"dryRun": "All"})).ok()
+    (await api.call("DELETE", api.path("configmaps"), {"dryRun": ["All"]})).ok()
+    (await api.get("configmaps", "a")).ok()
+
+
+async def case_held_objects_of_a_collection_are_marked(api: Api) -> None:
+    await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
+    await api.create("widgets", widget("b"))
+    (await api.call("DELETE", api.path("widgets"))).ok()
+    (left,) = (await api.list("widgets")).body["items"]
+    assert left["metadata"]["name"] == "a"
+    assert left["metadata"]["deletionTimestamp"]
+    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_a_collections_selectors_are_checked(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    for query in ({"labelSelector": "=x"}, {"fieldSelector": "data.x=1"}):
+        (await api.call("DELETE", api.path("configmaps"), None, query)).refused(400, "BadRequest")
+    (await api.get("configmaps", "a")).ok()
+
+
+async def case_a_collections_policy_holds_for_each(api: Api) -> None:
+    await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+    (await api.call("DELETE", api.path("configmaps"), {"propagationPolicy": "Orphan"})).ok()
+    assert "orphan" in (await api.get("configmaps", "a")).metadata["finalizers"]
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_a_finalizer_removed_by_a_status_write_stays(api: Api) -> None:
+    made = await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
+    body: Json = {**made.body, "metadata": {**made.metadata, "finalizers": []}, "status": {"ready": 1}}
+    written = (await api.put("widgets", body, "status")).ok()
+    assert written.metadata["finalizers"] == ["example.com/hold"]
+
+
+async def case_a_created_object_can_be_held_already(api: Api) -> None:
+    made = (await api.create("configmaps", config_map("a", finalizers=["foregroundDeletion"]))).ok()
+    assert made.metadata["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in made.metadata

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from apiserver_cases.api import Api, Json, config_map, widget
+from steersman.client import HttpRequest
 
 
 def told(events: list[Json]) -> list[tuple[str, str]]:
@@ -104,3 +107,164 @@ async def case_writes_that_change_nothing_are_not_reported(api: Api) -> None:
     await api.create("configmaps", config_map("b"))
     events = await api.events("configmaps", 1, resourceVersion=made.version)
     assert told(events) == [("ADDED", "b")]
+
+
+async def case_a_watch_from_a_version_to_come_waits(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    assert await api.events("configmaps", 1, resourceVersion="999999999", timeoutSeconds="1") == []
+
+
+async def case_a_version_of_a_watch_is_a_number(api: Api) -> None:
+    query = {"watch": "true", "resourceVersion": "x"}
+    refused = await api.call("GET", api.path("configmaps"), None, query)
+    text = 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
+    assert refused.refused(500, "").message == text
+
+
+async def case_selectors_of_a_watch_are_checked(api: Api) -> None:
+    for query in ({"labelSelector": "=x"}, {"fieldSelector": "data.x=1"}):
+        refused = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
+        refused.refused(400, "BadRequest")
+
+
+async def case_a_watch_of_what_is_not_served_is_refused(api: Api) -> None:
+    reply = await api.call("GET", api.path("widgets").replace("widgets", "odds"), None, {"watch": "true"})
+    assert reply.code == 404
+
+
+async def case_a_match_without_initial_events_is_refused(api: Api) -> None:
+    query = {"watch": "true", "resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}
+    refused = await api.call("GET", api.path("configmaps"), None, query)
+    text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+    refused.refused(422, "Invalid", text)
+
+
+async def case_a_watch_list_begins_with_the_selected_objects_in_order(api: Api) -> None:
+    for name, label in (("c", "x"), ("a", "x"), ("b", "y")):
+        await api.create("configmaps", config_map(name, labels={"l": label}))
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    events = await api.events("configmaps", 3, **query, labelSelector="l=x")
+    assert told(events) == [("ADDED", "a"), ("ADDED", "c"), ("BOOKMARK", "")]
+
+
+async def case_a_watch_list_of_nothing_is_a_bookmark(api: Api) -> None:
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    (event,) = await api.events("configmaps", 1, **query)
+    assert event["type"] == "BOOKMARK"
+    assert event["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert int(event["object"]["metadata"]["resourceVersion"]) > 0
+
+
+async def case_a_watch_list_goes_on_after_its_bookmark(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    begun = await api.events("configmaps", 2, **query)
+    since = begun[1]["object"]["metadata"]["resourceVersion"]
+    made = await api.create("configmaps", config_map("b"))
+    (event,) = await api.events("configmaps", 1, resourceVersion=since)
+    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("ADDED", made.version)
+
+
+async def case_a_watch_list_not_older_than_a_write_begins_with_it(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a"))
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    events = await api.events("configmaps", 2, resourceVersion=made.version, **query)
+    assert told(events) == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert int(events[1]["object"]["metadata"]["resourceVersion"]) >= int(made.version)
+
+
+async def case_no_bookmark_comes_to_who_did_not_ask(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "timeoutSeconds": "1"}
+    assert told(await api.events("configmaps", 2, **query)) == [("ADDED", "a")]
+
+
+async def case_initial_events_can_be_declined(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a"))
+    await api.create("configmaps", config_map("b"))
+    query = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    assert told(await api.events("configmaps", 1, resourceVersion=made.version, **query)) == [("ADDED", "b")]
+
+
+async def case_a_status_write_is_an_event(api: Api) -> None:
+    made = await api.create("widgets", widget("a"))
+    await api.merge("widgets", "a", {"status": {"ready": 1}}, "status")
+    (event,) = await api.events("widgets", 1, resourceVersion=made.version)
+    assert (event["type"], event["object"]["status"]) == ("MODIFIED", {"ready": 1})
+
+
+async def case_dry_runs_are_no_events(api: Api) -> None:
+    since = await _version(api)
+    await api.create("configmaps", config_map("a"), dryRun="All")
+    await api.create("configmaps", config_map("b"))
+    await api.merge("configmaps", "b", {"data": {"k": "v"}}, dryRun="All")
+    await api.delete("configmaps", "b", {"dryRun": ["All"]})
+    await api.delete("configmaps", "b")
+    events = await api.events("configmaps", 2, resourceVersion=since)
+    assert told(events) == [("ADDED", "b"), ("DELETED", "b")]
+
+
+async def case_each_object_of_a_deleted_collection_is_an_event(api: Api) -> None:
+    for name in ("a", "b"):
+        await api.create("configmaps", config_map(name))
+    since = await _version(api)
+    (await api.call("DELETE", api.path("configmaps"))).ok()
+    events = await api.events("configmaps", 2, resourceVersion=since)
+    assert sorted(told(events)) == [("DELETED", "a"), ("DELETED", "b")]
+
+
+async def case_objects_enter_and_leave_a_selection_by_fields(api: Api) -> None:
+    await api.create(
+        "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    )
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    made = (await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i:1"}]}})).ok()
+    for phase in ("Running", "Succeeded"):
+        (await api.merge("pods", "a", {"status": {"phase": phase}}, "status")).ok()
+    events = await api.events("pods", 2, resourceVersion=made.version, fieldSelector="status.phase=Running")
+    assert told(events) == [("ADDED", "a"), ("DELETED", "a")]
+
+
+async def case_a_watch_across_namespaces(api: Api) -> None:
+    since = await _version(api)
+    await api.create("configmaps", config_map("a", labels={"run": api.namespace}))
+    query = {"watch": "true", "resourceVersion": since, "labelSelector": f"run={api.namespace}"}
+    request = HttpRequest(method="GET", path="/api/v1/configmaps", query=query, timeout=30)
+    async with api.transport.stream(request) as lines:
+        event = json.loads(await anext(aiter(lines)))
+    assert (event["type"], event["object"]["metadata"]["namespace"]) == ("ADDED", api.namespace)
+
+
+async def case_an_object_of_the_same_name_is_a_new_one(api: Api) -> None:
+    since = await _version(api)
+    first = await api.create("configmaps", config_map("a"))
+    await api.delete("configmaps", "a")
+    second = await api.create("configmaps", config_map("a"))
+    events = await api.events("configmaps", 3, resourceVersion=since)
+    assert told(events) == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")]
+    uids = [e["object"]["metadata"]["uid"] for e in events]
+    assert uids == [first.metadata["uid"], first.metadata["uid"], second.metadata["uid"]]
+
+
+async def case_events_after_a_pages_version(api: Api) -> None:
+    for name in ("a", "b"):
+        await api.create("configmaps", config_map(name))
+    page = await api.list("configmaps", limit="1")
+    await api.merge("configmaps", "b", {"data": {"k": "v"}})
+    events = await api.events("configmaps", 1, resourceVersion=page.version)
+    assert told(events) == [("MODIFIED", "b")]
+
+
+async def case_one_objects_path_is_read_and_not_watched(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a"))
+    got = await api.call("GET", api.path("configmaps", "a"), None, {"watch": "true"})
+    assert got.ok().body == made.body
+
+
+async def case_deletion_events_carry_the_last_state(api: Api) -> None:
+    await api.create("widgets", widget("a", labels={"l": "1"}))
+    last = await api.merge("widgets", "a", {"spec": {"size": 9}})
+    await api.delete("widgets", "a")
+    (event,) = await api.events("widgets", 1, resourceVersion=last.version)
+    assert (event["type"], event["object"]["spec"]["size"]) == ("DELETED", 9)
+    assert int(event["object"]["metadata"]["resourceVersion"]) > int(last.version)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 
 from apiserver_cases import CRDS, Api
 from apiserver_cases.api import config_map, widget
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import Client, HttpRequest
+from steersman.client import Client, HttpRequest, MergePatch
 from steersman.errors import ApiError, Conflict, ConnectionFailed, Expired, Invalid, NotFound
-from steersman.meta import ApiResource, Field, Object, ObjectKey, ObjectMeta, Resource, Spec, Status, resource
+from steersman.meta import (
+    ApiResource,
+    Field,
+    Object,
+    ObjectKey,
+    ObjectMeta,
+    Resource,
+    Spec,
+    Status,
+    resource,
+    unstructured,
+)
 from steersman.testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 
 KEY = ObjectKey("default", "a")
@@ -221,9 +232,34 @@ async def test_what_is_not_imitated_is_refused(server: InMemoryApiServer) -> Non
     refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
     refused.refused(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
-    crd["spec"]["conversion"] = {"strategy": "Webhook"}
+    rule = {"rule": "optional.unwrap([optional.of(self.size)]).size() == 1"}
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [rule]
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    (await api.call("POST", path, crd)).refused(501, "NotImplemented", "converts its versions by webhook")
+    (await api.call("POST", path, crd)).refused(501, "NotImplemented", "the CEL function optional.unwrap")
+
+
+@virtual_time
+async def test_plugins_that_are_not_imitated_refuse_what_they_would_decide(server: InMemoryApiServer) -> None:
+    api = Api(server, "default")
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "c", "image": "i:1"}]},
+    }
+    (await api.create("pods", pod)).ok()
+    ranked = {**pod, "metadata": {"name": "b"}, "spec": {**pod["spec"], "priorityClassName": "high"}}
+    (await api.create("pods", ranked)).refused(501, "NotImplemented", "priorityClassName of a pod")
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q"},
+        "spec": {"hard": {"configmaps": "1"}},
+    }
+    (await api.create("resourcequotas", quota)).ok()
+    (await api.create("secrets", {"metadata": {"name": "s"}})).ok()
+    refused = await api.create("configmaps", {"metadata": {"name": "c"}})
+    refused.refused(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
 
 
 @virtual_time
@@ -262,3 +298,36 @@ def test_other_objects_register_without_a_schema(server: InMemoryApiServer) -> N
         {"apiVersion": "toys.example.com/v1", "kind": "Marble", "metadata": {"name": "m", "namespace": "default"}}
     )
     assert len(server.read_all(Marble)) == 1
+
+
+@resource(group="mesh.example.com", version="v1", plural="namespaces")
+class Service(Resource[KiteSpec, KiteStatus]):
+    """A kind with the name and the plural of built-in ones."""
+
+
+@virtual_time
+async def test_a_custom_kind_with_a_built_in_name_is_custom() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    server.register(Service)
+    client = Client(server)
+    metadata = ObjectMeta(name="a", namespace="default", finalizers=("example.com/x",))
+    await client.create(Service(metadata=metadata, spec=KiteSpec()))
+    await client.delete(Service, KEY)
+    left = await client.get(Service, KEY)
+    assert left.metadata.deletion_grace_period_seconds == 0
+    stored = server.read(unstructured(Service.api_resource), KEY)
+    assert stored is not None
+    assert "status" not in stored.content
+    await client.patch(Service, KEY, MergePatch({"metadata": {"finalizers": []}}))
+    assert server.read(Service, KEY) is None
+
+
+@virtual_time
+async def test_a_dry_run_that_is_said_twice_is_one() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    server.load(make())
+    body = json.dumps({"dryRun": ["All", "All"]}).encode()
+    path = "/api/v1/namespaces/default/configmaps/a"
+    response = await server.request(HttpRequest(method="DELETE", path=path, body=body))
+    assert response.status == 200
+    assert server.read(ConfigMap, KEY) is not None

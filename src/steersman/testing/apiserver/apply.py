@@ -50,6 +50,9 @@ def apply_configuration(
     )
     merged = merge(live, config, shape)
     former = managers[key].fields if key in managers else frozenset[Path]()
+    if merged == live and former <= declared:
+        # Where nothing changes, the time of the last change stays.
+        time = managers[key].time if key in managers else ""
     after = own_applied(managers, key, declared, api_version=api_version, time=time)
     _prune(merged, former, after, shape)
     return merged, resolve_conflicts(after, key, live, merged, shape, force=force)

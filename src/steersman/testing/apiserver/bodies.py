@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -13,38 +15,33 @@ from steersman.meta import ApiResource
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.failures import invalid_value
 from steersman.testing.apiserver.kinds import Kind, KindRegistry
-from steersman.testing.apiserver.values import JsonObject, is_map, metadata
+from steersman.testing.apiserver.names import METADATA_FIELDS
+from steersman.testing.apiserver.protobuf import MEDIA_TYPE, decode_protobuf
+from steersman.testing.apiserver.values import JsonObject, is_list, is_map, metadata
+
+_LARGEST_BODY = 3 * 1024 * 1024
+_MEDIA_TYPES = ("application/json", "application/yaml", MEDIA_TYPE)
 
 How = Literal["write", "patch", "apply"]
 
-_METADATA_FIELDS = frozenset(
-    {
-        "name",
-        "generateName",
-        "namespace",
-        "selfLink",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "labels",
-        "annotations",
-        "ownerReferences",
-        "finalizers",
-        "managedFields",
-    }
-)
-
 
 def decode_body(request: HttpRequest) -> Any:
-    """The body: JSON, or YAML where the content type says so.
+    """The body: JSON, or protobuf or YAML where the content type says so.
 
     Raises:
-        ApiError: 400, neither.
+        ApiError: 400, none of them.
     """
     body = request.body or b""
+    if len(body) > _LARGEST_BODY:
+        raise failures.body_too_large(_LARGEST_BODY)
+    media_type = request.content_type.partition(";")[0].strip()
+    if request.method in ("POST", "PUT") and media_type not in ("", *_MEDIA_TYPES):
+        raise failures.unsupported_media_type(_MEDIA_TYPES)
+    if media_type == MEDIA_TYPE:
+        try:
+            return decode_protobuf(body)
+        except ValueError as error:
+            raise failures.bad_request(f"the object provided is unrecognized: {error}") from error
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -54,6 +51,43 @@ def decode_body(request: HttpRequest) -> Any:
         return yaml.safe_load(body)
     except yaml.YAMLError as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
+
+
+class _Pairs(dict[str, Any]):
+    """A JSON object that remembers which of its names came more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        names = [name for name, _ in pairs]
+        self.repeated = sorted({n for n in names if names.count(n) > 1}) if len(names) > len(self) else []
+
+
+def repeated_fields(request: HttpRequest) -> list[str]:
+    """The paths of fields that the body, JSON, names more than once: all but the last are lost."""
+    body, suspicious = request.body or b"", False
+
+    def compare(pairs: list[tuple[str, Any]]) -> JsonObject:
+        nonlocal suspicious
+        found = dict(pairs)
+        suspicious = suspicious or len(found) != len(pairs)
+        return found
+
+    try:
+        json.loads(body, object_pairs_hook=compare)
+        # Paths are found in a second pass, since hardly any body needs one.
+        return list(_repeated(json.loads(body, object_pairs_hook=_Pairs), "")) if suspicious else []
+    except ValueError:
+        return []
+
+
+def _repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, _Pairs):
+        yield from (f"{path}{name}" for name in value.repeated)
+        for name, content in value.items():
+            yield from _repeated(content, f"{path}{name}.")
+    elif is_list(value):
+        for position, item in enumerate(value):
+            yield from _repeated(item, f"{path.removesuffix('.')}[{position}].")
 
 
 def decode_options(request: HttpRequest) -> JsonObject:
@@ -128,6 +162,8 @@ def _complete_from_url(meta: JsonObject, name: str, namespace: str) -> None:
         raise failures.bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
     if name:
         meta["name"] = name
+    if not namespace:
+        meta.pop("namespace", None)
     if (meta.get("namespace") or namespace) != namespace:
         raise failures.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -150,4 +186,4 @@ def _check_text_maps(kind: Kind, meta: JsonObject) -> None:
 
 def unknown_metadata(body: JsonObject) -> list[str]:
     """The paths of metadata fields that no object has."""
-    return [f"metadata.{name}" for name in body["metadata"] if name not in _METADATA_FIELDS]
+    return [f"metadata.{name}" for name in body["metadata"] if name not in METADATA_FIELDS]

@@ -1,4 +1,4 @@
-"""What the controller manager does about deletion: owners' dependents, namespaces' content, kinds' objects.
+"""What the controller manager does about deletion: owners' dependents, namespaces' content.
 
 Everything happens within the request that causes it, in a fixed order, so that runs repeat; in a real cluster it
 happens some time later. Source: "Garbage Collection", "Use Cascading Deletion", "Namespaces".
@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steersman.testing.apiserver.defaults import PVC_PROTECTION
-from steersman.testing.apiserver.kinds import GroupResource, KindRegistry
+from steersman.testing.apiserver.kinds import GroupResource
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
-from steersman.testing.apiserver.writes import CRD_CLEANUP, FOREGROUND, ORPHAN, Writer
-
-_CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+from steersman.testing.apiserver.writes import FOREGROUND, ORPHAN, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +21,6 @@ class Collector:
 
     storage: Storage
     writer: Writer
-    kinds: KindRegistry
 
     def settle(self) -> None:
         """Goes on until nothing more follows from the deletions so far."""
@@ -32,7 +29,6 @@ class Collector:
             progress = False
             for gone in self.storage.take_removed():
                 progress = True
-                self._unserve(gone)
                 for dependent in self.storage.dependents(gone.uid):
                     self._drop_absent_owners(dependent)
             before = self.storage.version
@@ -71,8 +67,6 @@ class Collector:
             self._empty_namespace(stored)
         elif PVC_PROTECTION in stored.finalizers:
             self._release_unused_claim(stored)
-        elif stored.collection == _CRDS and CRD_CLEANUP in stored.finalizers:
-            self._delete_instances(stored)
 
     def _delete_dependents(self, owner: Stored) -> None:
         for dependent in self.storage.dependents(owner.uid):
@@ -99,20 +93,6 @@ class Collector:
         pods = self.storage.list(GroupResource("", "pods"), claim.key.namespace)
         if not any(_mounts(pod, claim.key.name) for pod in pods):
             self._release(claim, PVC_PROTECTION)
-
-    def _delete_instances(self, definition: Stored) -> None:
-        spec = definition.object["spec"]
-        collection = GroupResource(spec["group"], spec["names"]["plural"])
-        for stored in self.storage.list(collection):
-            if not stored.is_deleting:
-                self.writer.delete(stored, "Background")
-        if not self.storage.list(collection):
-            self._release(definition, CRD_CLEANUP)
-
-    def _unserve(self, gone: Stored) -> None:
-        if gone.collection == _CRDS:
-            spec = gone.object["spec"]
-            self.kinds.remove(GroupResource(spec["group"], spec["names"]["plural"]))
 
     def _release(self, stored: Stored, finalizer: str) -> None:
         current = self.storage.get(stored.collection, stored.key)

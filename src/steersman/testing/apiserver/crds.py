@@ -3,123 +3,174 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from steersman.meta import ApiResource
-from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
-from steersman.testing.apiserver.kinds import Kind, ScalePaths
-from steersman.testing.apiserver.rules import check_definition_rules, has_rules
+from steersman.testing.apiserver.definitions.approval import approval_errors
+from steersman.testing.apiserver.definitions.forms import normal_definition
+from steersman.testing.apiserver.definitions.specification import spec_errors
+from steersman.testing.apiserver.definitions.structural import subschemas
+from steersman.testing.apiserver.failures import FieldError, invalid_value, shown
+from steersman.testing.apiserver.formats import known_format
+from steersman.testing.apiserver.kinds import Column, Kind, ScalePaths, Versions, version_rank
+from steersman.testing.apiserver.rules import has_rules
 from steersman.testing.apiserver.shapes import SchemaShape
-from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
+from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at
 
 CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+_HTTPS = 443
+_AGE = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+    "description": "CreationTimestamp is a timestamp representing the server time when this object was created. It "
+    "is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. "
+    "It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More "
+    "info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+}
 
 
-def complete_definition(obj: JsonObject) -> None:
-    """Fills in what the real server does: conversion, ``singular``, ``listKind``."""
-    spec = obj.get("spec")
-    if not is_map(spec) or not is_map(spec.get("names")):
-        return
-    names = spec["names"]
-    kind = str(names.get("kind", ""))
-    names.setdefault("singular", kind.lower())
-    names.setdefault("listKind", f"{kind}List")
-    spec.setdefault("conversion", {"strategy": "None"})
-
-
-def check_definition(obj: JsonObject) -> None:
-    """Refuses what cannot be served.
+def complete_definition(obj: JsonObject) -> list[str]:
+    """Drops what the types do not have, and fills in what the real server does; returns the paths of unknown fields.
 
     Raises:
-        ApiError: 422, the manifest is wrong; 501, it converts by webhook.
+        ApiError: 400, a field is of another JSON type.
     """
-    name = obj["metadata"].get("name", "")
-    errors = list(_errors(name, map_at(obj, "spec")))
-    if errors:
-        raise failures.invalid(CRD, name, errors)
-    if obj["spec"].get("conversion", {}).get("strategy") == "Webhook":
-        raise failures.refused_here(f"CustomResourceDefinition {name} converts its versions by webhook")
+    unknown = normal_definition(obj)
+    spec = obj.get("spec")
+    if not is_map(spec):
+        return unknown
+    names = spec.setdefault("names", {})
+    kind = str(names.get("kind", ""))
+    if kind:
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    service = map_at(map_at(map_at(conversion, "webhook"), "clientConfig"), "service")
+    if service:
+        service.setdefault("port", _HTTPS)
+    return unknown
 
 
-def _errors(name: str, spec: JsonObject) -> Iterator[FieldError]:
+def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[FieldError]:
+    """What is wrong with the definition ``obj``, which is new, or replaces ``old``; its metadata aside.
+
+    Raises:
+        ApiError: 501, a rule cannot be evaluated here.
+    """
+    name, spec = obj["metadata"].get("name", ""), map_at(obj, "spec")
     names = map_at(spec, "names")
-    for path, value in (
-        ("spec.group", spec.get("group")),
-        ("spec.names.plural", names.get("plural")),
-        ("spec.names.kind", names.get("kind")),
-        ("spec.versions", spec.get("versions")),
-    ):
-        if not value:
-            yield required(path)
-    if spec.get("scope") not in ("Namespaced", "Cluster"):
-        text = 'supported values: "Cluster", "Namespaced"'
-        yield FieldError("spec.scope", "FieldValueNotSupported", f"Unsupported value: {spec.get('scope')!r}: {text}")
-    expected = f"{names.get('plural')}.{spec.get('group')}"
-    if name != expected:
+    if old is None and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    versions = spec.get("versions")
-    if not is_list(versions):
-        return
-    if sum(bool(v.get("storage")) for v in versions) != 1:
-        yield invalid_value("spec.versions", versions, "must have exactly one version marked as storage version")
-    for position, version in enumerate(versions):
-        schema = map_at(version, "schema").get("openAPIV3Schema")
-        # With one version alone, the real server speaks of the place where it keeps the schema internally.
-        place = "spec.validation" if len(versions) == 1 else f"spec.versions[{position}].schema"
-        path = f"{place}.openAPIV3Schema"
-        if not is_map(schema):
-            yield required(path, "schemas are required")
-        else:
-            yield from _structural_errors(schema, path)
-            yield from check_definition_rules(schema, path)
-
-
-def _structural_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
-    if not schema.get("type") and not free:
-        yield required(f"{path}.type", "must not be empty for specified object fields")
-    properties = schema.get("properties")
-    if is_map(properties) and schema.get("additionalProperties"):
-        yield forbidden_field(
-            f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive"
+    yield from spec_errors(spec)
+    if old is not None:
+        yield from _immutable(map_at(old, "spec"), spec, established=is_true(old, "Established"))
+    yield from _stored_versions(stored_versions(obj, old), list_at(spec, "versions"))
+    yield from approval_errors(obj, old)
+    if spec.get("preserveUnknownFields"):
+        text = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         )
-    if schema.get("type") == "array" and not is_map(schema.get("items")):
-        yield required(f"{path}.items", "must be specified")
-    if is_map(properties):
-        for name, inner in properties.items():
-            yield from _structural_errors(inner, f"{path}.properties[{name}]")
-    for field in ("items", "additionalProperties"):
-        inner = schema.get(field)
-        if is_map(inner):
-            yield from _structural_errors(inner, f"{path}.{field}")
+        yield FieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
+
+
+def _immutable(old: JsonObject, new: JsonObject, *, established: bool) -> Iterator[FieldError]:
+    before, after = map_at(old, "names"), map_at(new, "names")
+    if established:
+        yield from _unchanged("spec.scope", old.get("scope"), new.get("scope"))
+        yield from _unchanged("spec.names.kind", before.get("kind"), after.get("kind"))
+    yield from _unchanged("spec.group", old.get("group"), new.get("group"))
+    yield from _unchanged("spec.names.plural", before.get("plural"), after.get("plural"))
+
+
+def _unchanged(path: str, old: Any, new: Any) -> Iterator[FieldError]:
+    if old != new:
+        yield invalid_value(path, new or "", "field is immutable")
+
+
+def _stored_versions(stored: list[str], versions: list[JsonObject]) -> Iterator[FieldError]:
+    place = "status.storedVersions"
+    if not stored:
+        yield FieldError(place, "FieldValueInvalid", "Invalid value: null: must have at least one stored version")
+        return
+    names = [v.get("name") for v in versions]
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            text = f"Invalid value: {shown(stored)}: must have the storage version {version.get('name')}"
+            yield FieldError(place, "FieldValueInvalid", text)
+    for position, version in enumerate(stored):
+        if version not in names:
+            text = (
+                f"missing from spec.versions; {version} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {version} and removes "
+                f"{version} from status.storedVersions"
+            )
+            yield FieldError(f"{place}[{position}]", "FieldValueInvalid", f"Invalid value: {shown(version)}: {text}")
+
+
+def stored_versions(obj: JsonObject, old: JsonObject | None) -> list[str]:
+    """The versions that objects may be kept in: those of before, and the one that ``obj`` keeps them in."""
+    before: list[str] = list_at(map_at(old, "status") if old is not None else {}, "storedVersions")
+    storage = next((v.get("name", "") for v in list_at(obj.get("spec"), "versions") if v.get("storage")), "")
+    return before if not storage or storage in before else [*before, storage]
+
+
+def first_status(obj: JsonObject) -> JsonObject:
+    """The status of the new definition ``obj``, before its names are accepted."""
+    no_names = {"plural": "", "kind": ""}
+    return {"conditions": None, "acceptedNames": no_names, "storedVersions": stored_versions(obj, None)}
+
+
+def kept_status(obj: JsonObject, old: JsonObject) -> JsonObject:
+    """The status that ``old`` has when ``obj`` comes in its place."""
+    return {**clone(map_at(old, "status")), "storedVersions": stored_versions(obj, old)}
+
+
+def is_true(definition: JsonObject, condition: str) -> bool:
+    """Whether the condition of this type is True."""
+    conditions = list_at(map_at(definition, "status"), "conditions")
+    return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
 
 
 def kinds_of(definition: JsonObject) -> list[Kind]:
-    """The kinds that ``definition`` serves, one a version."""
+    """The kinds that ``definition`` serves, one a version; none before its names are accepted."""
     spec = definition["spec"]
-    names: JsonObject = spec["names"]
-    storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
-    return [_kind(spec, names, v, storage) for v in spec["versions"] if v.get("served")]
+    if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
+        return []
+    names: JsonObject = map_at(map_at(definition, "status"), "acceptedNames")
+    versions = Versions(
+        definition=definition["metadata"]["name"],
+        storage=next(v["name"] for v in spec["versions"] if v.get("storage")),
+        schemas={v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]},
+        conversion=spec["conversion"],
+        terminating=is_true(definition, "Terminating"),
+    )
+    return [_kind(spec, names, v, versions) for v in spec["versions"] if v.get("served")]
 
 
-def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, storage: str) -> Kind:
+def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, versions: Versions) -> Kind:
     schema: JsonObject = version["schema"]["openAPIV3Schema"]
     selectable: list[JsonObject] = version.get("selectableFields") or []
     namespaced = spec["scope"] == "Namespaced"
     return Kind(
         resource=ApiResource(spec["group"], version["name"], names["kind"], names["plural"], namespaced),
         shape=SchemaShape(schema, root=True),
-        has_status="status" in (version.get("subresources") or {}),
+        has_status="status" in map_at(version, "subresources"),
         scale=_scale_paths(map_at(version, "subresources").get("scale")),
         has_generation=True,
         unconditional_update=False,
         schema=schema,
         has_rules=has_rules(schema),
-        storage_version=storage,
+        storage_version=versions.storage,
         fields=tuple(f["jsonPath"].lstrip(".") for f in selectable),
         custom=True,
+        list_kind=names.get("listKind", ""),
         singular=names.get("singular", ""),
         short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        columns=_columns(version),
+        versions=versions,
+        deprecation=_deprecation(spec, version),
     )
 
 
@@ -129,29 +180,51 @@ def _scale_paths(scale: JsonObject | None) -> ScalePaths | None:
     return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", ""))
 
 
-def established_status(definition: JsonObject, now: str) -> JsonObject:
-    """The status of a definition that is served."""
-    spec = definition["spec"]
-    former = map_at(definition, "status")
-    known: dict[str, JsonObject] = {c["type"]: c for c in list_at(former, "conditions")}
-    storage = next(v["name"] for v in spec["versions"] if v.get("storage"))
-    stored: list[str] = list_at(former, "storedVersions")
-    accepted = {
-        "lastTransitionTime": now,
-        "message": "no conflicts found",
-        "reason": "NoConflicts",
-        "status": "True",
-        "type": "NamesAccepted",
-    }
-    established = {
-        "lastTransitionTime": now,
-        "message": "the initial names have been accepted",
-        "reason": "InitialNamesAccepted",
-        "status": "True",
-        "type": "Established",
-    }
-    return {
-        "acceptedNames": spec["names"],
-        "conditions": [known.get(c["type"], c) for c in (accepted, established)],
-        "storedVersions": stored if storage in stored else [*stored, storage],
-    }
+def _columns(version: JsonObject) -> tuple[Column, ...]:
+    told = list_at(version, "additionalPrinterColumns") or [_AGE]
+    return tuple(
+        Column(
+            name=c["name"],
+            type=c["type"],
+            json_path=c["jsonPath"],
+            format=c.get("format", ""),
+            description=c.get("description", ""),
+            priority=c.get("priority", 0),
+        )
+        for c in told
+    )
+
+
+def _deprecation(spec: JsonObject, version: JsonObject) -> str:
+    """What the server warns of in answers to requests for ``version``; empty where it does not."""
+    if not version.get("deprecated"):
+        return ""
+    if (warning := version.get("deprecationWarning")) is not None:
+        return warning
+    group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
+    others = [v["name"] for v in spec["versions"] if v.get("served") and not v.get("deprecated")]
+    newer = sorted((n for n in others if version_rank(n) < version_rank(name)), key=version_rank)
+    advice = f"; use {group}/{newer[0]} {kind}" if newer else ""
+    return f"{group}/{name} {kind} is deprecated{advice}"
+
+
+def definition_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
+    """What the server warns of when ``obj`` is written in place of ``old``: formats that it does not know."""
+    before = set(_odd_formats(old)) if old is not None else set[str]()
+    return [f'unrecognized format "{form}"' for form in _odd_formats(obj) if form not in before]
+
+
+def _odd_formats(definition: JsonObject) -> list[str]:
+    versions = list_at(definition.get("spec"), "versions")
+    schemas = [v.get("schema") for v in versions]
+    # Where all versions have the same schema, it is looked at once.
+    looked_at = schemas[:1] if all(s == schemas[0] for s in schemas) else schemas
+    return [f for s in looked_at for f in _formats_in(map_at(s, "openAPIV3Schema"))]
+
+
+def _formats_in(schema: JsonObject) -> Iterator[str]:
+    form = schema.get("format", "")
+    if form and not known_format({"type": schema.get("type", ""), "format": form}):
+        yield form
+    for inner in subschemas(schema):
+        yield from _formats_in(inner)

@@ -17,8 +17,10 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, metadata, section
+from steersman.testing.apiserver.pods import quality_of_service
+from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, map_at, metadata, section
 
+_NODE_PORTS = (30000, 32768)
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 
 _FIRST_STATUS: dict[str, JsonObject] = {
@@ -49,6 +51,7 @@ def complete_new(kind: str, obj: JsonObject, random: Random) -> None:
     match kind:
         case "Service":
             _allocate_address(obj, random)
+            _allocate_node_ports(section(obj, "spec"), random)
             obj["status"] = {"loadBalancer": {}}
         case "Pod":
             _admit_pod(obj)
@@ -68,6 +71,9 @@ def complete_new(kind: str, obj: JsonObject, random: Random) -> None:
 
 def carry_over(kind: str, old: JsonObject, obj: JsonObject) -> None:
     """Keeps what was decided at creation where an update leaves it out."""
+    if kind == "Namespace":
+        # These go by the subresource "finalize".
+        section(obj, "spec").update(map_at(old, "spec"))
     if kind != "Service":
         return
     before, after = section(old, "spec"), section(obj, "spec")
@@ -91,9 +97,21 @@ def _service(obj: JsonObject) -> None:
     spec.setdefault("sessionAffinity", "None")
     if spec["type"] != "ExternalName":
         spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
     for port in _items(spec, "ports"):
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
+
+
+def _allocate_node_ports(spec: JsonObject, random: Random) -> None:
+    if spec.get("type") not in ("NodePort", "LoadBalancer"):
+        return
+    for port in _items(spec, "ports"):
+        if not port.get("nodePort"):
+            port["nodePort"] = random.randrange(*_NODE_PORTS)
 
 
 def _allocate_address(obj: JsonObject, random: Random) -> None:
@@ -124,7 +142,7 @@ def _admit_pod(obj: JsonObject) -> None:
             added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
             tolerations = [*tolerations, added]
     spec["tolerations"] = tolerations
-    obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
 
 
 def _pod_spec(spec: JsonObject) -> None:
@@ -140,6 +158,10 @@ def _pod_spec(spec: JsonObject) -> None:
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         container.setdefault("resources", {})
+        limits = map_at(container["resources"], "limits")
+        if limits:
+            # What is limited and not asked for is asked for up to its limit.
+            section(container["resources"], "requests").update(limits | map_at(container["resources"], "requests"))
         for port in _items(container, "ports"):
             port.setdefault("protocol", "TCP")
         for name in ("readinessProbe", "livenessProbe", "startupProbe"):
@@ -214,6 +236,12 @@ def _replica_set(obj: JsonObject) -> None:
 def _daemon_set(obj: JsonObject) -> None:
     spec = section(obj, "spec")
     spec.setdefault("revisionHistoryLimit", 10)
+    strategy = section(spec, "updateStrategy")
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = section(strategy, "rollingUpdate")
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    section(metadata(obj), "annotations").setdefault("deprecated.daemonset.template.generation", "1")
     _template(spec)
 
 
@@ -259,6 +287,26 @@ def _namespace(obj: JsonObject) -> None:
     section(metadata(obj), "labels")["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
 
 
+def _network_policy(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+    for rule in (*_items(spec, "ingress"), *_items(spec, "egress")):
+        for port in _items(rule, "ports"):
+            port.setdefault("protocol", "TCP")
+
+
+def _autoscaler(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("minReplicas", 1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+
+def _priority_class(obj: JsonObject) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
 def _storage_class(obj: JsonObject) -> None:
     obj.setdefault("reclaimPolicy", "Delete")
     obj.setdefault("volumeBindingMode", "Immediate")
@@ -289,6 +337,9 @@ _BY_KIND: dict[str, Callable[[JsonObject], None]] = {
     "Job": _job,
     "CronJob": _cron_job,
     "Namespace": _namespace,
+    "NetworkPolicy": _network_policy,
+    "HorizontalPodAutoscaler": _autoscaler,
+    "PriorityClass": _priority_class,
     "StorageClass": _storage_class,
     "EndpointSlice": _endpoint_slice,
 }

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource
-from steersman.testing.apiserver.kinds import Kind, KindRegistry
+from steersman.testing.apiserver.kinds import Kind, KindRegistry, version_rank
+from steersman.testing.apiserver.openapi import publish
+from steersman.testing.apiserver.shapes import BuiltinShape
 from steersman.testing.apiserver.values import JsonObject
 
 _CHANGED = ["get", "patch", "update"]
@@ -19,8 +22,8 @@ _BELOW: dict[tuple[str, str], list[tuple[str, tuple[str, str, str] | None, list[
 }
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "in-memory"}
-_AGGREGATED = re.compile(r"g=apidiscovery\.k8s\.io;v=v2;as=APIGroupDiscoveryList\b")
-_VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
+_AGGREGATED_TYPE = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED = re.compile(re.escape(_AGGREGATED_TYPE) + r"\b")
 _SHORT_NAMES = {
     "configmaps": ("cm",),
     "cronjobs": ("cj",),
@@ -47,6 +50,17 @@ _SHORT_NAMES = {
     "statefulsets": ("sts",),
     "storageclasses": ("sc",),
 }
+_CATEGORY_ALL = {
+    "cronjobs",
+    "daemonsets",
+    "deployments",
+    "horizontalpodautoscalers",
+    "jobs",
+    "pods",
+    "replicasets",
+    "services",
+    "statefulsets",
+}
 
 
 def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
@@ -72,8 +86,18 @@ def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
             return msgspec.json.encode({"kind": "APIGroup", "apiVersion": "v1", **_group(group, kinds)})
         case ["apis", group, version]:
             return _resources(group, version, kinds)
+        case ["openapi", *_]:
+            return publish(path, kinds)
         case _:
             return None
+
+
+def content_type(request: HttpRequest, body: bytes) -> str:
+    """What the answer ``body`` to ``request`` is. Clients know the form of a discovery document by it alone."""
+    if not body.startswith(b"{") or request.path.endswith("/log"):
+        return "text/plain; charset=utf-8"
+    described = request.path.strip("/") in ("api", "apis") and _AGGREGATED.search(request.accept) is not None
+    return f"application/json;{_AGGREGATED_TYPE}" if described else "application/json"
 
 
 def _groups(kinds: KindRegistry) -> list[str]:
@@ -84,14 +108,7 @@ def _groups(kinds: KindRegistry) -> list[str]:
 
 def _versions(group: str, kinds: KindRegistry) -> list[str]:
     """The most stable and newest version first, whichever is stored."""
-    return sorted({k.resource.version for k in kinds if k.resource.group == group}, key=_rank)
-
-
-def _rank(version: str) -> tuple[int, int, int, str]:
-    found = _VERSION_NAME.fullmatch(version)
-    if found is None:
-        return 3, 0, 0, version
-    return {None: 0, "beta": 1, "alpha": 2}[found["stage"]], -int(found["major"]), -int(found["minor"] or 0), ""
+    return sorted({k.resource.version for k in kinds if k.resource.group == group}, key=version_rank)
 
 
 def _group(group: str, kinds: KindRegistry) -> JsonObject:
@@ -126,8 +143,7 @@ def _aggregated_resources(group: str, version: str, kinds: KindRegistry) -> list
             "singularResource": entry["singularName"],
             "verbs": entry["verbs"],
         }
-        if "shortNames" in entry:
-            told["shortNames"] = entry["shortNames"]
+        told |= {name: entry[name] for name in ("shortNames", "categories") if name in entry}
         if below:
             told["subresources"] = [
                 {
@@ -156,6 +172,12 @@ def _resources(group: str, version: str, kinds: KindRegistry) -> bytes | None:
     return msgspec.json.encode(listed)
 
 
+def verbs_of(kind: Kind) -> list[str]:
+    """What can be done with a kind."""
+    # Each namespace is deleted by itself.
+    return [v for v in _VERBS if (v, kind.resource.plural) != ("deletecollection", "namespaces")]
+
+
 def _entries(kind: Kind) -> list[JsonObject]:
     resource = kind.resource
     entry: JsonObject = {
@@ -163,16 +185,24 @@ def _entries(kind: Kind) -> list[JsonObject]:
         "singularName": kind.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": _VERBS,
+        "verbs": verbs_of(kind),
     }
     if names := kind.short_names or (() if kind.custom else _SHORT_NAMES.get(resource.plural, ())):
         entry["shortNames"] = list(names)
+    if groups := _categories(kind):
+        entry["categories"] = list(groups)
     below = [
         *([("scale", ("autoscaling", "v1", "Scale"), _CHANGED)] if kind.scale is not None else ()),
         *([("status", None, _CHANGED)] if kind.has_status else ()),
         *(_BELOW.get((resource.group, resource.plural), ())),
     ]
     return [entry, *(_subresource(resource, *b) for b in below)]
+
+
+def _categories(kind: Kind) -> tuple[str, ...]:
+    if kind.custom:
+        return kind.categories
+    return ("all",) if isinstance(kind.shape, BuiltinShape) and kind.resource.plural in _CATEGORY_ALL else ()
 
 
 def _subresource(

@@ -5,7 +5,7 @@ Source: ``k8s.io/apimachinery/pkg/api/errors`` and ``.../util/validation/field``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,6 +32,17 @@ def invalid_value(path: str, value: Any, detail: str, *, reason: str = "FieldVal
 
 def forbidden_field(path: str, detail: str) -> FieldError:
     return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(shown(s) for s in supported)
+    return FieldError(
+        path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}"
+    )
 
 
 def shown(value: Any) -> str:
@@ -129,9 +140,21 @@ def bad_request(message: str) -> ApiError:
     return error_from_status(Status(message=message, reason="BadRequest", code=400))
 
 
+def body_too_large(limit: int) -> ApiError:
+    """A body of more than ``limit`` bytes."""
+    return _failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
 def forbidden(resource: ApiResource, name: str, because: str, causes: Sequence[StatusCause] = ()) -> ApiError:
-    message = f'{qualified(resource)} "{name}" is forbidden: {because}'
+    """Without a name it is about the collection, without a plural about no resource at all."""
+    subject = f'{qualified(resource)} "{name}" is ' if name else f"{qualified(resource)} is "
+    message = f"{subject if resource.plural else ''}forbidden: {because}"
     return _failure(403, "Forbidden", message, resource, name, causes=tuple(causes) or None)
+
+
+def unauthorized() -> ApiError:
+    """Nobody knows the bearer token."""
+    return error_from_status(Status(message="Unauthorized", reason="Unauthorized", code=401))
 
 
 def terminating(namespace: str) -> StatusCause:
@@ -175,12 +198,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     message = (
         f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     )
-    return _failure(415, "UnsupportedMediaType", message)
+    return error_from_status(Status(message=message, reason="UnsupportedMediaType", code=415))
 
 
 def not_acceptable() -> ApiError:
     types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    message = f"only the following media types are accepted: {types}"
+    message = f"406: Not Acceptable\n\nAvailable representations: {types}"
     return _failure(406, "NotAcceptable", message)
 
 
@@ -215,6 +238,15 @@ def disruption_refused(cause: StatusCause, retry_after: int = 0) -> ApiError:
     """A PodDisruptionBudget forbids an eviction; ``retry_after`` in seconds."""
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     return _failure(429, "TooManyRequests", message, causes=(cause,), retry_after_seconds=retry_after)
+
+
+def denied(message: str, status: Mapping[str, Any]) -> ApiError:
+    """An admission webhook says no; ``status``, in wire form, is what it says of code, reason and details."""
+    code = status.get("code", 0)
+    told = status.get("details")
+    details = msgspec.convert(told, StatusDetails) if told else None
+    refusal = Status(message=message, reason=status.get("reason", ""), code=max(code, 400), details=details)
+    return error_from_status(refusal)
 
 
 def untyped(message: str) -> ApiError:

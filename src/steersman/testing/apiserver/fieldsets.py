@@ -112,22 +112,35 @@ def _compare(old: Any, new: Any, shape: Shape, path: Path, difference: Differenc
         return
     children = _children(old, new, shape)
     if children is None:
-        if old is MISSING:
-            difference.added.add(path)
-        elif new is MISSING:
-            difference.removed.add(path)
-        elif old != new:
+        if old != new:
             difference.modified.add(path)
         return
     before, after, inner_shape = children
-    for element in {**before, **after}:
+    for element, was in before.items():
         inner = (*path, element)
-        was, now = before.get(element, MISSING), after.get(element, MISSING)
-        _compare(was, now, inner_shape(element), inner, difference)
-        if was is MISSING:
-            difference.added.add(inner)
-        elif now is MISSING:
-            difference.removed.add(inner)
+        now = after.get(element, MISSING)
+        if now is MISSING:
+            _gather(was, inner_shape(element), inner, difference.removed)
+        else:
+            _compare(was, now, inner_shape(element), inner, difference)
+    for element, now in after.items():
+        if element not in before:
+            _gather(now, inner_shape(element), (*path, element), difference.added)
+
+
+def _gather(value: Any, shape: Shape, path: Path, gathered: set[Path]) -> None:
+    """Adds ``path`` and everything within ``value``, which is on one side only."""
+    gathered.add(path)
+    if not value:
+        return
+    if is_map(value):
+        if shape.relation != "atomic":
+            for name, content in value.items():
+                _gather(content, shape.field(name), (*path, f"f:{name}"), gathered)
+    elif is_associative(value, shape):
+        item_shape = shape.item()
+        for element, item in _lenient_elements(value, shape).items():
+            _gather(item, item_shape, (*path, element), gathered)
 
 
 def _children(old: Any, new: Any, shape: Shape) -> tuple[JsonObject, JsonObject, Callable[[str], Shape]] | None:
@@ -135,7 +148,7 @@ def _children(old: Any, new: Any, shape: Shape) -> tuple[JsonObject, JsonObject,
     if not _same_type(old, new):
         return None
     # An empty value beside a full one still has children, the full one's; two empty ones are leaves.
-    present = next((side for side in (new, old) if side is not MISSING and side), None)
+    present = new or old or None
     if is_map(present) and shape.relation != "atomic":
         return _by_field(old), _by_field(new), lambda element: shape.field(element[2:])
     if is_associative(present, shape):
@@ -149,7 +162,7 @@ def _by_field(value: Any) -> JsonObject:
 
 
 def _same_type(old: Any, new: Any) -> bool:
-    return old is MISSING or new is MISSING or old is None or new is None or type(old) is type(new)
+    return old is None or new is None or type(old) is type(new)
 
 
 def below(path: Path, fields: Iterable[Path]) -> bool:
@@ -172,6 +185,13 @@ def to_fields_v1(fields: FieldSet) -> JsonObject:
             node = node.setdefault(element, {})
         node["."] = {}
     return _without_leaf_dots(root)
+
+
+def from_fields_v1(wire: JsonObject, path: Path = ()) -> FieldSet:
+    """The set of which ``wire`` is the form on the wire."""
+    members = {path} if path and (not wire or "." in wire) else set[Path]()
+    inner = (from_fields_v1(content, (*path, name)) for name, content in wire.items() if name != ".")
+    return frozenset(members).union(*inner)
 
 
 def _without_leaf_dots(node: JsonObject) -> JsonObject:

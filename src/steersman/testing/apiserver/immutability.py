@@ -2,7 +2,8 @@
 
 Covered: StatefulSet (all but the updatable fields of the spec), selectors of Deployment, ReplicaSet and DaemonSet,
 Job's template and selector, ConfigMap and Secret with ``immutable``, Secret's type, ``roleRef`` of role bindings,
-PersistentVolumeClaim's spec but its requests, a Service's ``clusterIP``, StorageClass' provisioner and parameters.
+PersistentVolumeClaim's spec but a bound one's requests, a Service's ``clusterIP``, a pod's spec but its images, and
+what a StorageClass, a PriorityClass and an EndpointSlice are.
 
 Source: ``pkg/apis/*/validation`` of Kubernetes 1.36.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value
+from steersman.testing.apiserver.pods import check_pod_update
 from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_map
 
 _STATEFUL_SET_UPDATABLE = (
@@ -51,11 +53,26 @@ def check_unchanged(kind: str, old: JsonObject, new: JsonObject) -> Iterator[Fie
         case "Service":
             yield from _service(old, new)
         case "StorageClass":
-            for field in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
+            for field in ("provisioner", "parameters"):
                 if old.get(field) != new.get(field):
                     yield forbidden_field(field, f"updates to {field} are forbidden.")
+            yield from _fields(old, new, "reclaimPolicy", "volumeBindingMode")
+        case "EndpointSlice":
+            yield from _fields(old, new, "addressType")
+        case "PriorityClass":
+            for field in ("value", "preemptionPolicy"):
+                if old.get(field) != new.get(field):
+                    yield forbidden_field(field, "may not be changed in an update.")
+        case "Pod":
+            yield from check_pod_update(old, new)
         case _:
             return
+
+
+def _fields(old: JsonObject, new: JsonObject, *names: str) -> Iterator[FieldError]:
+    for name in names:
+        if old.get(name) != new.get(name):
+            yield invalid_value(name, new.get(name), "field is immutable")
 
 
 def _stateful_set(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
@@ -80,7 +97,8 @@ def _data(kind: str, old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
 
 def _claim(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
     def fixed(claim: JsonObject) -> JsonObject:
-        changeable = {"resources", "volumeAttributesClassName"}
+        bound = child(old.get("status"), "phase") == "Bound"
+        changeable = {"resources", "volumeAttributesClassName"} if bound else set[str]()
         # The volume controller's binding is the one change from nothing that is allowed.
         if not child(old.get("spec"), "volumeName"):
             changeable.add("volumeName")

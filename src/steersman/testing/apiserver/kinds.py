@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +18,11 @@ class GroupResource(NamedTuple):
     group: str
     plural: str
 
+    @property
+    def qualified(self) -> str:
+        """``deployments.apps``, or ``pods`` for the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
 
 class ScalePaths(NamedTuple):
     """Where a kind's scale subresource finds its numbers; ``selector`` may be empty."""
@@ -24,6 +30,47 @@ class ScalePaths(NamedTuple):
     spec: str
     status: str
     selector: str = ""
+
+
+class Column(NamedTuple):
+    """A column of a printed table, beside the name; wire names are the same, but ``jsonPath``."""
+
+    name: str
+    type: str
+    json_path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Versions:
+    """What the versions of a custom resource have in common.
+
+    Attributes:
+        definition: the name of their CustomResourceDefinition.
+        storage: the version that objects are kept in from now on; older ones may be kept in another.
+        schemas: of each version, served or not.
+        conversion: ``spec.conversion``, in wire form.
+        terminating: whether the definition is being deleted.
+    """
+
+    definition: str
+    storage: str
+    schemas: Mapping[str, JsonObject]
+    conversion: JsonObject
+    terminating: bool = False
+
+
+_VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sorts the most stable and newest version first."""
+    found = _VERSION_NAME.fullmatch(version)
+    if found is None:
+        return 3, 0, 0, version
+    return {None: 0, "beta": 1, "alpha": 2}[found["stage"]], -int(found["major"]), -int(found["minor"] or 0), ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +92,11 @@ class Kind:
         custom: defined by a CustomResourceDefinition.
         singular: for discovery.
         short_names: for discovery.
+        list_kind: the kind of its lists.
+        categories: the groups of kinds that it is listed with, for discovery.
+        columns: what a table of custom resources shows.
+        versions: of custom resources, what all versions have in common.
+        deprecation: what answers to requests in this version warn of; empty where it is not deprecated.
     """
 
     resource: ApiResource
@@ -61,6 +113,11 @@ class Kind:
     custom: bool = False
     singular: str = ""
     short_names: tuple[str, ...] = ()
+    list_kind: str = ""
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    versions: Versions | None = None
+    deprecation: str = ""
 
     @property
     def collection(self) -> GroupResource:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -12,29 +13,14 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.conversion import Conversion
 from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.negotiation import PARTIAL, negotiate
 from steersman.testing.apiserver.routes import Route
 from steersman.testing.apiserver.selectors import Matcher, field_matcher, label_matcher
-from steersman.testing.apiserver.storage import PARTIAL, Storage, Stored
+from steersman.testing.apiserver.storage import Storage, Stored, order
+from steersman.testing.apiserver.tables import Tables
 from steersman.testing.apiserver.values import JsonObject
-
-
-def wants_metadata(request: HttpRequest, *, listed: bool = False) -> bool:
-    """Whether the answer is to be metadata alone. Source: KEP-2334.
-
-    Raises:
-        ApiError: 406, none of the media types that are accepted can be had.
-    """
-    for wanted in request.accept.split(","):
-        media_type, *options = (part.strip() for part in wanted.split(";"))
-        named = next((o.removeprefix("as=") for o in options if o.startswith("as=")), "")
-        if media_type not in ("application/json", "application/*", "*/*"):
-            continue
-        # The first that fits is taken, even where it does not fit the answer's shape.
-        if named in ("", f"{PARTIAL}List" if listed else PARTIAL):
-            return bool(named)
-        break
-    raise failures.not_acceptable()
 
 
 def selection(route: Route, query: Mapping[str, str]) -> Matcher | None:
@@ -51,18 +37,25 @@ def selection(route: Route, query: Mapping[str, str]) -> Matcher | None:
     return (lambda obj: all(m(obj) for m in matchers)) if matchers else None
 
 
+_MATCHES = ("Exact", "NotOlderThan")
+
+
 class _Token(msgspec.Struct):
     version: int
     namespace: str
     name: str
 
 
-def list_objects(storage: Storage, route: Route, request: HttpRequest) -> bytes:
-    """A page of a collection, as JSON.
+def list_objects(
+    storage: Storage, route: Route, request: HttpRequest, conversion: Conversion, now: datetime
+) -> bytes:
+    """A page of a collection, as JSON; ages in a table are counted up to ``now``.
 
     Raises:
         ApiError: 400, a parameter is malformed; 410, the version is forgotten; 504, it is still to come.
     """
+    form = negotiate(request, listed=True)
+    tables = Tables.of(route.kind, request) if form == "table" else None
     query = request.query
     token = _token(query.get("continue", ""))
     exact, shown = _version(storage, query, token)
@@ -72,8 +65,9 @@ def list_objects(storage: Storage, route: Route, request: HttpRequest) -> bytes:
     except ApiError as error:
         raise failures.continue_expired() if token else error from error
     if token is not None:
-        after = ObjectKey(token.namespace, token.name)
-        found = [s for s in found if s.key > after]
+        after = order(ObjectKey(token.namespace, token.name))
+        found = [s for s in found if order(s.key) > after]
+    found = conversion.read_all(route.kind, found)
     if matches is not None:
         found = [s for s in found if matches(s.object)]
     limit = parse_number(query, "limit")
@@ -84,14 +78,19 @@ def list_objects(storage: Storage, route: Route, request: HttpRequest) -> bytes:
         meta["continue"] = _encode_token(_Token(shown, last.namespace, last.name))
         if matches is None:
             meta["remainingItemCount"] = len(found) - len(page)
-    return encode_list(route.kind, page, meta, partial=wants_metadata(request, listed=True))
+    if tables is not None:
+        return tables.encode(page, meta, now)
+    return encode_list(route.kind, page, meta, partial=form == "metadata")
 
 
 def encode_list(kind: Kind, items: list[Stored], meta: JsonObject, *, partial: bool) -> bytes:
     """A list of ``items`` as JSON. Items of built-in kinds come without apiVersion and kind, as from typed Go."""
     version = kind.resource.api_version
+    if kind.custom and not partial:
+        # Lists of built-in kinds leave it out.
+        meta.setdefault("continue", "")
     head = {
-        "kind": f"{PARTIAL if partial else kind.resource.kind}List",
+        "kind": f"{PARTIAL}List" if partial else kind.list_kind or f"{kind.resource.kind}List",
         "apiVersion": "meta.k8s.io/v1" if partial else version,
         "metadata": meta,
     }
@@ -101,12 +100,21 @@ def encode_list(kind: Kind, items: list[Stored], meta: JsonObject, *, partial: b
 
 def _version(storage: Storage, query: Mapping[str, str], token: _Token | None) -> tuple[int | None, int]:
     """The version to list at (None: now), and the one that the list tells."""
+    match = query.get("resourceVersionMatch", "")
+    if match and match not in _MATCHES:
+        supported = ", ".join(f'"{m}"' for m in _MATCHES)
+        text = f'Unsupported value: "{match}": supported values: {supported}, ""'
+        raise failures.invalid_options("ListOptions", "resourceVersionMatch", text)
     if token is not None:
+        if match:
+            text = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+            raise failures.invalid_options("ListOptions", "resourceVersionMatch", text, "FieldValueForbidden")
+        if query.get("resourceVersion", "") not in ("", "0"):
+            raise failures.bad_request("specifying resource version is not allowed when using continue")
         return token.version, token.version
     wanted = _parse_version(query)
     if wanted > storage.version:
         raise failures.too_large_version(wanted, storage.version)
-    match = query.get("resourceVersionMatch", "")
     if match and not query.get("resourceVersion"):
         text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
         raise failures.invalid_options("ListOptions", "resourceVersionMatch", text, "FieldValueForbidden")
@@ -138,6 +146,20 @@ def _parse_version(query: Mapping[str, str]) -> int:
         detail = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise failures.bad_request(f"invalid resource version: resourceVersion: {detail}")
     return int(text or 0)
+
+
+def check_version(storage: Storage, text: str) -> None:
+    """Refuses to read a single object at a version that is none, or is still to come.
+
+    Raises:
+        ApiError: 500, not a number; 504, to come.
+    """
+    if text and not text.isdigit():
+        raise failures.untyped(
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    if int(text or 0) > storage.version:
+        raise failures.too_large_version(int(text), storage.version)
 
 
 def _encode_token(token: _Token) -> str:

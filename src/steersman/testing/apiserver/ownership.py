@@ -6,16 +6,18 @@ Source: ``sigs.k8s.io/structured-merge-diff/v6/merge`` and ``k8s.io/apimachinery
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from steersman.errors import ApiError, StatusCause
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.fieldsets import FieldSet, Path, compare, path_text, to_fields_v1
+from steersman.testing.apiserver.fieldsets import FieldSet, Path, compare, from_fields_v1, path_text, to_fields_v1
 from steersman.testing.apiserver.shapes import Shape
-from steersman.testing.apiserver.values import JsonObject
+from steersman.testing.apiserver.values import JsonObject, is_list, is_map
 
+# Who writes without a field manager is called by the beginning of the User-Agent, and that is the client's own.
+UNNAMED = "steersman"
 # What the server sets or the URL says is nobody's.
 NOBODYS: frozenset[Path] = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
@@ -53,7 +55,10 @@ class ManagerKey(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """The fields of one manager, since when, and in which version of the API they were set."""
+    """The fields of one manager, since when, and in which version of the API they were set.
+
+    The time is empty where the manager has not changed anything: he has declared what was so already.
+    """
 
     fields: FieldSet
     api_version: str
@@ -156,6 +161,32 @@ def _conflict(disputed: Mapping[ManagerKey, FieldSet]) -> ApiError:
     return failures.apply_conflict(causes, message)
 
 
+def sent_managers(metadata: JsonObject, old: Managers) -> Managers:
+    """The managers that a write goes on from: those of the body, if it tells any, and otherwise those of ``old``.
+
+    An empty list, or one of an empty entry, resets them; what makes no sense is passed over. Source: "Server-Side
+    Apply", "Clearing managedFields"; ``decodeLiveOrNew`` of apimachinery's managedfields.
+    """
+    sent = metadata.get("managedFields")
+    if not is_list(sent):
+        return old
+    if sent in ([], [{}]):
+        return {}
+    found = dict(_parsed(e) for e in sent if _makes_sense(e))
+    return found if found and len(found) == len(sent) else old
+
+
+def _makes_sense(entry: Any) -> bool:
+    return is_map(entry) and entry.get("operation") in ("Apply", "Update") and is_map(entry.get("fieldsV1"))
+
+
+def _parsed(entry: JsonObject) -> tuple[ManagerKey, Owned]:
+    version, operation = entry.get("apiVersion", ""), entry["operation"]
+    told = entry.get("manager", ""), operation, entry.get("subresource", "")
+    key = ManagerKey(*told, version if operation == "Update" else "")
+    return key, Owned(from_fields_v1(entry["fieldsV1"]), version, entry.get("time", ""))
+
+
 def render(managers: Managers) -> list[JsonObject]:
     """The wire form, oldest first."""
     entries: list[JsonObject] = []
@@ -164,10 +195,11 @@ def render(managers: Managers) -> list[JsonObject]:
             "manager": key.manager,
             "operation": key.operation,
             "apiVersion": owned.api_version,
-            "time": owned.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields_v1(owned.fields),
         }
+        if owned.time:
+            entry["time"] = owned.time
         if key.subresource:
             entry["subresource"] = key.subresource
         entries.append(entry)

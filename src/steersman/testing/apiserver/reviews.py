@@ -1,26 +1,37 @@
-"""Questions that are posted and not stored: who holds a token, and who may do what.
+"""Questions that are posted and not stored: who am I, who holds a token, who may do what.
 
-Source: ``authentication.k8s.io/v1`` and ``authorization.k8s.io/v1`` of the API reference.
+Source: ``authentication.k8s.io/v1`` and ``authorization.k8s.io/v1`` of the API reference; wording of Kubernetes 1.36.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from steersman.client.transport import HttpRequest
+from steersman.meta import ApiResource
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.authorization import Attributes, Authorizer, Decision, User, joined
 from steersman.testing.apiserver.bodies import decode_options
-from steersman.testing.apiserver.storage import Stored
-from steersman.testing.apiserver.values import JsonObject, map_at
+from steersman.testing.apiserver.failures import FieldError, invalid_value
+from steersman.testing.apiserver.tokens import AUDIENCE, Tokens
+from steersman.testing.apiserver.values import JsonObject, is_map, list_at, map_at
 
-_ACCESS = ("subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews")
-
-
-def _everything(_: JsonObject) -> bool:
-    return True
+_LOCAL = "localsubjectaccessreviews"
+_ACCESS = ("subjectaccessreviews", "selfsubjectaccessreviews")
+_KINDS = {
+    "tokenreviews": "TokenReview",
+    "selfsubjectreviews": "SelfSubjectReview",
+    "subjectaccessreviews": "SubjectAccessReview",
+    "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+    _LOCAL: "LocalSubjectAccessReview",
+    "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+}
+# The real server's refusals leave the kind out.
+_REVIEW = ApiResource("authorization.k8s.io", "v1", "", "")
 
 
 @dataclass(slots=True)
@@ -28,45 +39,129 @@ class Reviews:
     """What reviews are answered; tests may change it.
 
     Attributes:
-        users: by token, the ``UserInfo`` in wire form of who holds it. Tokens that the server gave out for service
-            accounts are known without it.
-        allows: whether the ``spec`` of a SubjectAccessReview, in wire form, is allowed. At first everything is.
-        tokens: the service account of each token that the server gave out.
+        allows: whether the ``spec`` of a SubjectAccessReview (a self or local one, too), in wire form, is allowed.
+            None: as RBAC says.
     """
 
-    tokens: dict[str, Stored]
-    users: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    allows: Callable[[JsonObject], bool] = _everything
+    tokens: Tokens
+    authorizer: Authorizer
+    timestamp: Callable[[], str]
+    allows: Callable[[JsonObject], bool] | None = field(default=None)
 
-    def answer(self, request: HttpRequest) -> bytes | None:
-        """The answer to a review; None where ``request`` is none."""
-        if request.method != "POST":
-            return None
+    @property
+    def users(self) -> dict[str, JsonObject]:
+        """By token, the ``UserInfo`` in wire form of who holds it, beside the tokens that the server gave out."""
+        return self.tokens.users
+
+    def answer(self, request: HttpRequest, user: User) -> bytes | None:
+        """The answer to a review that ``user`` posts; None where ``request`` is none.
+
+        Raises:
+            ApiError: 400 or 422, the question is none.
+        """
         match request.path.strip("/").split("/"):
-            case ["apis", "authentication.k8s.io", "v1", "tokenreviews"]:
-                decide = self._authenticated
-            case ["apis", "authorization.k8s.io", "v1", *_, plural] if plural in _ACCESS:
-                decide = self._authorized
+            case ["apis", "authentication.k8s.io", "v1", "tokenreviews" | "selfsubjectreviews" as plural]:
+                namespace = ""
+            case ["apis", "authorization.k8s.io", "v1", plural] if plural in (*_ACCESS, "selfsubjectrulesreviews"):
+                namespace = ""
+            case ["apis", "authorization.k8s.io", "v1", "namespaces", namespace, plural] if plural == _LOCAL:
+                pass
             case _:
                 return None
+        if request.method != "POST":
+            raise failures.method_not_allowed()
         review = decode_options(request)
-        return msgspec.json.encode({**review, "metadata": {}, "status": decide(map_at(review, "spec"))})
+        completed = self._completed(plural, review, user, namespace)
+        group = request.path.split("/")[2]
+        names = {"kind": _KINDS[plural], "apiVersion": f"{group}/v1"}
+        return msgspec.json.encode({**names, "metadata": {}, **completed})
+
+    def _completed(self, plural: str, review: JsonObject, user: User, namespace: str) -> JsonObject:
+        spec = _without_empty(map_at(review, "spec"))
+        match plural:
+            case "selfsubjectreviews":
+                return {"metadata": {"creationTimestamp": self.timestamp()}, "status": {"userInfo": user.info()}}
+            case "tokenreviews":
+                return {"spec": spec, "status": self._authenticated(spec)}
+            case "selfsubjectrulesreviews":
+                return {"spec": {}, "status": self._rules(spec, user)}
+            case _:
+                subject = user if plural == "selfsubjectaccessreviews" else None
+                status = self._authorized(spec, subject, namespace)
+                return {"metadata": {"namespace": namespace} if namespace else {}, "spec": spec, "status": status}
 
     def _authenticated(self, spec: JsonObject) -> JsonObject:
-        user = self._user(spec.get("token", ""))
-        if user is None:
-            return {"user": {}, "error": "invalid bearer token"}
-        audiences: list[Any] = spec.get("audiences") or []
-        return {"authenticated": True, "user": user, **({"audiences": audiences} if audiences else {})}
+        token = spec.get("token") or ""
+        if not token:
+            raise failures.bad_request("token is required for TokenReview in authentication")
+        asked: list[str] = spec.get("audiences") or [AUDIENCE]
+        holder = self.tokens.holder(token, tuple(asked))
+        if holder.info is None:
+            return {"user": {}, "error": holder.error}
+        return {"authenticated": True, "user": holder.info, "audiences": list(holder.audiences)}
 
-    def _user(self, token: str) -> JsonObject | None:
-        account = self.tokens.get(token)
-        if account is None:
-            return self.users.get(token)
-        namespace = account.key.namespace
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-        name = f"system:serviceaccount:{namespace}:{account.key.name}"
-        return {"username": name, "uid": account.uid, "groups": groups}
+    def _authorized(self, spec: JsonObject, subject: User | None, namespace: str) -> JsonObject:
+        errors = list(_errors(spec, namespace, own=subject is not None))
+        if errors:
+            raise failures.invalid(_REVIEW, "", errors)
+        if self.allows is not None:
+            return {"allowed": self.allows(spec)}
+        decision = self._decide(spec, subject or _subject(spec))
+        return {"allowed": decision.allowed, **({"reason": decision.reason} if decision.reason else {})}
 
-    def _authorized(self, spec: JsonObject) -> JsonObject:
-        return {"allowed": self.allows(spec)}
+    def _decide(self, spec: JsonObject, subject: User) -> Decision:
+        path = map_at(spec, "nonResourceAttributes")
+        if path:
+            return self.authorizer.decide(subject, Attributes(path.get("verb", ""), path=path.get("path") or "/"))
+        found = map_at(spec, "resourceAttributes")
+        names = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
+        return self.authorizer.decide(subject, Attributes(*(found.get(n) or "" for n in names)))
+
+    def _rules(self, spec: JsonObject, user: User) -> JsonObject:
+        namespace = spec.get("namespace") or ""
+        if not namespace:
+            raise failures.bad_request("no namespace on request")
+        grants = list(self.authorizer.grants(user, namespace))
+        rules = [g.rule for g in grants if not g.error]
+        status: JsonObject = {
+            "resourceRules": [r for r in rules if list_at(r, "resources")],
+            "nonResourceRules": [r for r in rules if list_at(r, "nonResourceURLs")],
+            "incomplete": False,
+        }
+        if errors := [g.error for g in grants if g.error]:
+            status["evaluationError"] = joined(errors)
+        return status
+
+
+def _without_empty(value: JsonObject) -> JsonObject:
+    """As Go writes it, which leaves empty text and lists out."""
+    filled = {k: _without_empty(v) if is_map(v) else v for k, v in value.items()}
+    return {k: v for k, v in filled.items() if v not in ("", [], None)}
+
+
+def _subject(spec: JsonObject) -> User:
+    extra: JsonObject = map_at(spec, "extra")
+    listed = {k: tuple(v) for k, v in extra.items()}
+    return User(spec.get("user") or "", tuple(list_at(spec, "groups")), spec.get("uid") or "", listed)
+
+
+def _errors(spec: JsonObject, namespace: str, *, own: bool) -> Iterator[FieldError]:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if namespace and path is not None:
+        yield invalid_value("spec.nonResourceAttributes", _go(path), "disallowed on this kind of request")
+        return
+    if resource is not None and path is not None:
+        detail = "cannot be specified in combination with resourceAttributes"
+        yield invalid_value("spec.nonResourceAttributes", _go(path), detail)
+    if resource is None and path is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield invalid_value("spec.resourceAttributes", None, detail)
+    if not own and not spec.get("user") and not spec.get("groups"):
+        yield invalid_value("spec.user", "", "at least one of user or group must be specified")
+    if namespace and resource is not None and (found := resource.get("namespace") or "") != namespace:
+        yield invalid_value("spec.resourceAttributes.namespace", found, "must match metadata.namespace")
+
+
+def _go(path: Any) -> JsonObject:
+    """NonResourceAttributes under the names of their Go fields."""
+    return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}

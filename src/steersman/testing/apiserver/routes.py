@@ -10,6 +10,17 @@ from steersman.meta import ObjectKey
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.kinds import Kind, KindRegistry
 
+_ADMISSION = "admissionregistration.k8s.io"
+# Stored and not obeyed, they would make a test pass that the real server would refuse.
+_POLICIES = frozenset(
+    {
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -21,8 +32,21 @@ class Route:
     subresource: str
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether it is of one namespace, or of a kind that has none: no other collection is deleted at once."""
+        return bool(self.namespace) or not self.kind.resource.namespaced
+
+    @property
     def key(self) -> ObjectKey:
         return ObjectKey(self.namespace, self.name)
+
+
+def no_status(kinds: KindRegistry, route: Route) -> ApiError:
+    """The status of a kind without that subresource is not found."""
+    resource = route.kind.resource
+    if route.kind.custom:
+        return failures.not_found(resource, route.name)
+    return unserved(kinds, resource.group, resource.version)
 
 
 def unserved(kinds: KindRegistry, group: str, version: str) -> ApiError:
@@ -35,7 +59,7 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
     """The route of a resource path.
 
     Raises:
-        ApiError: 404, nothing is served there.
+        ApiError: 404, nothing is served there; or 501, it is not imitated.
     """
     parts = [unquote(p) for p in path.strip("/").split("/")]
     match parts:
@@ -53,6 +77,8 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
         raise failures.unknown_path()
     plural, name, subresource = (*rest, "", "")[:3]
     kind = kinds.find(group, version, plural)
+    if group == _ADMISSION and plural in _POLICIES:
+        raise failures.refused_here(f"admission policies ({plural}.{group})")
     if kind is None or (namespace and not kind.resource.namespaced):
         raise unserved(kinds, group, version)
     return Route(kind, namespace, name, subresource)

@@ -1,30 +1,35 @@
-"""CEL validation rules of custom resources, evaluated by cel-cpp (``cel-expr-python``).
+"""CEL validation rules of custom resources: checked when a definition is written, evaluated on each object.
 
-Of the libraries that Kubernetes adds to CEL, these are there: strings, optionals, lists (``sum``, ``min``, ``max``,
-``isSorted``), ``find`` and ``findAll``, quantities. A rule that uses another one (``url``, ``ip``, ``cidr``,
-``format``, ``semver``, sets, …) is refused with 501 when its definition is created, so no rule is ever passed over in
-silence. Rules are parsed but not type-checked, and their cost is not estimated. A field of format ``date-time`` or
-``duration`` has that type in its own rules; in those of an enclosing object it is text, and comparing it with a time
-fails as an error of evaluation.
+Not imitated: the costs of rules, neither the estimate that the real server refuses definitions by, nor the budget
+that it evaluates objects with. The functions ``optional.unwrap`` and ``unwrapOpt``, and macros of two variables on
+values of any type, are refused with 501 when a definition is written, so no rule is ever passed over in silence.
 
-Source: "Extend the Kubernetes API with CustomResourceDefinitions", "Validation rules"; "Common Expression Language in
-Kubernetes".
+Source: "Extend the Kubernetes API with CustomResourceDefinitions", "Validation rules"; ``pkg/apiserver/schema/cel``
+of ``k8s.io/apiextensions-apiserver``.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import cache
-from importlib import import_module
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
-from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.cel_functions import kubernetes_functions
-from steersman.testing.apiserver.failures import FieldError, shown
-from steersman.testing.apiserver.shapes import SchemaShape
+import msgspec
+
+from steersman.testing.apiserver.cel.engine import (
+    CompilationError,
+    EvaluationError,
+    Program,
+    compile_rule,
+)
+from steersman.testing.apiserver.cel.types import Type, escaped, schema_type
+from steersman.testing.apiserver.definitions.paths import PathError, find_place
+from steersman.testing.apiserver.failures import FieldError, invalid_value
+from steersman.testing.apiserver.validation import items_by_key, key_of, shown_value
 from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, list_at, map_at
 
 NOT_CHECKED = FieldError(
@@ -42,19 +47,9 @@ BLOCKING = {
     "FieldValueTypeInvalid",
 }
 
-_ENGINE = ("cel", "ext.ext_strings", "ext.ext_optional", "ext.ext_bindings")
-_EXTENSIONS = ("ExtStrings", "ExtOptional", "ExtBindings")
 _RULES = "x-kubernetes-validations"
-_MISSING_FUNCTIONS = {
-    *("url", "isURL", "ip", "isIP", "cidr", "isCIDR", "semver", "isSemver", "authorizer", "format", "sets", "math"),
-    *("base64", "indexOf", "lastIndexOf", "slice", "flatten", "distinct", "sort", "sortBy"),
-}
-_RESERVED = {
-    *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import"),
-    *("let", "loop", "package", "namespace", "return", "var", "void", "while"),
-}
-_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
-_DURATION = re.compile(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|m|h|d|w)")
+_LONGEST_MESSAGE = 5 * 1024
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-zµ]+)")
 _SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -66,6 +61,16 @@ _SECONDS = {
     "d": 86400.0,
     "w": 604800.0,
 }
+_UNITS = {
+    **dict.fromkeys(("nano",), "ns"),
+    **dict.fromkeys(("micro",), "us"),
+    **dict.fromkeys(("milli",), "ms"),
+    **dict.fromkeys(("sec",), "s"),
+    **dict.fromkeys(("min",), "m"),
+    **dict.fromkeys(("hr", "hour"), "h"),
+    **dict.fromkeys(("day",), "d"),
+    **dict.fromkeys(("wk", "week"), "w"),
+}
 
 
 def has_rules(schema: Any) -> bool:
@@ -75,65 +80,120 @@ def has_rules(schema: Any) -> bool:
     return is_map(schema) and (bool(schema.get(_RULES)) or any(has_rules(s) for s in schema.values()))
 
 
-def check_definition_rules(schema: JsonObject, path: str) -> Iterator[FieldError]:
-    """What is wrong with the rules of a definition.
+# Definitions
 
-    Raises:
-        ApiError: 501, a rule cannot be evaluated here.
+
+def rule_checks(root: JsonObject) -> Callable[[JsonObject, str, str], Iterator[FieldError]]:
+    """What checks the rules at one place of the schema ``root``.
+
+    It takes the schema at the place, its path, and the path from which on old values cannot be told, which may be
+    empty. Raises ApiError (501) where a rule cannot be evaluated here.
     """
-    for position, rule in enumerate(list_at(schema, _RULES)):
-        for field in ("rule", "messageExpression"):
-            expression = rule.get(field)
-            problem = _problem(expression, optional=bool(rule.get("optionalOldSelf"))) if expression else ""
-            if problem:
-                text = f"Invalid value: {shown(rule)}: compilation failed: {problem}"
-                yield FieldError(f"{path}.{_RULES}[{position}].{field}", "FieldValueInvalid", text)
-    for name, inner in map_at(schema, "properties").items():
-        yield from check_definition_rules(inner, f"{path}.properties[{name}]")
-    for field in ("items", "additionalProperties"):
-        inner = schema.get(field)
-        if is_map(inner):
-            yield from check_definition_rules(inner, f"{path}.{field}")
+
+    def checks(schema: JsonObject, path: str, uncorrelated: str) -> Iterator[FieldError]:
+        for position, rule in enumerate(list_at(schema, _RULES)):
+            place = f"{path}.{_RULES}[{position}]"
+            yield from _rule_errors(rule, schema, place, uncorrelated, root=schema is root)
+
+    return checks
 
 
-def _problem(expression: str, *, optional: bool) -> str:
+def _rule_errors(
+    rule: JsonObject, schema: JsonObject, place: str, uncorrelated: str, *, root: bool
+) -> Iterator[FieldError]:
+    optional = bool(rule.get("optionalOldSelf"))
+    self_type = _type_of(schema, root)
+    uses_old = False
     try:
-        _compile(expression, optional)
-    except RuntimeError as error:
-        unknown = set(re.findall(r"undeclared reference to '(\w+)'", str(error)))
-        if unknown & _MISSING_FUNCTIONS:
-            used = ", ".join(sorted(unknown & _MISSING_FUNCTIONS))
-            raise failures.refused_here(f"the CEL function {used} of the rule {expression!r}") from error
-        return str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-    return ""
+        program = compile_rule(rule["rule"], self_type, optional_old=optional)
+        uses_old = program.uses_old
+        if program.type.name != "bool":
+            yield _wrong(rule, f"{place}.rule", "cel expression must evaluate to a bool")
+        elif rule.get("messageExpression"):
+            yield from _message_errors(rule, self_type, f"{place}.messageExpression", optional=optional)
+    except CompilationError as error:
+        yield _wrong(rule, f"{place}.rule", f"compilation failed: {error}")
+    if uses_old and uncorrelated:
+        text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+        yield invalid_value(f"{place}.rule", rule["rule"], text)
+    elif not uses_old and "optionalOldSelf" in rule:
+        text = "may not be set if oldSelf is not used in rule"
+        yield invalid_value(f"{place}.optionalOldSelf", rule["optionalOldSelf"], text)
 
 
-def check_rules(obj: JsonObject, old: Any, schema: JsonObject) -> list[FieldError]:
-    """The rules that ``obj`` breaks; ``old`` is what it replaces, or MISSING."""
-    return list(_check(obj, old, schema, "", root=True))
+def _message_errors(rule: JsonObject, self_type: Type, place: str, *, optional: bool) -> Iterator[FieldError]:
+    try:
+        found = compile_rule(rule["messageExpression"], self_type, optional_old=optional).type
+    except CompilationError as error:
+        yield _wrong(rule, place, f"messageExpression compilation failed: {error}")
+        return
+    if found.name != "string":
+        yield _wrong(rule, place, "messageExpression must evaluate to a string")
 
 
-def _check(value: Any, old: Any, schema: JsonObject, path: str, *, root: bool = False) -> Iterator[FieldError]:
+def _wrong(rule: JsonObject, place: str, text: str) -> FieldError:
+    # The rule is shown in the form that the real server has inside.
+    shown = {
+        "Rule": rule.get("rule", ""),
+        "Message": rule.get("message", ""),
+        "MessageExpression": rule.get("messageExpression", ""),
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath", ""),
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
+    return FieldError(place, "FieldValueInvalid", f"Invalid value: {msgspec.json.encode(shown).decode()}: {text}")
+
+
+def _type_of(schema: JsonObject, root: bool) -> Type:
+    found = schema_type(schema, root=root)
+    return found if found is not None else Type("dyn")
+
+
+# Objects
+
+
+def check_rules(obj: Any, old: Any, schema: JsonObject, *, path: str = "") -> list[FieldError]:
+    """The rules that ``obj`` at ``path`` breaks; ``old`` is what it replaces, or MISSING."""
+    return list(_check(obj, old, schema, path, root=not path, unchanged=False))
+
+
+def _check(
+    value: Any, old: Any, schema: JsonObject, path: str, *, root: bool = False, unchanged: bool
+) -> Iterator[FieldError]:
+    """``unchanged``: whether what encloses ``value`` is as it was, so that only transitions are judged."""
+    if value is None:
+        return
+    unchanged = unchanged if old is MISSING else value == old
     rules = list_at(schema, _RULES)
-    if rules and value is not None:
-        form = str(schema.get("format", "")) if isinstance(value, str) else ""
-        after = _subject(value, schema, form, root=root)
-        before = MISSING if old is MISSING or old is None else _subject(old, schema, form, root=root)
-        case = _Case(value, after, before, form, unchanged=old is not MISSING and value == old)
-        for rule in rules:
-            yield from _evaluate(rule, case, path)
+    if rules:
+        root = root or bool(schema.get("x-kubernetes-embedded-resource"))
+        after = _to_cel(value, schema, root=root)
+        before = MISSING if old is MISSING or old is None else _to_cel(old, schema, root=root)
+        case = _Case(value, after, before, schema, unchanged)
+        for position, rule in enumerate(rules):
+            yield from _evaluate(rule, _programs(_key(schema, root))[position], case, path)
     if is_map(value):
-        for name, content in value.items():
-            inner = child(schema.get("properties"), name)
-            inner = schema.get("additionalProperties") if inner is MISSING else inner
-            if is_map(inner):
-                yield from _check(content, child(old, name), inner, f"{path}.{name}" if path else name)
+        yield from _check_fields(value, old, schema, path, unchanged=unchanged)
     elif is_list(value):
-        items = map_at(schema, "items")
-        before_by_key = _items_by_key(old, schema)
-        for position, item in enumerate(value):
-            former = before_by_key.get(_key(item, schema), MISSING)
-            yield from _check(item, former, items, f"{path}[{position}]")
+        items = schema.get("items")
+        before_by_key = items_by_key(old, schema)
+        for position, item in enumerate(value) if is_map(items) else ():
+            former = before_by_key.get(key_of(item, schema), MISSING)
+            yield from _check(item, former, map_at(schema, "items"), f"{path}[{position}]", unchanged=unchanged)
+
+
+def _check_fields(
+    value: JsonObject, old: Any, schema: JsonObject, path: str, *, unchanged: bool
+) -> Iterator[FieldError]:
+    properties, additional = map_at(schema, "properties"), schema.get("additionalProperties")
+    for name, content in value.items():
+        if name in properties:
+            place, inner = f"{path}.{name}" if path else name, properties[name]
+        elif is_map(additional):
+            place, inner = f"{path}[{name}]", additional
+        else:
+            continue
+        yield from _check(content, child(old, name), inner, place, unchanged=unchanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,61 +203,87 @@ class _Case:
     value: Any
     after: Any
     before: Any
-    form: str
+    schema: JsonObject
     unchanged: bool
 
-    def run(self, expression: str, *, optional: bool) -> Any:
-        """The result of ``expression``, or ``_Failed``."""
+    def run(self, program: Program) -> Any:
+        """The value of an expression. Raises EvaluationError."""
         present = self.before is not MISSING
-        former = "formerSelf" if optional else "oldSelf"
-        data = {"self": self.after, "hasFormerSelf": present}
-        # A variable of type time takes no null, and where there is nothing before, nothing looks at it.
-        data[former] = self.before if present else self.after
-        result = _compile(expression, optional, self.form).eval(data=data)
-        if result.type().name() != "ERROR":
-            return result.plain_value()
-        text = str(result.plain_value()).partition(": ")[2]
-        found = re.fullmatch(r'Key not found in map : "(.*)"', text)
-        return _Failed(f"no such key: {found[1]}" if found else text.replace("divide by zero", "division by zero"))
+        # Where there is nothing before, nothing looks at it.
+        old = self.before if present else None
+        return program.run({"self": self.after, "oldSelf": old, "hasOldSelf": present})
 
 
 @dataclass(frozen=True, slots=True)
-class _Failed:
-    """An expression could not be evaluated."""
+class _Compiled:
+    rule: Program
+    message: Program | None
 
-    text: str
+
+def _key(schema: JsonObject, root: bool) -> bytes:
+    return msgspec.json.encode((root, schema))
 
 
-def _evaluate(rule: JsonObject, case: _Case, path: str) -> Iterator[FieldError]:
-    expression: str = rule["rule"]
-    optional = bool(rule.get("optionalOldSelf"))
-    transition = re.search(r"\boldSelf\b", expression) is not None
+@lru_cache(maxsize=4096)
+def _programs(key: bytes) -> list[_Compiled]:
+    """The compiled rules of a schema, which ``key`` encodes."""
+    root, schema = msgspec.json.decode(key)
+    self_type = _type_of(schema, root)
+    found: list[_Compiled] = []
+    for rule in schema[_RULES]:
+        optional = bool(rule.get("optionalOldSelf"))
+        message = rule.get("messageExpression")
+        found.append(
+            _Compiled(
+                compile_rule(rule["rule"], self_type, optional_old=optional),
+                compile_rule(message, self_type, optional_old=optional) if message else None,
+            )
+        )
+    return found
+
+
+def _evaluate(rule: JsonObject, compiled: _Compiled, case: _Case, path: str) -> Iterator[FieldError]:
+    transition = compiled.rule.uses_old
     # A transition rule needs something to compare with; what did not change is not judged again (KEP-4008).
-    if (transition and case.before is MISSING and not optional) or (case.unchanged and not transition):
+    if transition and case.before is MISSING and not rule.get("optionalOldSelf"):
         return
-    outcome = case.run(expression, optional=optional)
-    place = (path + rule.get("fieldPath", "")).lstrip(".") or "<nil>"
-    if isinstance(outcome, _Failed):
-        subject = rule.get("message") or expression
-        text = f'Invalid value: "{_type_name(case.value)}": {outcome.text} evaluating rule: {subject}'
+    try:
+        outcome = case.run(compiled.rule)
+    except EvaluationError as error:
+        subject = (rule.get("message") or rule["rule"]).strip()
+        kind = case.schema.get("type", "")
+        text = f'Invalid value: "{kind}": {error} evaluating rule: {subject}'
         yield FieldError(path or "<nil>", "FieldValueInvalid", text)
-    elif outcome is not True:
-        yield _broken(rule, place, case.value, _message(rule, case, optional))
+        return
+    if outcome is not True and (transition or not case.unchanged):
+        yield _broken(rule, _place(rule, case.schema, path), case, _message(rule, compiled, case))
 
 
-def _message(rule: JsonObject, case: _Case, optional: bool) -> str:
-    expression = rule.get("messageExpression")
-    if expression:
-        found = case.run(expression, optional=optional)
-        if isinstance(found, str) and found.strip() and "\n" not in found:
+def _place(rule: JsonObject, schema: JsonObject, path: str) -> str:
+    if not rule.get("fieldPath"):
+        return path or "<nil>"
+    try:
+        found = find_place(rule["fieldPath"], schema).path
+    except PathError:
+        return path or "<nil>"
+    return f"{path}.{found}" if path else found
+
+
+def _message(rule: JsonObject, compiled: _Compiled, case: _Case) -> str:
+    if compiled.message is not None:
+        try:
+            found = str(case.run(compiled.message)).strip()
+        except EvaluationError:
+            found = ""
+        if found and "\n" not in found and len(found.encode()) <= _LONGEST_MESSAGE:
             return found
-    return rule.get("message") or f"failed rule: {rule['rule'].strip()}"
+    return rule.get("message", "").strip() or f"failed rule: {rule['rule'].strip()}"
 
 
-def _broken(rule: JsonObject, path: str, value: Any, message: str) -> FieldError:
+def _broken(rule: JsonObject, path: str, case: _Case, message: str) -> FieldError:
     reason = rule.get("reason") or "FieldValueInvalid"
     # Objects and lists are not shown, scalars are.
-    subject = "" if is_map(value) or is_list(value) else f": {shown(value)}"
+    subject = "" if case.schema.get("type") in ("object", "array") else f": {shown_value(case.value)}"
     texts = {
         "FieldValueForbidden": f"Forbidden: {message}",
         "FieldValueRequired": f"Required value: {message}",
@@ -206,54 +292,51 @@ def _broken(rule: JsonObject, path: str, value: Any, message: str) -> FieldError
     return FieldError(path, reason, texts.get(reason, f"Invalid value{subject}: {message}"))
 
 
-@cache
-def _compile(expression: str, optional: bool, form: str = "") -> Any:
-    if optional:
-        former = "hasFormerSelf ? optional.of(formerSelf) : optional.none()"
-        expression = f"cel.bind(oldSelf, {former}, ({expression}))"
-    return _environment(optional, form).compile(expression)
-
-
-@cache
-def _environment(optional: bool, form: str) -> Any:
-    # The package has no type information that covers its submodules.
-    try:
-        cel, *extensions = (import_module(f"cel_expr_python.{name}") for name in _ENGINE)
-    except ModuleNotFoundError as error:
-        raise failures.refused_here(f"CEL rules without {error.name}: install steersman[testing]") from error
-    types = {"date-time": cel.Type.TIMESTAMP, "duration": cel.Type.DURATION}
-    subject = types.get(form, cel.Type.DYN)
-    former = "formerSelf" if optional else "oldSelf"
-    return cel.NewEnv(
-        variables={"self": subject, former: subject, "hasFormerSelf": cel.Type.BOOL},
-        extensions=[made() for made in (e.__dict__[n] for e, n in zip(extensions, _EXTENSIONS, strict=True))],
-        functions=kubernetes_functions(cel),
-    )
-
-
-def _subject(value: Any, schema: JsonObject, form: str, *, root: bool) -> Any:
-    """``value`` as the ``self`` of a rule."""
-    if form == "date-time" and isinstance(value, str):
-        return datetime.fromisoformat(value)
-    if form == "duration" and isinstance(value, str):
-        return timedelta(seconds=sum(float(n) * _SECONDS[u] for n, u in _DURATION.findall(value)))
-    return _to_cel(value, schema, root=root)
+# Values as CEL sees them
 
 
 def _to_cel(value: Any, schema: JsonObject, *, root: bool = False) -> Any:
-    """``value`` as CEL sees it: names escaped, numbers in their types, nothing but the name of metadata."""
+    """``value`` as CEL sees it: names escaped, numbers in their types, times normalized, metadata only named."""
     if is_map(value):
         return _object_to_cel(value, schema, root=root)
     if is_list(value):
         items = map_at(schema, "items")
         return [_to_cel(v, items) for v in value]
-    if schema.get("type") == "number" and isinstance(value, int):
+    if schema.get("type") == "number" and type(value) is int:
         return float(value)
+    if schema.get("type") == "integer" and type(value) is float:
+        return int(value)
+    if schema.get("type") == "string" and isinstance(value, str):
+        return _text_to_cel(value, schema.get("format", ""))
     return value
 
 
+def _text_to_cel(value: str, form: str) -> Any:
+    match form:
+        case "byte":
+            return base64.b64decode(value)
+        case "date":
+            return f"{value}T00:00:00Z"
+        case "date-time":
+            moment = datetime.fromisoformat(value.upper())
+            return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case "duration":
+            return f"{_seconds(value):.9f}s"
+        case _:
+            return value
+
+
+def _seconds(text: str) -> float:
+    total = sum(float(n) * _SECONDS[_unit(unit.lower())] for n, unit in _DURATION.findall(text))
+    return -total if text.startswith("-") else total
+
+
+def _unit(unit: str) -> str:
+    return unit if unit in _SECONDS else next((u for name, u in _UNITS.items() if unit.startswith(name)), "ns")
+
+
 def _object_to_cel(value: JsonObject, schema: JsonObject, *, root: bool) -> JsonObject:
-    properties = map_at(schema, "properties")
+    properties, additional = map_at(schema, "properties"), schema.get("additionalProperties")
     result: JsonObject = {}
     for name, content in value.items():
         if root and name in ("apiVersion", "kind"):
@@ -261,40 +344,11 @@ def _object_to_cel(value: JsonObject, schema: JsonObject, *, root: bool) -> Json
         elif root and name == "metadata":
             result[name] = {k: content[k] for k in ("name", "generateName") if k in content}
         elif name in properties:
+            inner: JsonObject = properties[name]
+            inner_root = bool(inner.get("x-kubernetes-embedded-resource"))
             # A null counts as an absent field.
-            if content is not None:
-                result[_escaped(name)] = _to_cel(content, properties[name])
-        else:
-            result[name] = _to_cel(content, map_at(schema, "additionalProperties"))
+            if content is not None and (spelled := escaped(name)):
+                result[spelled] = _to_cel(content, inner, root=inner_root)
+        elif is_map(additional):
+            result[name] = _to_cel(content, additional)
     return result
-
-
-def _escaped(name: str) -> str:
-    if name in _RESERVED:
-        return f"__{name}__"
-    for text, replacement in _ESCAPES:
-        name = name.replace(text, replacement)
-    return name
-
-
-def _items_by_key(old: Any, schema: JsonObject) -> dict[Any, Any]:
-    if schema.get("x-kubernetes-list-type") != "map" or not is_list(old):
-        return {}
-    return {_key(item, schema): item for item in old}
-
-
-def _key(item: Any, schema: JsonObject) -> Any:
-    keys = SchemaShape(schema).keys
-    return tuple(item.get(k.name, k.default) for k in keys) if is_map(item) and keys else None
-
-
-def _type_name(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if is_map(value):
-        return "object"
-    if is_list(value):
-        return "array"
-    if isinstance(value, str):
-        return "string"
-    return "integer" if isinstance(value, int) else "number"

@@ -1,272 +1,130 @@
-"""Structural schemas of custom resources: pruning, defaulting and validation.
+"""Structural schemas of custom resources: pruning, defaulting and validation. CEL rules are in ``rules``.
 
-Of formats, ``date-time``, ``byte``, ``uuid`` and ``duration`` are checked. CEL rules are in ``rules``.
-Source: "Extend the Kubernetes API with CustomResourceDefinitions"; wording of ``kube-openapi``.
+Source: "Extend the Kubernetes API with CustomResourceDefinitions"; ``pkg/apiserver/schema`` of
+``k8s.io/apiextensions-apiserver``; order and wording of ``pkg/validation/validate`` of ``k8s.io/kube-openapi``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any
 
-from steersman.testing.apiserver.failures import FieldError, invalid_value, required, shown
-from steersman.testing.apiserver.shapes import SchemaShape
+from steersman.testing.apiserver.failures import FieldError
+from steersman.testing.apiserver.fitting import surely_fits
+from steersman.testing.apiserver.validation import Found, check
 from steersman.testing.apiserver.values import MISSING, JsonObject, child, clone, is_list, is_map, map_at
 
-_ROOT_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+_META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def prune(value: Any, schema: JsonObject, path: str = "", *, root: bool = True) -> tuple[Any, list[str]]:
-    """``value`` without what ``schema`` does not know and without nulls, and the paths of the unknown fields."""
+def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool = False) -> tuple[Any, list[str]]:
+    """``value`` without what ``schema`` does not know, and the paths of the unknown fields.
+
+    Args:
+        root: whether this is a whole object, with metadata that is not looked at.
+        keep_nulls: whether nulls stay that the schema neither allows nor replaces by a default.
+    """
     unknown: list[str] = []
-    pruned = _prune(value, schema, path, unknown, root=root)
+    pruned = _prune(value, schema, "", unknown, root=root)
+    if not keep_nulls and _has_null(pruned):
+        _drop_nulls(pruned, schema)
     return pruned, sorted(unknown)
 
 
-def _prune(value: Any, schema: JsonObject, path: str, unknown: list[str], *, root: bool) -> Any:
+def _prune(value: Any, schema: Any, path: str, unknown: list[str], *, root: bool = False, free: bool = False) -> Any:
+    """``free``: whether unknown fields stay here. A ``schema`` that is no object knows no fields at all."""
+    known: JsonObject = schema if is_map(schema) else {}
+    free = free or bool(known.get("x-kubernetes-preserve-unknown-fields"))
     if is_list(value):
-        items = schema.get("items")
-        if not is_map(items):
+        # Below a list that keeps everything, items without a schema keep everything, too.
+        items = known.get("items")
+        if free and not is_map(items):
             return clone(value)
-        return [_prune(v, items, f"{path}[{i}]", unknown, root=False) for i, v in enumerate(value)]
+        return [_prune(v, items, f"{path}[{i}]", unknown, free=free) for i, v in enumerate(value)]
     if not is_map(value):
         return value
-    keep_all = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
-    exempt = _ROOT_FIELDS if root or schema.get("x-kubernetes-embedded-resource") else frozenset[str]()
+    exempt = _META_FIELDS if root or known.get("x-kubernetes-embedded-resource") else frozenset[str]()
+    properties = map_at(known, "properties")
     result: JsonObject = {}
     for name, content in value.items():
         inner = f"{path}.{name}" if path else name
-        known = _property(schema, name)
         if name in exempt:
             result[name] = clone(content)
-        elif is_map(known):
-            if content is not None or known.get("nullable"):
-                result[name] = _prune(content, known, inner, unknown, root=False)
-        elif keep_all or known is True:
+        elif name in properties or "additionalProperties" in known:
+            result[name] = _prune(content, properties.get(name, known.get("additionalProperties")), inner, unknown)
+        elif free:
             result[name] = clone(content)
-        else:
+        elif name not in _META_FIELDS or path:
             unknown.append(inner)
     return result
 
 
-def _property(schema: JsonObject, name: str) -> Any:
-    """The schema of a field, True where anything may stand, None where the field is unknown."""
+def property_schema(schema: JsonObject, name: str) -> JsonObject | None:
+    """The schema of the field or key ``name``; None where there is none."""
     found = child(schema.get("properties"), name)
-    return schema.get("additionalProperties") if found is MISSING else found
+    found = schema.get("additionalProperties") if found is MISSING else found
+    return found if is_map(found) else None
+
+
+def _has_null(value: Any) -> bool:
+    if is_map(value):
+        return any(_has_null(v) for v in value.values())
+    return any(_has_null(v) for v in value) if is_list(value) else value is None
+
+
+def _drop_nulls(value: Any, schema: JsonObject | None) -> None:
+    if is_map(value):
+        for name, content in list(value.items()):
+            inner = property_schema(schema, name) if schema is not None else None
+            if content is None and inner is not None and not inner.get("nullable") and "default" not in inner:
+                del value[name]
+            else:
+                _drop_nulls(content, inner)
+    elif is_list(value):
+        items = schema.get("items") if schema is not None else None
+        for item in value:
+            _drop_nulls(item, items)
+
+
+def _lacks(value: Any, schema: JsonObject) -> bool:
+    return value is None and not schema.get("nullable")
 
 
 def fill_defaults(value: Any, schema: JsonObject) -> None:
-    """Puts the schema's defaults where fields are missing, in place."""
+    """Puts the schema's defaults where fields are missing or wrongly null, in place."""
     if is_list(value):
         items = schema.get("items")
         if is_map(items):
-            for item in value:
-                fill_defaults(item, items)
-        return
-    if not is_map(value):
-        return
-    properties = schema.get("properties")
-    if is_map(properties):
-        for name, inner in properties.items():
-            if name not in value and "default" in inner:
+            for position, item in enumerate(value):
+                if _lacks(item, items):
+                    value[position] = clone(items.get("default"))
+                fill_defaults(value[position], items)
+    elif is_map(value):
+        for name, inner in map_at(schema, "properties").items():
+            if inner.get("default") is not None and (name not in value or _lacks(value[name], inner)):
                 value[name] = clone(inner["default"])
-    for name, content in value.items():
-        inner = _property(schema, name)
-        if is_map(inner):
-            fill_defaults(content, inner)
+        for name, content in value.items():
+            inner = property_schema(schema, name)
+            if inner is None:
+                continue
+            if _lacks(content, inner):
+                value[name] = clone(inner.get("default"))
+            fill_defaults(value[name], inner)
 
 
 def validate(value: Any, old: Any, schema: JsonObject) -> list[FieldError]:
     """What ``schema`` forbids in the object ``value``. What is unchanged from ``old`` is let through (KEP-4008)."""
-    return list(_validate(value, old, schema, "", root=True))
+    return [] if surely_fits(value, schema) else check(value, old, schema, "").errors
 
 
 def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[FieldError]:
     """As ``validate`` for a write to the status subresource: its texts name fields relative to the status."""
     inner = map_at(map_at(schema, "properties"), "status")
-    found = _validate(child(obj, "status"), child(old, "status"), inner, "")
-    return [e._replace(path=f"status.{e.path}" if e.path else "status") for e in found] if "status" in obj else []
+    if "status" not in obj or not inner:
+        return []
+    return validate_value(obj["status"], inner, "status", child(old, "status"))
 
 
-def _validate(value: Any, old: Any, schema: JsonObject, path: str, *, root: bool = False) -> Iterator[FieldError]:
-    if old is not MISSING and value == old and type(value) is type(old):
-        return
-    if value is None and schema.get("nullable"):
-        return
-    wrong = _type_error(value, schema, path)
-    if wrong is not None:
-        yield wrong
-        return
-    yield from _enumeration(value, schema, path)
-    if isinstance(value, str):
-        yield from _text(value, schema, path)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _number(value, schema, path)
-    elif is_list(value):
-        yield from _array(value, old, schema, path)
-    elif is_map(value):
-        yield from _object(value, old, schema, path, root=root)
-    yield from _combinations(value, schema, path)
-
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "boolean": (bool,),
-    "number": (int, float),
-    "integer": (int,),
-}
-
-
-def _type_error(value: Any, schema: JsonObject, path: str) -> FieldError | None:
-    if schema.get("x-kubernetes-int-or-string"):
-        wanted, accepted = "integer,string", (int, str)
-    elif schema.get("type") in _TYPES:
-        wanted = schema["type"]
-        accepted = _TYPES[wanted]
-    else:
-        return None
-    if isinstance(value, accepted) and (bool in accepted or not isinstance(value, bool)):
-        return None
-    if wanted == "integer" and isinstance(value, float) and value.is_integer():
-        return None
-    found = _type_name(value)
-    text = f'{path} in body must be of type {wanted}: "{found}"'
-    return invalid_value(path, found, text, reason="FieldValueTypeInvalid")
-
-
-def _type_name(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, float):
-        return "number"
-    return next(name for name, types in _TYPES.items() if type(value) in types and name != "number")
-
-
-def _enumeration(value: Any, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    allowed = schema.get("enum")
-    if is_list(allowed) and not any(value == a and type(value) is type(a) for a in allowed):
-        listed = ", ".join(shown(a) for a in allowed)
-        yield FieldError(
-            path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}"
-        )
-
-
-def _text(value: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    longest, shortest, pattern = (schema.get(k) for k in ("maxLength", "minLength", "pattern"))
-    if longest is not None and len(value) > longest:
-        yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {longest} bytes")
-    if shortest is not None and len(value) < shortest:
-        yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
-    if pattern is not None and not _compiled(pattern).search(value):
-        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
-    form = schema.get("format")
-    if form in _FORMATS and not _FORMATS[form].fullmatch(value):
-        yield invalid_value(path, value, f"{path} in body must be of type {form}: {shown(value)}")
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    # RE2 writes what Python's re spells differently: the end of the text, and named groups alike.
-    return re.compile(pattern.replace(r"\z", r"\Z"))
-
-
-_FORMATS = {
-    "date-time": re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"),
-    "byte": re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"),
-    "uuid": re.compile(r"(?i)[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}"),
-    "duration": re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h|d|w)\s*)+|0"),
-}
-
-
-def _number(value: float, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    least, most, step = (schema.get(k) for k in ("minimum", "maximum", "multipleOf"))
-    if least is not None:
-        exclusive = bool(schema.get("exclusiveMinimum"))
-        if value < least or (exclusive and value == least):
-            relation = "greater than" if exclusive else "greater than or equal to"
-            yield invalid_value(path, value, f"{path} in body should be {relation} {least:g}")
-    if most is not None:
-        exclusive = bool(schema.get("exclusiveMaximum"))
-        if value > most or (exclusive and value == most):
-            relation = "less than" if exclusive else "less than or equal to"
-            yield invalid_value(path, value, f"{path} in body should be {relation} {most:g}")
-    if step is not None and value % step != 0:
-        yield invalid_value(path, value, f"{path} in body should be a multiple of {step:g}")
-
-
-def _array(value: list[Any], old: Any, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    yield from _count(len(value), schema, path, "Items", "items")
-    yield from _duplicates(value, schema, path)
-    items = schema.get("items")
-    if not is_map(items):
-        return
-    before = _by_key(old, schema)
-    for position, item in enumerate(value):
-        yield from _validate(item, before.get(_key_of(item, schema), MISSING), items, f"{path}[{position}]")
-
-
-def _by_key(old: Any, schema: JsonObject) -> dict[Any, Any]:
-    if schema.get("x-kubernetes-list-type") != "map" or not is_list(old):
-        return {}
-    return {_key_of(item, schema): item for item in old}
-
-
-def _key_of(item: Any, schema: JsonObject) -> Any:
-    keys = SchemaShape(schema).keys
-    return tuple(item.get(k.name, k.default) for k in keys) if is_map(item) and keys else None
-
-
-def _duplicates(value: list[Any], schema: JsonObject, path: str) -> Iterator[FieldError]:
-    relation = schema.get("x-kubernetes-list-type")
-    if relation not in ("map", "set"):
-        return
-    seen: list[Any] = []
-    for position, item in enumerate(value):
-        identity = _key_of(item, schema) if relation == "map" else item
-        if identity in seen:
-            keys = SchemaShape(schema).keys
-            named = {k.name: v for k, v in zip(keys, identity, strict=True)} if relation == "map" else item
-            yield FieldError(f"{path}[{position}]", "FieldValueDuplicate", f"Duplicate value: {shown(named)}")
-        seen.append(identity)
-
-
-def _object(value: JsonObject, old: Any, schema: JsonObject, path: str, *, root: bool) -> Iterator[FieldError]:
-    yield from _count(len(value), schema, path, "Properties", "properties")
-    names: Iterable[str] = schema.get("required") or ()
-    for name in names:
-        if name not in value:
-            yield required(f"{path}.{name}" if path else name)
-    for name, content in value.items():
-        inner = _property(schema, name)
-        if is_map(inner) and not (root and name in _ROOT_FIELDS):
-            yield from _validate(content, child(old, name), inner, f"{path}.{name}" if path else name)
-
-
-def _count(length: int, schema: JsonObject, path: str, suffix: str, noun: str) -> Iterator[FieldError]:
-    most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
-    if most is not None and length > most:
-        yield FieldError(path, "FieldValueTooMany", f"Too many: {length}: must have at most {most} items")
-    if least is not None and length < least:
-        yield invalid_value(path, length, f"{path} in body should have at least {least} {noun}")
-
-
-def _combinations(value: Any, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    def fits(option: JsonObject) -> bool:
-        return not list(_validate(value, MISSING, option, path))
-
-    for option in schema.get("allOf") or ():
-        yield from _validate(value, MISSING, option, path)
-    alternatives = schema.get("anyOf")
-    if alternatives and not any(map(fits, alternatives)):
-        yield invalid_value(path, value, f'"{path}" must validate at least one schema (anyOf)')
-    exclusive = schema.get("oneOf")
-    if exclusive and (count := sum(map(fits, exclusive))) != 1:
-        found = "Found none valid" if count == 0 else f"Found {count} valid alternatives"
-        yield invalid_value(path, value, f'"{path}" must validate one and only one schema (oneOf). {found}')
-    negated = schema.get("not")
-    if is_map(negated) and fits(negated):
-        yield invalid_value(path, value, f'"{path}" must not validate the schema (not)')
+def validate_value(value: Any, schema: JsonObject, path: str, old: Any = MISSING) -> list[FieldError]:
+    """What ``schema`` forbids in ``value``, which stands at ``path``; the texts name fields relative to it."""
+    found: Found = check(value, old, schema, "")
+    return [e._replace(path=path if e.path == "<nil>" else f"{path}.{e.path}") for e in found.errors]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from steersman.meta import selectors
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.values import JsonObject, child, is_map
+from steersman.testing.apiserver.values import JsonObject, child, is_map, list_at, map_at
 
 Matcher = Callable[[JsonObject], bool]
 
@@ -51,3 +51,13 @@ def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> Match
             only = '"metadata.name", "metadata.namespace"'
             raise failures.bad_request(f'"{requirement.field}" is not a known field selector: only {only}')
     return lambda obj: selectors.fields_fit(requirements, obj)
+
+
+def selector_text(selector: JsonObject) -> str:
+    """A ``metav1.LabelSelector`` as one writes it on a command line."""
+    terms = [(k, f"{k}={v}") for k, v in map_at(selector, "matchLabels").items()]
+    for expression in list_at(selector, "matchExpressions"):
+        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append((key, forms.get(expression["operator"], f"!{key}")))
+    return ",".join(text for _, text in sorted(terms, key=lambda t: t[0]))

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import structs
 
-from steersman.client.transport import HttpRequest, HttpResponse
+from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.crd import definition
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
 from steersman.meta import ApiResource, Object, ObjectKey, Resource, decode, to_builtins
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.bodies import decode_options
+from steersman.testing.apiserver.admission import Admission
+from steersman.testing.apiserver.aggregation import Aggregation
+from steersman.testing.apiserver.authorization import ADMINISTRATOR, Authorizer, User, attributes_of, impersonated
+from steersman.testing.apiserver.callouts import Callouts, Handler
 from steersman.testing.apiserver.collector import Collector
-from steersman.testing.apiserver.crds import CRD, established_status, kinds_of
-from steersman.testing.apiserver.discovery import discover
+from steersman.testing.apiserver.conversion import Conversion
+from steersman.testing.apiserver.definitions.controller import DEFINITIONS, DefinitionController
+from steersman.testing.apiserver.discovery import discover, verbs_of
 from steersman.testing.apiserver.faults import Failure, Faults, Moment, Predicate, failure_for
+from steersman.testing.apiserver.grants import RoleLike, granting
 from steersman.testing.apiserver.kinds import GroupResource, KindRegistry, registered_kind
-from steersman.testing.apiserver.listing import encode_list, list_objects, selection, wants_metadata
+from steersman.testing.apiserver.listing import check_version, encode_list, list_objects, selection
+from steersman.testing.apiserver.negotiation import negotiate, wants_metadata
+from steersman.testing.apiserver.options import delete_options
 from steersman.testing.apiserver.reviews import Reviews
-from steersman.testing.apiserver.routes import Route, find_route, unserved
-from steersman.testing.apiserver.storage import Broken, Storage, Stored
+from steersman.testing.apiserver.routes import Route, find_route, no_status
+from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.subresources import Subresources
+from steersman.testing.apiserver.tables import Tables
+from steersman.testing.apiserver.tokens import Tokens
+from steersman.testing.apiserver.transports import UserTransport, each, unbroken
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.apiserver.verbs import FIRST_NAMESPACES, Verbs
 from steersman.testing.apiserver.watching import Watch, encode_status
+from steersman.testing.apiserver.webhooks import Attempt
 from steersman.testing.apiserver.writes import Writer
 
 T = TypeVar("T", bound=Object)
@@ -47,19 +59,36 @@ class InMemoryApiServer:
     Attributes:
         requests: all requests so far, refused ones included. Tests may clear it.
         reviews: what a TokenReview and a SubjectAccessReview are answered.
+        refused: what RBAC has refused to users so far, in its own words. Tests may clear it.
         logs: the lines of a pod's log, by its key; at first there are none.
     """
 
     def __init__(self, runtime: Runtime | None = None, *, controllers: bool = True) -> None:
-        self._runtime = runtime or Runtime()
+        self._callouts = Callouts(runtime or Runtime())
+        self._runtime = self._callouts.runtime
         self._controllers = controllers
         self._kinds = KindRegistry()
         self._storage = Storage()
+        self._conversion = Conversion(self._callouts)
         self._writer = Writer(self._storage, self._runtime, self._after_write)
-        self._collector = Collector(self._storage, self._writer, self._kinds)
-        self._verbs = Verbs(self._storage, self._kinds, self._writer, self._runtime)
-        self._subresources = Subresources(self._verbs)
-        self.reviews = Reviews(self._subresources.tokens)
+        self._definitions = DefinitionController(self._storage, self._writer, self._kinds)
+        self._collector = Collector(self._storage, self._writer)
+        self._authorizer = Authorizer(self._storage, aggregates=controllers)
+        self.refused = self._authorizer.refused
+        self._aggregation = Aggregation(self._storage, self._writer)
+        self._admission = Admission(self._storage, self._kinds, self._callouts)
+        self._verbs = Verbs(
+            self._storage,
+            self._kinds,
+            self._writer,
+            self._runtime,
+            self._conversion,
+            self._authorizer,
+            self._admission,
+        )
+        self._tokens = Tokens(self._storage, self._runtime.clock)
+        self._subresources = Subresources(self._verbs, self._tokens)
+        self.reviews = Reviews(self._tokens, self._authorizer, self._writer.timestamp)
         self.logs = self._subresources.logs
         self._faults = Faults()
         self.requests: list[HttpRequest] = []
@@ -70,11 +99,17 @@ class InMemoryApiServer:
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         """Answers ``request``. Raises ConnectionFailed where ``fail_next`` asked for it."""
+        return await self._request(request, _administrator)
+
+    async def _request(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
         self.requests.append(request)
         before, after = self._faults.take(request)
         # Other tasks run while a request is on its way, and while its answer is.
         await asyncio.sleep(0)
-        response = _failed(before) if before is not None else self.answer(request)
+        if before is not None:
+            response = _failed(before)
+        else:
+            response = await self._callouts.complete(lambda: self._answer(request, identify))
         if after is not None:
             response = _failed(after)
         await asyncio.sleep(0)
@@ -82,39 +117,140 @@ class InMemoryApiServer:
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Opens a watch. Raises ApiError and ConnectionFailed as a connection does."""
-        return self._stream(request)
+        return self._stream(request, _administrator)
 
     @asynccontextmanager
-    async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
+    async def _stream(
+        self, request: HttpRequest, identify: Callable[[], User]
+    ) -> AsyncGenerator[AsyncIterator[bytes], None]:
         self.requests.append(request)
         before, after = self._faults.take(request)
         await asyncio.sleep(0)
         if failure := before or after:
             raise failure
+        self._authorizer.check(identify(), attributes_of(request))
         route = find_route(request.path, self._kinds)
         if route.subresource == "log":
-            yield _each(self._subresources.log_lines(route, request.query))
+            yield each(self._subresources.log_lines(route, request.query))
             return
         if not _is_watch(request):
             raise failures.refused_here(f"streaming {request.path} without watch=true")
-        watch = Watch(self._storage, route, request, self._runtime)
-        async with aclosing(_unbroken(watch, request)) as lines:
+        watch = Watch(self._storage, route, request, self._runtime, self._conversion)
+        async with aclosing(unbroken(watch, request)) as lines:
             yield lines
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clock and randomness, for the manager that works on this server."""
+        return self._runtime
 
     async def close(self) -> None:
         """Does nothing: there is no connection, and the server lives on for other clients."""
 
+    # Users and webhooks
+
+    def as_user(
+        self, name: str, groups: Iterable[str] = (), extra: Mapping[str, Iterable[str]] | None = None
+    ) -> Transport:
+        """The server as the user ``name`` meets it, who may do what RBAC says and nothing else.
+
+        It is what the administrator gets by impersonation: the user is a member of ``system:authenticated``, too, and
+        a service account, ``system:serviceaccount:NAMESPACE:NAME``, of the groups of its namespace's accounts.
+
+        Args:
+            groups: which the user is a member of; of ``system:masters`` to be an administrator.
+            extra: further facts, which webhooks are told.
+        """
+        told = {k: tuple(v) for k, v in (extra or {}).items()}
+        return self.as_identity(impersonated(name, tuple(groups), told))
+
+    def as_identity(self, user: User) -> Transport:
+        """As ``as_user``, for a user as ``authenticate`` gives it."""
+        return self._known_by(lambda: user)
+
+    def as_bearer(self, token: str) -> Transport:
+        """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody."""
+        return self._known_by(lambda: self._bearer(token))
+
+    def _known_by(self, identify: Callable[[], User]) -> Transport:
+        return UserTransport(lambda r: self._request(r, identify), lambda r: self._stream(r, identify))
+
+    def _bearer(self, token: str) -> User:
+        user = self.authenticate(token)
+        if user is None:
+            raise failures.unauthorized()
+        return user
+
+    def authenticate(self, token: str) -> User | None:
+        """Who shows the bearer token ``token``: that of a TokenRequest, or one of ``reviews.users``; None: nobody."""
+        return self._tokens.authenticate(token)
+
+    def grant(self, user: str, *roles: RoleLike, namespace: str = "") -> None:
+        """Lets ``user`` do what ``roles`` say, beside what the user may do already.
+
+        So a test proves that the generated permissions of an operator suffice: the operator works ``as_user``, has
+        ``grant(user, cluster_role("operator", manager.permissions))`` and nothing else, and ``refused`` stays empty.
+
+        Args:
+            user: such as ``jane``, or ``system:serviceaccount:shop:till``.
+            roles: names of ClusterRoles that exist, such as ``view``; or manifests of ClusterRoles and Roles, which
+                are stored, in place of former ones of their names.
+            namespace: where ClusterRoles count, and where Roles are that name no namespace; empty: everywhere.
+
+        Raises:
+            ValueError: a manifest is no role, or a Role has no namespace.
+            ApiError: the server refuses one.
+        """
+        for role in roles:
+            for manifest in granting(user, role, namespace):
+                self._apply(manifest)
+
+    def serve_webhook(self, target: str, handler: Handler) -> None:
+        """Lets ``handler`` answer the webhook at ``target``.
+
+        Args:
+            target: the URL in the webhook's ``clientConfig``; for a Service, the name that it has in the cluster:
+                ``https://NAME.NAMESPACE.svc:443/PATH``.
+            handler: is given an AdmissionReview or ConversionReview with ``request``, in wire form, and returns one
+                with ``response``. ConnectionFailed means that it cannot be reached; anything else that it raises ends
+                the request that asks it.
+        """
+        self._callouts.serve(target, handler)
+
     # What tests do
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answers ``request`` at once, without faults and without recording it."""
+        """Answers ``request`` at once, without faults and without recording it.
+
+        Raises:
+            RuntimeError: it needs a webhook's answer that has to be waited for.
+        """
+        return self._callouts.finish(lambda: self._answer(request, _administrator))
+
+    def _answer(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
+        self._admission.warnings.clear()
         try:
-            status, body = self._dispatch(request)
+            user = identify()
+            self._authorizer.check(user, attributes_of(request))
+            status, body = self._dispatch(request, user)
         except ApiError as error:
-            return _refusal(error)
-        if request.method != "GET" and self._controllers:
-            self._collector.settle()
-        return HttpResponse(status, body)
+            return structs.replace(refusal(error), warnings=self._warnings())
+        if request.method != "GET":
+            self._settle()
+        return HttpResponse(status, body, warnings=self._warnings())
+
+    def _warnings(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self._admission.warnings))
+
+    def _settle(self) -> None:
+        """What follows from a write, until nothing does."""
+        before = -1
+        while before != self._storage.version:
+            before = self._storage.version
+            self._definitions.settle()
+            if self._controllers:
+                self._aggregation.settle()
+                self._collector.settle()
 
     def register(self, *kinds: ApiResource | type[Object]) -> None:
         """Serves more kinds. A custom resource type is served by the CRD that is generated from it, with validation.
@@ -131,7 +267,8 @@ class InMemoryApiServer:
                 self._kinds.add(registered_kind(kind.api_resource))
 
     def load(self, *manifests: JsonObject | Object) -> None:
-        """Creates objects at once, as an administrator would before a test begins.
+        """Creates objects at once, as an administrator would before a test begins; in the namespace ``default`` where
+        one names none, as kubectl does.
 
         Raises:
             ApiError: the server refuses one.
@@ -142,28 +279,60 @@ class InMemoryApiServer:
             kind = self._kinds.named(obj.get("apiVersion", ""), obj.get("kind", ""))
             if kind is None:
                 raise ValueError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served: register it first")
-            namespace = obj.get("metadata", {}).get("namespace", "")
+            place = obj.get("metadata", {}).get("namespace") or "default"
+            namespace = place if kind.resource.namespaced else ""
             path = kind.resource.path(namespace=namespace)
-            response = self.answer(HttpRequest(method="POST", path=path, body=msgspec.json.encode(obj)))
-            if response.status >= 400:
-                raise error_from_status(msgspec.json.decode(response.body, type=Status))
+            _check(self.answer(HttpRequest(method="POST", path=path, body=msgspec.json.encode(obj))))
+
+    def _apply(self, manifest: JsonObject) -> None:
+        """Creates an object at once, or replaces what the last call has set in it. Raises as ``load``."""
+        kind = self._kinds.named(manifest["apiVersion"], manifest["kind"])
+        assert kind is not None
+        meta: JsonObject = manifest["metadata"]
+        request = HttpRequest(
+            method="PATCH",
+            path=kind.resource.path(ObjectKey(meta.get("namespace", ""), meta["name"])),
+            query={"fieldManager": "test", "force": "true"},
+            body=msgspec.json.encode(manifest),
+            content_type="application/apply-patch+yaml",
+        )
+        _check(self.answer(request))
 
     def read(self, kind: type[T], key: ObjectKey) -> T | None:
         """The object ``key`` as it is now, or None; no request is recorded."""
-        stored = self._storage.get(_collection(kind.api_resource), key)
-        return decode(stored.encoded(kind.api_resource.api_version), kind) if stored is not None else None
+        names = kind.api_resource
+        stored = self._storage.get(_collection(names), key)
+        return decode(self._seen(names, stored).encoded(names.api_version), kind) if stored is not None else None
+
+    def _seen(self, names: ApiResource, stored: Stored) -> Stored:
+        kind = self._kinds.find(*_names(names))
+        return stored if kind is None else self._callouts.finish(lambda: self._conversion.read(kind, stored))
 
     def read_all(self, kind: type[T], namespace: str = "") -> tuple[T, ...]:
         """All objects of ``kind`` in ``namespace`` (empty: in all) as they are now; no request is recorded."""
-        version = kind.api_resource.api_version
-        found = self._storage.list(_collection(kind.api_resource), namespace)
-        return tuple(decode(s.encoded(version), kind) for s in found)
+        names = kind.api_resource
+        found = self._storage.list(_collection(names), namespace)
+        return tuple(decode(self._seen(names, s).encoded(names.api_version), kind) for s in found)
 
     def manifest(self, resource: ApiResource | type[Object], key: ObjectKey) -> JsonObject | None:
         """The object ``key`` in wire form, managedFields included, or None."""
         names = resource if isinstance(resource, ApiResource) else resource.api_resource
         stored = self._storage.get(_collection(names), key)
-        return stored.rendered(names.api_version) if stored is not None else None
+        return self._seen(names, stored).rendered(names.api_version) if stored is not None else None
+
+    def manifests(self) -> Iterator[JsonObject]:
+        """Every object in wire form, managedFields included, by collection, namespace and name."""
+        for stored in self._storage.all():
+            yield stored.rendered(stored.object["apiVersion"])
+
+    def changes(self, exclude: Collection[str] = ()) -> int:
+        """How many changes there were, but for those of ``exclude``: resources, such as ``deployments.apps``."""
+        return sum(n for collection, n in self._storage.changes.items() if collection.qualified not in exclude)
+
+    def removals(self) -> Iterator[tuple[str, ObjectKey]]:
+        """What was removed so far, by whom ever: its resource, such as ``deployments.apps``, and its key."""
+        for collection, key in self._storage.removals():
+            yield collection.qualified, key
 
     @property
     def writes(self) -> list[HttpRequest]:
@@ -200,9 +369,10 @@ class InMemoryApiServer:
         names = resource if isinstance(resource, ApiResource) else resource.api_resource
         return self._storage.break_subscriptions(_collection(names))
 
-    def compact(self) -> None:
-        """Forgets the history: watches from before, and pages of older lists, are refused with 410 from now on."""
-        self._storage.compact()
+    def compact(self, version: int | None = None) -> None:
+        """Forgets the history before ``version`` (None: the present one): watches from before, and pages of older
+        lists, are refused with 410 from now on."""
+        self._storage.compact(version)
 
     def collect_garbage(self) -> None:
         """Does what the garbage collector and the namespace controller would, objects that never had an owner too."""
@@ -210,95 +380,105 @@ class InMemoryApiServer:
 
     # Inside
 
-    def _dispatch(self, request: HttpRequest) -> tuple[int, bytes]:
-        if request.method == "GET":
-            described = discover(request.path, request.accept, self._kinds)
-            if described is not None:
-                return 200, described
-        if (review := self.reviews.answer(request)) is not None:
+    def _dispatch(self, request: HttpRequest, user: User) -> tuple[int, bytes]:
+        if request.method == "GET" and (found := discover(request.path, request.accept, self._kinds)) is not None:
+            return 200, found
+        if (review := self.reviews.answer(request, user)) is not None:
+            asked = attributes_of(request)
+            resource = ApiResource(asked.group, asked.version, "", asked.resource)
+            self._admission.check_unasked(Attempt("CREATE", resource, "", asked.namespace, "", user))
             return 201, review
         route = find_route(request.path, self._kinds)
-        if _is_watch(request):
+        if route.kind.deprecation:
+            self._admission.warnings.append(route.kind.deprecation)
+        if _is_watch(request) and not route.name:
             # Errors of the query come before the stream; a healthy watch cannot be answered in one piece.
-            Watch(self._storage, route, request, self._runtime)
+            Watch(self._storage, route, request, self._runtime, self._conversion)
             raise ValueError("a watch is opened with stream(), not with request()")
         if route.name and route.kind.resource.namespaced and not route.namespace:
             raise failures.unknown_path()
         if route.subresource and not (route.subresource == "status" and route.kind.has_status):
-            if route.subresource in ("status", "finalize"):
-                raise unserved(self._kinds, route.kind.resource.group, route.kind.resource.version)
-            return self._subresources.answer(route, request)
+            if route.subresource == "status":
+                raise no_status(self._kinds, route)
+            return self._subresources.answer(route, request, user)
         match request.method, bool(route.name):
             case "GET", True:
+                check_version(self._storage, request.query.get("resourceVersion", ""))
                 return 200, self._encode(route, request, self._verbs.get(route))
             case "GET", False:
-                return 200, list_objects(self._storage, route, request)
+                return 200, list_objects(self._storage, route, request, self._conversion, self._runtime.clock.now())
             case "POST", False:
-                return 201, self._encode(route, request, self._verbs.create(route, request))
+                return 201, self._encode(route, request, self._verbs.create(route, request, user))
             case "PUT", True:
-                return 200, self._encode(route, request, self._verbs.update(route, request))
+                existed = self._storage.get(route.kind.collection, route.key) is not None
+                return 200 if existed else 201, self._encode(route, request, self._verbs.update(route, request, user))
             case "PATCH", True:
                 existed = self._storage.get(route.kind.collection, route.key) is not None
-                return 200 if existed else 201, self._encode(route, request, self._verbs.patch(route, request))
+                return 200 if existed else 201, self._encode(route, request, self._verbs.patch(route, request, user))
             case "DELETE", True if not route.subresource:
-                return self._verbs.delete(route, request)
-            case "DELETE", False if route.namespace or not route.kind.resource.namespaced:
-                return 200, self._delete_collection(route, request)
+                return self._verbs.delete(route, request, user)
+            case "DELETE", False if "deletecollection" in verbs_of(route.kind) and route.is_bounded:
+                return 200, self._delete_collection(route, request, user)
             case verb, _:
                 named = {"POST": "create", "PUT": "update"}.get(verb, verb.lower())
                 raise failures.method_not_allowed(route.kind.resource if route.kind.custom else None, named)
 
     def _encode(self, route: Route, request: HttpRequest, stored: Stored) -> bytes:
-        return stored.encoded(route.kind.resource.api_version, partial=wants_metadata(request))
+        form = negotiate(request)
+        if form == "table":
+            meta = {"resourceVersion": str(stored.version)}
+            return Tables.of(route.kind, request).encode([stored], meta, self._runtime.clock.now())
+        return stored.encoded(route.kind.resource.api_version, partial=form == "metadata")
 
-    def _delete_collection(self, route: Route, request: HttpRequest) -> bytes:
-        options = decode_options(request)
+    def _delete_collection(self, route: Route, request: HttpRequest, user: User) -> bytes:
+        options = delete_options(request)
         matches = selection(route, request.query)
-        found = self._storage.list(route.kind.collection, route.namespace)
+        stored = self._storage.list(route.kind.collection, route.namespace)
+        found = self._conversion.read_all(route.kind, stored)
         chosen = [s for s in found if matches is None or matches(s.object)]
+        refused: ApiError | None = None
+        admitted: list[Stored] = []
         for stored in chosen:
-            self._verbs.remove(stored, {**request.query, **options})
+            # All are asked about before the first goes; the first that is refused keeps those behind it, too.
+            try:
+                self._verbs.admit_deletion(route, stored, options, user)
+            except ApiError as error:
+                refused = error
+                break
+            admitted.append(stored)
+        for stored in admitted:
+            self._verbs.remove(stored, options)
+        if refused is not None:
+            raise refused
         meta: JsonObject = {"resourceVersion": str(self._storage.version)}
         return encode_list(route.kind, chosen, meta, partial=wants_metadata(request, listed=True))
 
     def _after_write(self, stored: Stored) -> None:
-        """Kinds come and change with their definitions, and a definition's status tells that it is served."""
-        if stored.collection != _collection(CRD) or stored.is_deleting:
-            return
-        self._kinds.remove(GroupResource(stored.object["spec"]["group"], stored.object["spec"]["names"]["plural"]))
-        for kind in kinds_of(stored.object):
-            self._kinds.add(kind)
-        status = established_status(stored.object, self._writer.timestamp())
-        if status != stored.object.get("status"):
-            self._writer.replace(stored, {**stored.object, "status": status}, stored.managers)
+        if stored.collection == DEFINITIONS:
+            self._definitions.serve(stored)
 
 
-async def _unbroken(watch: Watch, request: HttpRequest) -> AsyncGenerator[bytes, None]:
-    async with aclosing(watch.events()) as events:
-        try:
-            while True:
-                async with asyncio.timeout(request.timeout):
-                    line = await anext(events, None)
-                if line is None:
-                    return
-                yield line
-        except Broken:
-            raise ConnectionFailed(f"{request.method} {request.path}: the watch was broken by the test") from None
-        except TimeoutError:
-            raise ConnectionFailed(f"{request.method} {request.path}: silent for {request.timeout} s") from None
+def _administrator() -> User:
+    return ADMINISTRATOR
 
 
 def _is_watch(request: HttpRequest) -> bool:
     return request.method == "GET" and request.query.get("watch") in ("true", "1")
 
 
+def _check(response: HttpResponse) -> None:
+    if response.status >= 400:
+        raise error_from_status(msgspec.json.decode(response.body, type=Status))
+
+
 def _failed(failure: Failure) -> HttpResponse:
     if isinstance(failure, ConnectionFailed):
         raise failure
-    return _refusal(failure)
+    return refusal(failure)
 
 
-def _refusal(error: ApiError) -> HttpResponse:
+def refusal(error: ApiError) -> HttpResponse:
+    """``error`` as the real server sends it."""
     if error.status == failures.unknown_path().status:
         return HttpResponse(404, b"404 page not found\n")
     return HttpResponse(error.code, encode_status(error), error.retry_after)
@@ -317,8 +497,3 @@ def _manifest(source: JsonObject | Object) -> JsonObject:
         return source
     resource: Any = source.api_resource
     return {"apiVersion": resource.api_version, "kind": resource.kind, **to_builtins(source)}
-
-
-async def _each(lines: Iterable[str]) -> AsyncGenerator[bytes, None]:
-    for line in lines:
-        yield line.encode()

@@ -94,6 +94,8 @@ _ASSOCIATIVE: Mapping[tuple[str, ...], tuple[Key, ...]] = {
     ("validations",): _NAME,
 }
 _SETS = {("metadata", "finalizers")}
+# Lists whose items are replaced as a whole.
+_ATOMIC_ITEMS = {("metadata", "ownerReferences"), ("spec", "imagePullSecrets"), ("ServiceAccount", "secrets")}
 _ATOMIC_MAPS = {
     ("selector",),
     ("labelSelector",),
@@ -133,7 +135,7 @@ class BuiltinShape:
         return BuiltinShape((*self.path, name))
 
     def item(self) -> Shape:
-        return _ItemShape(self.path)
+        return _ItemShape(self.path, "atomic" if self.path[-2:] in _ATOMIC_ITEMS else "granular")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +173,12 @@ _METADATA = BuiltinShape(("Object", "metadata"))
 class SchemaShape:
     """A place in a custom resource, described by its OpenAPI ``schema``."""
 
-    __slots__ = ("_root", "_schema", "keys", "relation")
+    __slots__ = ("_fields", "_root", "_schema", "keys", "relation")
 
     def __init__(self, schema: JsonObject, *, root: bool = False) -> None:
         self._schema = schema
         self._root = root
+        self._fields: dict[str, Shape] = {}
         self.keys: tuple[Key, ...] = ()
         self.relation: Relation = "granular"
         if schema.get("x-kubernetes-map-type") == "atomic":
@@ -191,9 +194,12 @@ class SchemaShape:
     def field(self, name: str) -> Shape:
         if self._root and name == "metadata":
             return _METADATA
+        if (known := self._fields.get(name)) is not None:
+            return known
         properties = _schema_at(self._schema, "properties")
         if name in properties:
-            return SchemaShape(properties[name])
+            shape = self._fields[name] = SchemaShape(properties[name])
+            return shape
         additional = self._schema.get("additionalProperties")
         return SchemaShape(additional) if is_map(additional) else DEDUCED
 

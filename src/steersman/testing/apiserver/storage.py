@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,12 +12,17 @@ import msgspec
 
 from steersman.meta import ObjectKey
 from steersman.testing.apiserver import failures, ownership
-from steersman.testing.apiserver.kinds import GroupResource
+from steersman.testing.apiserver.kinds import GroupResource, Versions
+from steersman.testing.apiserver.negotiation import PARTIAL
 from steersman.testing.apiserver.ownership import Managers
 from steersman.testing.apiserver.values import JsonObject
 
-PARTIAL = "PartialObjectMetadata"
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+def order(key: ObjectKey) -> str:
+    """By what lists are sorted: etcd's keys, in which a slash stands between namespace and name."""
+    return f"{key.namespace}/{key.name}"
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +33,7 @@ class Stored:
         object: wire form, without ``managedFields``, in the version that it is stored in.
         managers: who owns its fields.
         version: the resourceVersion.
+        origin: of an object that is read in another version than it is kept in, how it is kept; of others, None.
     """
 
     collection: GroupResource
@@ -35,7 +41,12 @@ class Stored:
     object: JsonObject
     managers: Managers
     version: int
+    origin: Stored | None = None
     _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    # None where the object is read as it is kept.
+    _views: dict[str, tuple[Versions, Stored | None]] = field(
+        default_factory=dict[str, "tuple[Versions, Stored | None]"]
+    )
 
     @property
     def uid(self) -> str:
@@ -77,6 +88,18 @@ class Stored:
                 del obj["apiVersion"], obj["kind"]
             found = self._encoded[form] = msgspec.json.encode(obj)
         return found
+
+    def view(self, version: str, versions: Versions) -> Stored | None:
+        """How this was read in ``version`` before; None where it was not, or where the definition was another."""
+        by, view = self._views.get(version, (None, None))
+        return (view or self) if by is versions else None
+
+    def keep_view(self, version: str, versions: Versions, obj: JsonObject) -> Stored:
+        """Notes that this is read in ``version`` as ``obj``, and returns it so."""
+        differs = obj != self.object
+        view = Stored(self.collection, self.key, obj, self.managers, self.version, self) if differs else None
+        self._views[version] = (versions, view)
+        return view or self
 
     def at(self, version: int) -> Stored:
         """The same object under another resourceVersion, as events of deletion carry it."""
@@ -144,6 +167,7 @@ class Storage:
         # etcd's own first revision is 1, and the real server has written before a user does.
         self.version = 1
         self.oldest = 1
+        self.changes: Counter[GroupResource] = Counter()
         self._objects: dict[GroupResource, dict[ObjectKey, Stored]] = {}
         self._by_uid: dict[str, Stored] = {}
         self._history: deque[Event] = deque()
@@ -156,6 +180,10 @@ class Storage:
         """The object as it is now."""
         return self._objects.get(collection, {}).get(key)
 
+    def has(self, collection: GroupResource) -> bool:
+        """Whether there is any object in a collection."""
+        return bool(self._objects.get(collection))
+
     def by_uid(self, uid: str) -> Stored | None:
         """The object with this UID, of whatever kind."""
         return self._by_uid.get(uid)
@@ -165,7 +193,7 @@ class Storage:
         found = self._objects.get(collection, {})
         if version is not None and version < self.version:
             found = self._as_of(collection, version)
-        return [found[k] for k in sorted(found) if not namespace or k.namespace == namespace]
+        return [found[k] for k in sorted(found, key=order) if not namespace or k.namespace == namespace]
 
     def all(self) -> list[Stored]:
         """Every object, by collection, namespace and name."""
@@ -234,16 +262,24 @@ class Storage:
         removed, self._removed = self._removed, []
         return removed
 
+    def removals(self) -> Iterator[tuple[GroupResource, ObjectKey]]:
+        """What was removed, as far as the history goes."""
+        for event in self._history:
+            if event.after is None and event.before is not None:
+                yield event.collection, event.before.key
+
     def _publish(self, event: Event) -> None:
         self._history.append(event)
+        self.changes[event.collection] += 1
         for subscription in self._subscriptions:
             if subscription.collection == event.collection:
                 subscription.push(event)
 
-    def compact(self) -> None:
-        """Forgets the history: every version before the present one is too old from now on."""
-        self._history.clear()
-        self.oldest = self.version
+    def compact(self, version: int | None = None) -> None:
+        """Forgets the history: every version before ``version`` (None: the present one) is too old from now on."""
+        self.oldest = self.version if version is None else max(self.oldest, min(version, self.version))
+        while self._history and self._history[0].version <= self.oldest:
+            self._history.popleft()
 
     def subscribe(self, collection: GroupResource, since: int) -> Subscription:
         """The changes after version ``since``.

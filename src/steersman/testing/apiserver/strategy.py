@@ -12,14 +12,19 @@ from uuid import UUID
 
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.bodies import unknown_metadata
+from steersman.testing.apiserver.builtin_types import blank_of, conform_builtin, fill_blanks
 from steersman.testing.apiserver.content import check_content
+from steersman.testing.apiserver.conversion import conform
+from steersman.testing.apiserver.crds import CRD, complete_definition, definition_errors, first_status, kept_status
+from steersman.testing.apiserver.customresources import custom_errors
 from steersman.testing.apiserver.defaults import apply_defaults, carry_over, complete_new
-from steersman.testing.apiserver.failures import FieldError
+from steersman.testing.apiserver.embedded import embeds, tidy_metadata
+from steersman.testing.apiserver.failures import FieldError, invalid_value
+from steersman.testing.apiserver.go_values import WrongType
 from steersman.testing.apiserver.immutability import check_unchanged
 from steersman.testing.apiserver.kinds import Kind
 from steersman.testing.apiserver.names import check_finalizers, check_metadata
-from steersman.testing.apiserver.rules import BLOCKING, NOT_CHECKED, check_rules
-from steersman.testing.apiserver.schema import fill_defaults, prune, validate, validate_status
+from steersman.testing.apiserver.schema import fill_defaults, prune
 from steersman.testing.apiserver.values import MISSING, JsonObject, clone, metadata, without_nulls
 
 _SET_BY_SERVER = (
@@ -38,8 +43,19 @@ _EMPTY_IS_ABSENT = ("labels", "annotations", "finalizers", "ownerReferences", "g
 _NOT_WANTED = ("apiVersion", "kind", "metadata", "status")
 
 
-def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random) -> JsonObject:
+def decoded(kind: Kind, obj: JsonObject) -> JsonObject:
+    """The sent ``obj`` as mutating webhooks see it: pruned, and with the defaults."""
+    result = _conform(kind, obj)
+    _tidy_metadata(result)
+    _fill(kind, result)
+    return result
+
+
+def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, check: bool = True) -> JsonObject:
     """The object to store for the sent ``obj``, whose name and namespace are decided; ``complete`` comes after it.
+
+    Args:
+        check: whether to validate it.
 
     Raises:
         ApiError: 422.
@@ -54,12 +70,17 @@ def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random) -> 
         meta["generation"] = 1
     if kind.has_status:
         result.pop("status", None)
+    if kind.resource == CRD:
+        result["status"] = first_status(result)
     _fill(kind, result)
-    errors = [
-        *check_metadata(kind.resource.kind, meta, custom=kind.custom),
-        *_schema_errors(kind, result, MISSING, ""),
-        *check_content(kind.resource.kind, result),
-    ]
+    if not check:
+        return result
+    errors = [*check_metadata(kind.resource.kind, meta, custom=kind.custom)]
+    errors += custom_errors(kind, result, MISSING, "", errors)
+    if not kind.custom:
+        errors += check_content(kind.resource.kind, result)
+    if kind.resource == CRD:
+        errors += definition_errors(result)
     _refuse(kind, result, errors)
     return result
 
@@ -73,7 +94,9 @@ def complete(kind: Kind, obj: JsonObject, random: Random) -> JsonObject:
     return result
 
 
-def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: str) -> JsonObject:
+def prepare_update(
+    kind: Kind, old: JsonObject, obj: JsonObject, subresource: str, *, check: bool = True
+) -> JsonObject:
     """The object to store in place of ``old`` for the sent ``obj``, written to ``subresource`` (empty: the object).
 
     Equal to ``old`` where nothing changes. Raises as ``prepare_create``.
@@ -85,8 +108,11 @@ def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: st
         result.pop("status", None)
         if "status" in old:
             result["status"] = clone(old["status"])
+        if kind.resource == CRD:
+            result["status"] = kept_status(result, old)
     meta = _tidy_metadata(result)
     before: JsonObject = old["metadata"]
+    asked = [] if subresource else list(_deletion_errors(before, meta))
     for name in (*_SET_BY_SERVER, "name", "namespace"):
         meta.pop(name, None)
     meta |= {n: before[n] for n in (*_KEPT_ON_UPDATE, "name", "namespace", "resourceVersion") if n in before}
@@ -95,25 +121,52 @@ def prepare_update(kind: Kind, old: JsonObject, obj: JsonObject, subresource: st
         carry_over(kind.resource.kind, clone(old), result)
     if "generation" in before and _wanted(kind, old) != _wanted(kind, result):
         meta["generation"] = before["generation"] + 1
-    _refuse(kind, result, _update_errors(kind, old, result, subresource))
+    if check:
+        _refuse(kind, result, [*asked, *_update_errors(kind, old, result, subresource)])
     return result
 
 
 def unknown_fields(kind: Kind, obj: JsonObject) -> list[str]:
-    """The paths of fields that the kind does not have, as far as its schema is known."""
+    """The paths of fields that the kind does not have, as far as its schema is known.
+
+    Raises:
+        WrongType: a value of a built-in kind does not fit its field.
+    """
     unknown = unknown_metadata(obj)
-    return unknown if kind.schema is None else [*unknown, *prune(obj, kind.schema)[1]]
+    if kind.resource == CRD:
+        return [*unknown, *complete_definition(clone(obj))]
+    if kind.schema is None:
+        return [*unknown, *conform_builtin(kind.resource, obj)[1]]
+    unknown += prune(obj, kind.schema, keep_nulls=True)[1]
+    return [*unknown, *tidy_metadata(clone(obj), kind.schema)] if embeds(kind.schema) else unknown
 
 
 def _conform(kind: Kind, obj: JsonObject) -> JsonObject:
     """A copy in the stored version, pruned by the schema."""
-    result: JsonObject = without_nulls(obj) if kind.schema is None else prune(obj, kind.schema)[0]
+    result: JsonObject = _builtin(kind, obj) if kind.schema is None else conform(obj, kind.schema)
     for path in unknown_metadata(result):
         del result["metadata"][path.removeprefix("metadata.")]
-    group = kind.resource.group
-    result["apiVersion"] = f"{group}/{kind.storage_version}" if group else kind.storage_version
+    result["apiVersion"] = kind.resource.api_version
     result["kind"] = kind.resource.kind
     return result
+
+
+def _builtin(kind: Kind, obj: JsonObject) -> JsonObject:
+    """``obj`` as the Go type of a built-in kind holds it."""
+    resource = kind.resource
+    try:
+        return without_nulls(conform_builtin(resource, obj)[0])
+    except WrongType as error:
+        raise failures.bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
+        ) from None
+
+
+def blank(kind: Kind) -> JsonObject:
+    """What an object of a built-in kind has before anything is written to it: owned by nobody."""
+    if kind.resource == CRD:
+        return {"spec": {"names": {}}}
+    return {} if kind.custom else blank_of(kind.resource)
 
 
 def _with_status_of(old: JsonObject, obj: JsonObject) -> JsonObject:
@@ -128,6 +181,9 @@ def _tidy_metadata(obj: JsonObject) -> JsonObject:
     for name in _EMPTY_IS_ABSENT:
         if name in meta and not meta[name]:
             del meta[name]
+    if "ownerReferences" in meta:
+        owners = meta["ownerReferences"]
+        meta["ownerReferences"] = [o for i, o in enumerate(owners) if o not in owners[:i]]
     return meta
 
 
@@ -136,6 +192,7 @@ def _fill(kind: Kind, obj: JsonObject) -> None:
         fill_defaults(obj, kind.schema)
     elif not kind.custom:
         apply_defaults(kind.resource.kind, obj)
+        fill_blanks(kind.resource, obj)
 
 
 def _wanted(kind: Kind, obj: JsonObject) -> JsonObject:
@@ -144,24 +201,27 @@ def _wanted(kind: Kind, obj: JsonObject) -> JsonObject:
     return {k: v for k, v in obj.items() if k not in ignored}
 
 
+def _deletion_errors(before: JsonObject, sent: JsonObject) -> Iterator[FieldError]:
+    """A deletion is asked for by DELETE alone."""
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if name not in before and sent.get(name) is not None:
+            error = invalid_value(f"metadata.{name}", sent[name], "field is immutable")
+            # The real server checks the metadata twice.
+            yield from (error, error)
+
+
 def _update_errors(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> Iterator[FieldError]:
-    yield from check_metadata(kind.resource.kind, new["metadata"], custom=kind.custom)
-    yield from check_finalizers(old["metadata"], new["metadata"])
-    yield from _schema_errors(kind, new, old, subresource)
+    found = [
+        *check_metadata(kind.resource.kind, new["metadata"], custom=kind.custom),
+        *check_finalizers(old["metadata"], new["metadata"]),
+    ]
+    yield from found
+    yield from custom_errors(kind, new, old, subresource, found)
     if not kind.custom:
+        if kind.resource == CRD and not subresource:
+            yield from definition_errors(new, old)
         yield from check_unchanged(kind.resource.kind, old, new)
         yield from check_content(kind.resource.kind, new)
-
-
-def _schema_errors(kind: Kind, obj: JsonObject, old: Any, subresource: str) -> list[FieldError]:
-    if kind.schema is None:
-        return []
-    check = validate_status if subresource == "status" else validate
-    found = check(obj, old, kind.schema)
-    if not kind.has_rules:
-        return found
-    blocked = any(e.reason in BLOCKING for e in found)
-    return [*found, NOT_CHECKED] if blocked else [*found, *check_rules(obj, old, kind.schema)]
 
 
 def _refuse(kind: Kind, obj: JsonObject, errors: Any) -> None:

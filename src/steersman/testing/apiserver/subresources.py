@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -16,22 +17,26 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError, StatusCause
 from steersman.meta import ApiResource, ObjectKey
 from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.authorization import User
 from steersman.testing.apiserver.bodies import decode_body, decode_options
 from steersman.testing.apiserver.failures import FieldError, invalid_value
 from steersman.testing.apiserver.kinds import GroupResource, Kind
 from steersman.testing.apiserver.listing import parse_number
-from steersman.testing.apiserver.ownership import ManagerKey, Managers
+from steersman.testing.apiserver.options import WriteOptions
+from steersman.testing.apiserver.ownership import UNNAMED, ManagerKey, Managers
 from steersman.testing.apiserver.routes import Route
-from steersman.testing.apiserver.selectors import label_matcher
+from steersman.testing.apiserver.selectors import label_matcher, selector_text
 from steersman.testing.apiserver.storage import Stored
 from steersman.testing.apiserver.strategy import prepare_update
+from steersman.testing.apiserver.tokens import AUDIENCE, Tokens
 from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at, metadata, section
-from steersman.testing.apiserver.verbs import Verbs, WriteOptions, patched
+from steersman.testing.apiserver.verbs import Verbs, attempt_of, patched
+from steersman.testing.apiserver.webhooks import Change
 
 SCALE = ApiResource("autoscaling", "v1", "Scale", "scale")
+_EVICTION = ApiResource("policy", "v1", "Eviction", "eviction")
 _TOKEN_REQUEST = ApiResource("authentication.k8s.io", "v1", "TokenRequest", "token")
 _BUDGETS = GroupResource("policy", "poddisruptionbudgets")
-_AUDIENCE = "https://kubernetes.default.svc"
 _SHORTEST_TOKEN = 600
 _STARTED = ("Pending", "Succeeded", "Failed")
 
@@ -41,16 +46,16 @@ class Subresources:
     """Answers requests to subresources other than status.
 
     Attributes:
-        tokens: the service account of each token that was given out.
+        tokens: those that were given out.
         logs: the lines of pods' logs, which tests write.
     """
 
     verbs: Verbs
-    tokens: dict[str, Stored] = field(default_factory=dict[str, Stored])
+    tokens: Tokens
     logs: dict[ObjectKey, Sequence[str]] = field(default_factory=dict[ObjectKey, Sequence[str]])
 
-    def answer(self, route: Route, request: HttpRequest) -> tuple[int, bytes]:
-        """The answer's code and body.
+    def answer(self, route: Route, request: HttpRequest, user: User) -> tuple[int, bytes]:
+        """The answer's code and body for ``user``.
 
         Raises:
             ApiError: the real server would refuse, or this one does not imitate it.
@@ -59,16 +64,18 @@ class Subresources:
             case "scale", _, "GET" if route.kind.scale is not None:
                 return 200, _encoded_scale(self.verbs.get(route), route.kind)
             case "scale", _, ("PUT" | "PATCH") if route.kind.scale is not None:
-                return 200, self._set_scale(route, request)
+                return 200, self._set_scale(route, request, user)
             case "eviction", "pods", "POST":
-                return 201, self._evict(route, request)
+                return 201, self._evict(route, request, user)
             case "token", "serviceaccounts", "POST":
-                return 201, self._create_token(route, request)
+                return 201, self._create_token(route, request, user)
+            case "finalize", "namespaces", "PUT":
+                return 200, self._finalize(route, request)
             case "log", "pods", "GET":
                 return 200, "".join(f"{line}\n" for line in self.log_lines(route, request.query)).encode()
             case ("scale", _, _) if route.kind.scale is not None:
                 raise failures.method_not_allowed()
-            case ("eviction" | "log", "pods", _) | ("token", "serviceaccounts", _):
+            case ("eviction" | "log", "pods", _) | ("token", "serviceaccounts", _) | ("finalize", "namespaces", _):
                 raise failures.method_not_allowed()
             case "scale", _, _:
                 raise _no_scale(route)
@@ -77,16 +84,13 @@ class Subresources:
 
     # Scale
 
-    def _set_scale(self, route: Route, request: HttpRequest) -> bytes:
-        kind, options = route.kind, WriteOptions.of(request.query)
+    def _set_scale(self, route: Route, request: HttpRequest, user: User) -> bytes:
+        kind, options = route.kind, WriteOptions.of(request, user)
         old = self.verbs.get(route)
-        sent = decode_body(request)
-        if request.method == "PATCH":
-            # Patching an object that lacks the field adds it; only reading the scale of one is an error.
-            sent = patched(_scale(old, kind, lenient=True), sent, request, kind)
-        named = (sent.get("apiVersion"), sent.get("kind")) if is_map(sent) else None
-        if named != (SCALE.api_version, SCALE.kind):
-            raise failures.bad_request(f"{named} cannot be handled as a Scale")
+        # Patching an object that lacks the field adds it; only reading the scale of one is an error.
+        before = _scale(old, kind, lenient=True)
+        attempt, admission = attempt_of(route, "UPDATE", options, route.name, SCALE), self.verbs.admission
+        sent = admission.mutate(attempt, Change(_sent_scale(before, request, kind), before), clone)
         if (version := metadata(sent).get("resourceVersion")) and version != str(old.version):
             raise failures.modified(kind.resource, route.name)
         replicas = map_at(sent, "spec").get("replicas", 0)
@@ -100,21 +104,29 @@ class Subresources:
             place = section(place, name)
         place[last] = replicas
         obj = prepare_update(kind, old.object, obj, "")
-        manager = ManagerKey(options.manager or "unknown", "Update", "scale", kind.resource.api_version)
+        manager = ManagerKey(options.manager or UNNAMED, "Update", "scale", kind.resource.api_version)
         managers = self.verbs.own(kind, manager, old.managers, old.object, obj)
         if not _takes(old.managers, managers):
             # A field that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
             managers = old.managers
-        return _encoded_scale(self.verbs.writer.replace(old, obj, managers, dry_run=options.dry_run), kind)
+        draft = Stored(old.collection, old.key, obj, managers, old.version)
+        admission.validate(attempt, Change(_scale(draft, kind), before))
+        return _encoded_scale(self.verbs.keep(kind, old, obj, managers, dry_run=options.dry_run), kind)
 
     # Eviction
 
-    def _evict(self, route: Route, request: HttpRequest) -> bytes:
+    def _evict(self, route: Route, request: HttpRequest, user: User) -> bytes:
         body = decode_body(request)
         if not is_map(body) or map_at(body, "metadata").get("name") != route.name:
             raise failures.bad_request("name in URL does not match name in Eviction object")
+        asked = WriteOptions.of(request, user)
+        attempt, admission = attempt_of(route, "CREATE", asked, route.name, _EVICTION), self.verbs.admission
+        names = {"kind": _EVICTION.kind, "apiVersion": _EVICTION.api_version}
+        placed = {**body, **names, "metadata": {**body["metadata"], "namespace": route.namespace}}
+        body = admission.mutate(attempt, Change(placed, None), clone)
+        admission.validate(attempt, Change(body, None))
         pod = self.verbs.get(route)
-        dry_run = WriteOptions.of(request.query).dry_run
+        dry_run = asked.dry_run
         options = {**map_at(body, "deleteOptions"), **({"dryRun": ["All"]} if dry_run else {})}
         self.verbs.check_preconditions(route, pod, options)
         phase = map_at(pod.object, "status").get("phase")
@@ -146,10 +158,25 @@ class Subresources:
         section(left, "disruptedPods")[pod.key.name] = self.verbs.writer.timestamp()
         self.verbs.writer.replace(budget, changed, budget.managers)
 
+    # Namespaces
+
+    def _finalize(self, route: Route, request: HttpRequest) -> bytes:
+        """Sets ``spec.finalizers``, which nothing else changes; the last one gone, so is a namespace in deletion."""
+        old = self.verbs.get(route)
+        sent = list_at(map_at(decode_options(request), "spec"), "finalizers")
+        spec: JsonObject = {**map_at(old.object, "spec"), "finalizers": sent}
+        if not sent:
+            del spec["finalizers"]
+        dry_run = WriteOptions.of(request).dry_run
+        kept = self.verbs.writer.replace(old, {**old.object, "spec": spec}, old.managers, dry_run=dry_run)
+        return kept.encoded(route.kind.resource.api_version)
+
     # Tokens
 
-    def _create_token(self, route: Route, request: HttpRequest) -> bytes:
+    def _create_token(self, route: Route, request: HttpRequest, user: User) -> bytes:
         account = self.verbs.get(route)
+        options = WriteOptions.of(request, user)
+        self.verbs.admission.check_unasked(attempt_of(route, "CREATE", options, route.name))
         spec = map_at(decode_options(request), "spec")
         seconds = int(spec.get("expirationSeconds") or 3600)
         if seconds < _SHORTEST_TOKEN:
@@ -157,14 +184,16 @@ class Subresources:
                 "spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"
             )
             raise failures.invalid(_TOKEN_REQUEST, "", [error])
-        token = f"in-memory-{self.verbs.runtime.random.getrandbits(128):032x}"
-        self.tokens[token] = account
+        audiences: list[str] = spec.get("audiences") or [AUDIENCE]
+        runtime = self.verbs.runtime
+        expires = runtime.clock.now() + timedelta(seconds=seconds)
+        token = self.tokens.issue(account, tuple(audiences), expires, runtime.random.getrandbits(128))
         meta = account.object["metadata"]
         answer = {
             "kind": "TokenRequest",
             "apiVersion": _TOKEN_REQUEST.api_version,
             "metadata": {n: meta[n] for n in ("name", "namespace", "uid", "creationTimestamp")},
-            "spec": {"audiences": spec.get("audiences") or [_AUDIENCE], "expirationSeconds": seconds},
+            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": None},
             "status": {"token": token, "expirationTimestamp": self.verbs.writer.timestamp(seconds)},
         }
         return msgspec.json.encode(answer)
@@ -229,6 +258,17 @@ def _scale(stored: Stored, kind: Kind, *, lenient: bool = False) -> JsonObject:
     }
 
 
+def _sent_scale(before: JsonObject, request: HttpRequest, kind: Kind) -> JsonObject:
+    """What the request makes of ``before``."""
+    sent = decode_body(request)
+    if request.method == "PATCH":
+        sent = patched(before, sent, request, kind)
+    named = (sent.get("apiVersion"), sent.get("kind")) if is_map(sent) else None
+    if named != (SCALE.api_version, SCALE.kind):
+        raise failures.bad_request(f"{named} cannot be handled as a Scale")
+    return sent
+
+
 def _encoded_scale(stored: Stored, kind: Kind) -> bytes:
     return msgspec.json.encode(_scale(stored, kind))
 
@@ -245,16 +285,6 @@ def _negative(kind: Kind, name: str, replicas: int) -> ApiError:
         return failures.invalid(kind.resource, name, [error])
     error: FieldError = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
     return failures.invalid(SCALE, name, [error])
-
-
-def selector_text(selector: JsonObject) -> str:
-    """A ``metav1.LabelSelector`` as one writes it on a command line."""
-    terms = [(k, f"{k}={v}") for k, v in map_at(selector, "matchLabels").items()]
-    for expression in list_at(selector, "matchExpressions"):
-        key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
-        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        terms.append((key, forms.get(expression["operator"], f"!{key}")))
-    return ",".join(text for _, text in sorted(terms, key=lambda t: t[0]))
 
 
 def _covers(budget: Stored, pod: Stored) -> bool:

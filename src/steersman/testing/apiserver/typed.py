@@ -1,6 +1,6 @@
 """Whether an applied configuration fits its schema: server-side apply refuses it before validation does.
 
-Source: ``sigs.k8s.io/structured-merge-diff/v6/typed``. Done for custom resources, whose schemas are known.
+Source: ``sigs.k8s.io/structured-merge-diff/v6/typed``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Any
 
 from steersman.errors import ApiError
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.fieldsets import list_elements
+from steersman.testing.apiserver.builtin_types import schema_of
+from steersman.testing.apiserver.fieldsets import list_elements, path_text
 from steersman.testing.apiserver.kinds import Kind
-from steersman.testing.apiserver.shapes import SchemaShape
+from steersman.testing.apiserver.shapes import Shape
 from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, map_at
 
 _ROOT_FIELDS = ("apiVersion", "kind", "metadata")
@@ -32,50 +33,52 @@ def check_typed(kind: Kind, config: JsonObject) -> None:
     Raises:
         ApiError: 500 without a reason, as the real server answers.
     """
-    found = list(_errors(config, kind.schema or {}, "", root=True))
+    schema = schema_of(kind.resource) if kind.schema is None else kind.schema
+    found = [] if schema is None else list(_errors(config, schema, kind.shape, "", root=True))
     if not found:
         return
     resource, meta = kind.resource, map_at(config, "metadata")
     text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {line}" for line in found)
-    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {resource.api_version}, Kind={resource.kind}"
+    version = f"{resource.group}/{resource.version}"
+    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
     raise failures.untyped(f"failed to create typed patch object ({named}): {text}")
 
 
-def _errors(value: Any, schema: JsonObject, path: str, *, root: bool = False) -> Iterator[str]:
+def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bool = False) -> Iterator[str]:
     if value is None:
         return
     wrong = _wrong_type(value, schema)
     if wrong:
         yield f"{path}: expected {wrong}, got {_go_type(value)}"
     elif is_list(value):
-        yield from _list_errors(value, schema, path)
+        yield from _list_errors(value, schema, shape, path)
     elif is_map(value):
         for name, content in value.items():
             inner = child(schema.get("properties"), name)
             if inner is MISSING:
                 inner = schema.get("additionalProperties")
             if is_map(inner) and not (root and name in _ROOT_FIELDS):
-                yield from _errors(content, inner, f"{path}.{name}")
+                yield from _errors(content, inner, shape.field(name), f"{path}.{name}")
             elif not inner and not schema.get("x-kubernetes-preserve-unknown-fields") and name not in _ROOT_FIELDS:
                 yield f"{path}.{name}: field not declared in schema"
 
 
-def _list_errors(value: list[Any], schema: JsonObject, path: str) -> Iterator[str]:
-    shape = SchemaShape(schema)
+def _list_errors(value: list[Any], schema: JsonObject, shape: Shape, path: str) -> Iterator[str]:
     items = map_at(schema, "items")
     if shape.relation == "map":
         for position, item in enumerate(value):
             if not is_map(item):
                 yield f"{path}: element {position}: associative list with keys may not have non-map elements"
                 return
+    places = [f"[{position}]" for position in range(len(value))]
     if shape.relation in ("map", "set"):
         try:
-            list_elements(value, shape)
+            places = [path_text((element,)) for element in list_elements(value, shape)]
         except ApiError as error:
             yield f"{path}: {error}"
             return
-    for position, item in enumerate(value):
-        yield from _errors(item, items, f"{path}[{position}]")
+    for place, item in zip(places, value, strict=True):
+        yield from _errors(item, items, shape.item(), f"{path}{place}")
 
 
 def _wrong_type(value: Any, schema: JsonObject) -> str:

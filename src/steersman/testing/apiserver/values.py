@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, TypeGuard, cast
 
 JsonObject = dict[str, Any]
@@ -25,6 +26,11 @@ def is_map(value: Any) -> TypeGuard[JsonObject]:
 def is_list(value: Any) -> TypeGuard[list[Any]]:
     """Whether ``value`` is a JSON array."""
     return isinstance(value, list)
+
+
+def type_of(value: object) -> Any:
+    """The type of ``value``, whatever is known of it."""
+    return type(value)
 
 
 def clone(value: Any) -> Any:
@@ -64,6 +70,12 @@ def section(obj: JsonObject, name: str) -> JsonObject:
 def metadata(obj: JsonObject) -> JsonObject:
     """``obj.metadata``, made where there is none."""
     return section(obj, "metadata")
+
+
+def without_keys(obj: JsonObject, keys: Iterable[str]) -> JsonObject:
+    """``obj`` without some of its fields."""
+    left_out = set(keys)
+    return {k: v for k, v in obj.items() if k not in left_out}
 
 
 def without_nulls(value: Any) -> Any:

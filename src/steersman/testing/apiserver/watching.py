@@ -8,11 +8,15 @@ import msgspec
 
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
+from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.listing import parse_number, selection, wants_metadata
+from steersman.testing.apiserver.conversion import Conversion
+from steersman.testing.apiserver.listing import check_version, parse_number, selection
+from steersman.testing.apiserver.negotiation import PARTIAL, negotiate
 from steersman.testing.apiserver.routes import Route
-from steersman.testing.apiserver.storage import PARTIAL, Event, Storage, Stored, Subscription
+from steersman.testing.apiserver.storage import Event, Storage, Stored, Subscription
+from steersman.testing.apiserver.tables import Tables
 from steersman.testing.apiserver.values import JsonObject, map_at
 
 _BOOKMARK_INTERVAL = 60.0
@@ -23,13 +27,20 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 class Watch:
     """One watch: what the query asks for. Raises ApiError where the real server refuses before it answers 200."""
 
-    def __init__(self, storage: Storage, route: Route, request: HttpRequest, runtime: Runtime) -> None:
+    def __init__(
+        self, storage: Storage, route: Route, request: HttpRequest, runtime: Runtime, conversion: Conversion
+    ) -> None:
         query = request.query
         self._storage = storage
         self._route = route
         self._runtime = runtime
-        self._partial = wants_metadata(request)
+        self._conversion = conversion
+        form = negotiate(request)
+        self._partial = form == "metadata"
+        self._tables = Tables.of(route.kind, request) if form == "table" else None
+        self._headed = False
         self._matches = selection(route, query)
+        check_version(storage, "" if (version := query.get("resourceVersion", "")).isdigit() else version)
         self._since = parse_number(query, "resourceVersion")
         self._bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
         self._initial = _initial_events(query)
@@ -47,9 +58,10 @@ class Watch:
         try:
             if self._replays:
                 for stored in self._storage.list(self._route.kind.collection, self._route.namespace):
-                    if self._selects(stored):
-                        yield self._encode("ADDED", stored)
-            if self._initial:
+                    seen = await self._read(stored)
+                    if self._selects(seen):
+                        yield self._encode("ADDED", seen)
+            if self._initial and self._bookmarks:
                 yield self._bookmark(_INITIAL_EVENTS_END)
             async for line in self._follow(subscription):
                 yield line
@@ -74,15 +86,23 @@ class Watch:
                 if self._bookmarks:
                     yield self._bookmark()
                 continue
-            line = self._translate(event)
+            line = await self._translate(event)
             if line is not None:
                 yield line
 
-    def _translate(self, event: Event) -> bytes | None:
+    async def _read(self, stored: Stored) -> Stored:
+        """``stored`` in the version of this watch, which a webhook may have to tell."""
+        kind = self._route.kind
+        if kind.versions is None:
+            return stored
+        return await self._conversion.callouts.complete(lambda: self._conversion.read(kind, stored))
+
+    async def _translate(self, event: Event) -> bytes | None:
         """What this watch sees of a change: objects enter and leave its selection."""
         if event.version <= self._since:
             return None
-        before, after = event.before, event.after
+        before = await self._read(event.before) if event.before is not None else None
+        after = await self._read(event.after) if event.after is not None else None
         was = before is not None and self._selects(before)
         now = after is not None and self._selects(after)
         if now and after is not None:
@@ -98,18 +118,30 @@ class Watch:
         return self._matches is None or self._matches(stored.object)
 
     def _encode(self, kind: str, stored: Stored) -> bytes:
+        if self._tables is not None:
+            return _line(kind, self._table(self._tables, stored))
         return _line(kind, stored.encoded(self._route.kind.resource.api_version, partial=self._partial))
+
+    def _table(self, tables: Tables, stored: Stored) -> bytes:
+        """Only the first one has headers."""
+        meta = {"resourceVersion": str(stored.version)}
+        table = tables.encode([stored], meta, self._runtime.clock.now(), headers=not self._headed)
+        self._headed = True
+        return table
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         return _line("BOOKMARK", self._bookmark_object(annotations))
 
     def _bookmark_object(self, annotations: dict[str, str] | None) -> bytes:
         resource = self._route.kind.resource
-        meta: JsonObject = {"resourceVersion": str(self._storage.version), "creationTimestamp": None}
+        meta: JsonObject = {"resourceVersion": str(self._storage.version)}
         if annotations:
             meta["annotations"] = annotations
         named = (PARTIAL, "meta.k8s.io/v1") if self._partial else (resource.kind, resource.api_version)
         bookmark = {"kind": named[0], "apiVersion": named[1], "metadata": meta}
+        if self._tables is not None:
+            place = Stored(self._route.kind.collection, ObjectKey("", ""), bookmark, {}, self._storage.version)
+            return self._table(self._tables, place)
         return msgspec.json.encode(bookmark)
 
 
@@ -139,7 +171,7 @@ def encode_status(error: ApiError) -> bytes:
         details["causes"] = [{k: v for k, v in cause.items() if v} for cause in causes]
     del status["details"]
     wire: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status}
-    if details:
+    if error.status.details is not None:
         wire["details"] = details
     if not wire["reason"]:
         del wire["reason"]

@@ -9,7 +9,8 @@ from typing import Literal
 
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
-from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.definitions.acceptance import marked_for_deletion
+from steersman.testing.apiserver.kinds import GroupResource, Kind
 from steersman.testing.apiserver.ownership import Managers, Owned
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject, metadata
@@ -18,7 +19,8 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+_NAMESPACES = GroupResource("", "namespaces")
+_DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 _OF_PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
@@ -33,7 +35,8 @@ class Writer:
     def timestamp(self, seconds: int = 0) -> str:
         """The time ``seconds`` from now, as the API writes it."""
         moment = self.runtime.clock.now() + timedelta(seconds=seconds)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        # Twice as fast as strftime, and every write asks for it twice.
+        return f"{moment.isoformat()[:19]}Z"
 
     def create(self, kind: Kind, obj: JsonObject, managers: Managers, *, dry_run: bool = False) -> Stored:
         """Stores a new object."""
@@ -53,8 +56,9 @@ class Writer:
         if dry_run:
             return candidate
         if candidate.is_deleting and not held(candidate):
-            removed = self.storage.remove(old.collection, old.key)
-            return Stored(old.collection, old.key, obj, managers, old.version).at(removed.version)
+            # The answer tells the version from before; the event of the removal tells the newer one.
+            self.storage.remove(old.collection, old.key)
+            return candidate
         replaced = self.storage.put(old.collection, old.key, obj, managers)
         self.stored(replaced)
         return replaced
@@ -63,26 +67,38 @@ class Writer:
         self, old: Stored, propagation: Propagation | None = None, *, grace: int | None = None, dry_run: bool = False
     ) -> tuple[Stored, bool]:
         """Removes ``old``, or marks it where something holds it; tells whether it is gone."""
+        if old.collection == _DEFINITIONS and not old.is_deleting:
+            marked = marked_for_deletion(old.object, self.timestamp())
+            return self.replace(old, marked, old.managers, dry_run=dry_run), False
         finalizers = _finalizers_for_deletion(old, propagation)
         period = _grace_period(old, grace)
         meta: JsonObject = {**old.object["metadata"], "finalizers": finalizers}
         if not finalizers:
             del meta["finalizers"]
-        waiting = bool(finalizers) or period > 0 or old.collection.plural == "namespaces"
+        waiting = bool(finalizers) or period > 0 or old.collection == _NAMESPACES
         if not waiting:
-            return (old if dry_run else self.storage.remove(old.collection, old.key)), True
+            removed = old if dry_run else self.storage.remove(old.collection, old.key)
+            return (self._ended(removed) if old.collection == ("", "pods") else removed), True
         if not old.is_deleting:
             meta["deletionTimestamp"] = self.timestamp(period)
-            meta["deletionGracePeriodSeconds"] = period
+            if old.collection != _NAMESPACES:
+                meta["deletionGracePeriodSeconds"] = period
             if "generation" in meta:
                 meta["generation"] += 1
         elif period < meta.get("deletionGracePeriodSeconds", 0):
             meta["deletionTimestamp"] = self.timestamp(period)
             meta["deletionGracePeriodSeconds"] = period
         obj = {**old.object, "metadata": meta}
-        if old.collection.plural == "namespaces":
+        if old.collection == _NAMESPACES:
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
         return self.replace(old, obj, old.managers, dry_run=dry_run), False
+
+    def _ended(self, pod: Stored) -> Stored:
+        """What a deletion without delay answers of a pod, which is marked for the moment."""
+        meta: JsonObject = {**pod.object["metadata"], "deletionGracePeriodSeconds": 0}
+        if not pod.is_deleting:
+            meta |= {"deletionTimestamp": self.timestamp(), "generation": meta.get("generation", 0) + 1}
+        return Stored(pod.collection, pod.key, {**pod.object, "metadata": meta}, pod.managers, pod.version)
 
     def edit_metadata(self, old: Stored, changes: JsonObject) -> Stored:
         """Sets fields of the metadata, on behalf of the server's own controllers; None removes."""
@@ -93,7 +109,7 @@ class Writer:
 def held(stored: Stored) -> bool:
     """Whether a deleted object must stay for now: finalizers, a grace period, or a namespace's content."""
     meta = stored.object["metadata"]
-    in_use = stored.collection.plural == "namespaces" and bool(stored.object.get("spec", {}).get("finalizers"))
+    in_use = stored.collection == _NAMESPACES and bool(stored.object.get("spec", {}).get("finalizers"))
     return bool(stored.finalizers) or in_use or meta.get("deletionGracePeriodSeconds", 0) > 0
 
 
@@ -104,8 +120,6 @@ def _finalizers_for_deletion(old: Stored, propagation: Propagation | None) -> li
         finalizers = [f for f in finalizers if f not in (FOREGROUND, ORPHAN) or f == wanted]
         if wanted is not None and wanted not in finalizers:
             finalizers.append(wanted)
-    if old.collection.plural == "customresourcedefinitions" and CRD_CLEANUP not in finalizers:
-        finalizers.append(CRD_CLEANUP)
     return finalizers
 
 

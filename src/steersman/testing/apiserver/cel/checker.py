@@ -1,0 +1,372 @@
+"""Types of expressions, found and refused as cel-go does: ``checker/checker.go``, ``checker/types.go``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from steersman.testing.apiserver.cel.declarations import Overload, functions
+from steersman.testing.apiserver.cel.syntax import (
+    Call,
+    Comprehension,
+    Ident,
+    ListOf,
+    Literal,
+    MapOf,
+    Node,
+    Select,
+    Tree,
+)
+from steersman.testing.apiserver.cel.types import (
+    BOOL,
+    DYN,
+    ERROR,
+    INT,
+    Type,
+    list_of,
+    map_of,
+    optional_of,
+)
+
+_TYPE_NAMES = (
+    "bool",
+    "bytes",
+    "double",
+    "duration",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "timestamp",
+    "uint",
+)
+_NULLABLE = ("timestamp", "duration")
+TWO_VARIABLES = ("all", "exists", "existsOne", "transformList", "transformMap", "transformMapEntry")
+
+
+@dataclass(slots=True)
+class Checked:
+    """What is known of an expression.
+
+    Attributes:
+        type: of its value.
+        types: of each of its parts, by id.
+        called: the overload of each call, by id; calls of which the types are not known before have none.
+        problems: what is wrong, with the position in the text.
+        names: the variables that it uses.
+    """
+
+    type: Type = DYN
+    types: dict[int, Type] = field(default_factory=dict[int, Type])
+    called: dict[int, Overload] = field(default_factory=dict[int, Overload])
+    problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    names: set[str] = field(default_factory=set[str])
+
+
+def check(tree: Tree, variables: Mapping[str, Type]) -> Checked:
+    """The types in ``tree``, where ``variables`` are declared."""
+    checker = _Checker(tree)
+    found = checker.of(tree.root, dict(variables))
+    result = checker.result
+    result.type = checker.bound(found)
+    result.types = {ident: checker.bound(t) for ident, t in result.types.items()}
+    return result
+
+
+class _Checker:
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._bindings: dict[str, Type] = {}
+        self._fresh = 0
+        self.result = Checked()
+
+    # Reporting
+
+    def _problem(self, ident: int, text: str) -> Type:
+        self.result.problems.append((self._tree.positions.get(ident, 0), text))
+        return ERROR
+
+    # Parameters
+
+    def bound(self, found: Type) -> Type:
+        """``found`` with the parameters that are known by now; those that are not are any type."""
+        if found.param:
+            return self.bound(self._bindings[found.name]) if found.name in self._bindings else DYN
+        if not found.params:
+            return found
+        return Type(found.name, tuple(map(self.bound, found.params)), tags=found.tags)
+
+    def _seen(self, found: Type) -> Type:
+        while found.param and found.name in self._bindings:
+            found = self._bindings[found.name]
+        return found
+
+    def _instance(self, overload: Overload) -> Overload:
+        """``overload`` with parameters of its own."""
+        self._fresh += 1
+        suffix = f"%{self._fresh}"
+
+        def renamed(found: Type) -> Type:
+            if found.param:
+                return Type(found.name + suffix, param=True)
+            return Type(found.name, tuple(map(renamed, found.params)), found.fields, tags=found.tags)
+
+        return overload._replace(params=tuple(map(renamed, overload.params)), result=renamed(overload.result))
+
+    def _new(self) -> Type:
+        self._fresh += 1
+        return Type(f"T%{self._fresh}", param=True)
+
+    def _assign(self, wanted: Type, given: Type) -> bool:
+        """Whether ``given`` can stand where ``wanted`` is asked for; binds parameters."""
+        wanted, given = self._seen(wanted), self._seen(given)
+        if wanted.param and wanted == given:
+            return True
+        for param, other in ((given, wanted), (wanted, given)):
+            if param.param:
+                if not other.param and self._occurs(param, other):
+                    return False
+                self._bindings[param.name] = other
+                return True
+        if "dyn" in (wanted.name, given.name) or "!error!" in (wanted.name, given.name):
+            return True
+        if given.name == "null_type" and (wanted.fields is not None or wanted.name in _NULLABLE):
+            return True
+        if wanted.name == "null_type" and (given.fields is not None or given.name in _NULLABLE):
+            return True
+        if wanted.name != given.name or len(wanted.params) != len(given.params):
+            return False
+        return all(map(self._assign, wanted.params, given.params))
+
+    def _occurs(self, param: Type, found: Type) -> bool:
+        found = self._seen(found)
+        return found == param or any(self._occurs(param, p) for p in found.params)
+
+    def _assign_all(self, wanted: Sequence[Type], given: Sequence[Type]) -> bool:
+        before = dict(self._bindings)
+        if len(wanted) == len(given) and all(map(self._assign, wanted, given)):
+            return True
+        self._bindings = before
+        return False
+
+    # Expressions
+
+    def of(self, node: Node, scope: dict[str, Type]) -> Type:
+        """The type of ``node``, where the variables of ``scope`` are known."""
+        match node:
+            case Literal():
+                found = Type(node.kind)
+            case Ident():
+                found = self._ident(node, scope)
+            case Select():
+                found = self._select(node, scope)
+            case Call():
+                found = self._call(node, scope)
+            case ListOf():
+                found = self._list(node, scope)
+            case MapOf():
+                found = self._map(node, scope)
+            case Comprehension():
+                found = self._comprehension(node, scope)
+        self.result.types[node.id] = found
+        return found
+
+    def _ident(self, node: Ident, scope: dict[str, Type]) -> Type:
+        name = node.name.removeprefix(".")
+        if name in scope:
+            self.result.names.add(name)
+            return scope[name]
+        if name in _TYPE_NAMES:
+            return Type("type", (Type(name),))
+        return self._problem(node.id, f"undeclared reference to '{name}' (in container '')")
+
+    def _select(self, node: Select, scope: dict[str, Type]) -> Type:
+        operand = self.of(node.operand, scope)
+        found = self._field(node.id, operand, node.field, optional=False)
+        return BOOL if node.test else found
+
+    def _field(self, ident: int, operand: Type, name: str, *, optional: bool) -> Type:
+        found = self._seen(operand)
+        wrapped = found.name == "optional_type"
+        target = self._seen(found.params[0]) if wrapped else found
+        result = DYN
+        if target.fields is not None:
+            if name not in target.fields:
+                return self._problem(ident, f"undefined field '{name}'")
+            result = target.fields[name]
+        elif target.name == "map":
+            result = target.params[1]
+        elif target.param:
+            self._assign(target, DYN)
+        elif target.name == "!error!":
+            return ERROR
+        elif target.name != "dyn":
+            return self._problem(ident, f"type '{self.bound(target)}' does not support field selection")
+        return optional_of(result) if (optional or wrapped) else result
+
+    def _call(self, node: Call, scope: dict[str, Type]) -> Type:
+        if node.function == "_?._":
+            name = node.args[1]
+            operand = self.of(node.args[0], scope)
+            return self._field(node.id, operand, name.text if isinstance(name, Literal) else "", optional=True)
+        declared = functions()
+        qualified = _qualified(node.target) if node.target is not None else ""
+        if qualified and qualified.split(".")[0] not in scope and f"{qualified}.{node.function}" in declared:
+            name = f"{qualified}.{node.function}"
+            return self._resolve(node, declared[name], [self.of(a, scope) for a in node.args], member=False)
+        if node.target is not None and node.function in TWO_VARIABLES and _variables(node) is not None:
+            return self._two_variables(node, scope)
+        target = [] if node.target is None else [self.of(node.target, scope)]
+        if node.function not in declared:
+            arguments = [self.of(a, scope) for a in node.args]
+            del arguments
+            return self._problem(node.id, f"undeclared reference to '{node.function}' (in container '')")
+        given = self._mixed if node.function == "format" else self.of
+        arguments = [given(a, scope) for a in node.args]
+        return self._resolve(node, declared[node.function], [*target, *arguments], member=bool(target))
+
+    def _mixed(self, node: Node, scope: dict[str, Type]) -> Type:
+        """As ``of``; but a list may have items of several types, as what is formatted has."""
+        if not isinstance(node, ListOf):
+            return self.of(node, scope)
+        for item in node.items:
+            self.of(item, scope)
+        found = self.result.types[node.id] = list_of(DYN)
+        return found
+
+    def _resolve(self, node: Call, overloads: list[Overload], given: list[Type], *, member: bool) -> Type:
+        result: Type | None = None
+        for overload in overloads:
+            if overload.member != member:
+                continue
+            form = self._instance(overload)
+            if not self._assign_all(form.params, given):
+                continue
+            if result is None:
+                result = form.result
+                self.result.called[node.id] = overload
+            else:
+                # Several would do: what is called is known only when it is.
+                self.result.called.pop(node.id, None)
+                if self.bound(result) != self.bound(form.result):
+                    result = DYN
+        if result is not None:
+            return result
+        shown = [str(self.bound(t)) if not self._seen(t).param else "dyn" for t in given]
+        told = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
+        return self._problem(node.id, f"found no matching overload for '{node.function}' applied to '{told}'")
+
+    def _list(self, node: ListOf, scope: dict[str, Type]) -> Type:
+        item: Type | None = None
+        optional = set(node.optional)
+        for position, part in enumerate(node.items):
+            found = self.of(part, scope)
+            if position in optional and self._seen(found).name == "optional_type":
+                found = self._seen(found).params[0]
+            item = self._joined(part.id, item, found)
+        return list_of(item or self._new())
+
+    def _map(self, node: MapOf, scope: dict[str, Type]) -> Type:
+        if node.name:
+            return self._problem(node.id, f"undeclared reference to '{node.name}' (in container '')")
+        key: Type | None = None
+        value: Type | None = None
+        for entry in node.entries:
+            key = self._joined(entry.key.id, key, self.of(entry.key, scope))
+            found = self.of(entry.value, scope)
+            if entry.optional and self._seen(found).name == "optional_type":
+                found = self._seen(found).params[0]
+            value = self._joined(entry.value.id, value, found)
+        return map_of(key or self._new(), value or self._new())
+
+    def _joined(self, ident: int, former: Type | None, found: Type) -> Type:
+        if former is None:
+            return found
+        if self._assign_all([former], [found]):
+            return found if self._seen(former).name == "null_type" else former
+        return self._problem(ident, f"expected type '{self.bound(former)}' but found '{self.bound(found)}'")
+
+    def _comprehension(self, node: Comprehension, scope: dict[str, Type]) -> Type:
+        source = self.of(node.range, scope)
+        accu = self.of(node.init, scope)
+        item = self._items(node.range.id, source)[0]
+        inner = {**scope, node.accu: accu, node.var: item}
+        condition = self.of(node.condition, inner)
+        if not self._assign(BOOL, condition):
+            self._problem(node.condition.id, f"expected type 'bool' but found '{self.bound(condition)}'")
+        step = self.of(node.step, inner)
+        if not self._assign(accu, step):
+            self._problem(node.step.id, f"expected type '{self.bound(accu)}' but found '{self.bound(step)}'")
+        return self.of(node.result, {**scope, node.accu: accu})
+
+    def _items(self, ident: int, source: Type) -> tuple[Type, Type]:
+        """What a macro with one variable goes over, and the values that belong to them."""
+        found = self._seen(source)
+        if found.name == "list":
+            return found.params[0], found.params[0]
+        if found.name == "map":
+            return found.params[0], found.params[1]
+        if found.param:
+            self._assign(found, DYN)
+        elif found.name not in ("dyn", "!error!"):
+            text = f"expression of type '{self.bound(found)}' cannot be range of a comprehension"
+            return self._problem(ident, f"{text} (must be list, map, or dynamic)"), ERROR
+        return DYN, DYN
+
+    def _two_variables(self, node: Call, scope: dict[str, Type]) -> Type:
+        assert node.target is not None
+        source = self.of(node.target, scope)
+        first, second = self._items(node.target.id, source)
+        if self._seen(source).name == "list":
+            first = INT
+        names = _variables(node) or ("", "")
+        inner = {**scope, names[0]: first, names[1]: second}
+        found = [self.of(part, inner) for part in node.args[2:]]
+        for part, kind in zip(node.args[2:], found, strict=True) if len(found) == 2 else ():
+            if part is node.args[2] and not self._assign(BOOL, kind):
+                self._problem(part.id, f"expected type 'bool' but found '{self.bound(kind)}'")
+        result = found[-1]
+        match node.function:
+            case "transformList":
+                return list_of(result)
+            case "transformMap":
+                return map_of(first, result)
+            case "transformMapEntry":
+                return result
+            case _:
+                if not self._assign(BOOL, result):
+                    self._problem(node.args[-1].id, f"expected type 'bool' but found '{self.bound(result)}'")
+                return BOOL
+
+
+def _qualified(node: Node | None) -> str:
+    """The name that a chain of fields may be; empty where it is none."""
+    if isinstance(node, Ident):
+        return node.name
+    if isinstance(node, Select) and not node.test and (inner := _qualified(node.operand)):
+        return f"{inner}.{node.field}"
+    return ""
+
+
+def _variables(node: Call) -> tuple[str, str] | None:
+    """The two variables of a macro, or None where ``node`` is none."""
+    most = 4 if node.function.startswith("transform") else 3
+    if not 3 <= len(node.args) <= most:
+        return None
+    first, second = node.args[:2]
+    return (first.name, second.name) if isinstance(first, Ident) and isinstance(second, Ident) else None
+
+
+def report(problems: Sequence[tuple[int, str]], source: str) -> str:
+    """The problems as cel-go shows them, by their places in ``source``."""
+    return "\n".join(_shown(problems, source))
+
+
+def _shown(problems: Sequence[tuple[int, str]], source: str) -> Iterator[str]:
+    for position, text in sorted(problems):
+        before = source[:position]
+        line = before.count("\n") + 1
+        column = position - (before.rfind("\n") + 1)
+        shown = source.split("\n")[line - 1]
+        yield f"ERROR: <input>:{line}:{column + 1}: {text}\n | {shown}\n | {'.' * column}^"

@@ -1,0 +1,54 @@
+"""Whether the defaults of a schema keep the schema.
+
+Source: ``pkg/apiserver/schema/defaulting/validation.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from steersman.testing.apiserver.embedded import metadata_errors, metadata_mismatch
+from steersman.testing.apiserver.failures import FieldError, shown
+from steersman.testing.apiserver.rules import check_rules, has_rules
+from steersman.testing.apiserver.schema import prune, validate_value
+from steersman.testing.apiserver.values import MISSING, JsonObject, is_map, map_at
+
+_META_FIELDS = ("metadata", "kind", "apiVersion")
+
+
+def default_errors(schema: JsonObject, path: str) -> list[FieldError]:
+    """What is wrong with the defaults in the structural ``schema``."""
+    return list(_check({**schema, "x-kubernetes-embedded-resource": True}, path, inside_meta=False))
+
+
+def _check(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[FieldError]:
+    resource = bool(schema.get("x-kubernetes-embedded-resource"))
+    inside_meta = inside_meta and not resource
+    if schema.get("default") is not None:
+        yield from _default(schema, f"{path}.default", inside_meta=inside_meta)
+    if is_map(items := schema.get("items")):
+        yield from _check(items, f"{path}.items", inside_meta=inside_meta)
+    for name, inner in map_at(schema, "properties").items():
+        inner_meta = inside_meta or (resource and name in _META_FIELDS)
+        yield from _check(inner, f"{path}.properties[{name}]", inside_meta=inner_meta)
+
+
+def _default(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[FieldError]:
+    default = schema["default"]
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    if not inside_meta:
+        pruned, unknown = prune(default, schema, root=embedded, keep_nulls=True)
+        if unknown and pruned != default:
+            text = f"Invalid value: {shown(default)}: must not have unknown fields"
+            yield FieldError(path, "FieldValueInvalid", text)
+        wrong = metadata_mismatch(default, schema, path) or metadata_errors(default, schema, path)
+        if wrong:
+            yield from wrong
+            return
+    wrong = validate_value(default, schema, path)
+    if wrong:
+        yield from wrong
+    elif has_rules(schema):
+        # Once as if nothing changed, once as if it were new.
+        broken = check_rules(default, default, schema, path=path)
+        yield from broken or check_rules(default, MISSING, schema, path=path)

@@ -1,0 +1,42 @@
+"""Ages as kubectl shows them. Source: ``k8s.io/apimachinery/pkg/util/duration`` of Kubernetes 1.36."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+# Up to what age, in which two units.
+_SCALES = (
+    (2 * _MINUTE, 1, 0),
+    (10 * _MINUTE, _MINUTE, 1),
+    (3 * _HOUR, _MINUTE, 0),
+    (8 * _HOUR, _HOUR, _MINUTE),
+    (2 * _DAY, _HOUR, 0),
+    (8 * _DAY, _DAY, _HOUR),
+    (2 * _YEAR, _DAY, 0),
+    (8 * _YEAR, _YEAR, _DAY),
+)
+_NAMES = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
+
+
+def shown_duration(duration: timedelta) -> str:
+    """Such as ``5m10s``: two units while the second one matters."""
+    exact = duration.total_seconds()
+    if exact <= -2:
+        return "<invalid>"
+    seconds = max(0, int(exact))
+    unit, rest = next(((u, r) for limit, u, r in _SCALES if seconds < limit), (_YEAR, 0))
+    text = f"{seconds // unit}{_NAMES[unit]}"
+    remainder = seconds % unit // rest if rest else 0
+    return f"{text}{remainder}{_NAMES[rest]}" if remainder else text
+
+
+def shown_age(timestamp: str | None, now: datetime, *, invalid: str = "<unknown>") -> str:
+    """How long ago ``timestamp``, in the API's form, was at ``now``."""
+    if not timestamp:
+        return "<unknown>"
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return invalid
+    return invalid if moment.tzinfo is None else shown_duration(now - moment)

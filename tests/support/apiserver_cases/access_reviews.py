@@ -1,0 +1,184 @@
+"""Who am I, who holds a token, who may do what: the questions that are posted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import Api, Json, Reply
+from apiserver_cases.roles import binding, grant, rule, until, user
+
+_ACCESS = "/apis/authorization.k8s.io/v1"
+_IDENTITY = "/apis/authentication.k8s.io/v1"
+
+
+async def _ask(api: Api, kind: str, spec: Json, namespace: str = "") -> Reply:
+    below = f"/namespaces/{namespace}" if namespace else ""
+    body: Json = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    return await api.call("POST", f"{_ACCESS}{below}/{kind.lower()}s", body)
+
+
+def _wants(api: Api, verb: str = "list", resource: str = "configmaps", **more: Any) -> Json:
+    return {"resourceAttributes": {"namespace": api.namespace, "verb": verb, "resource": resource, **more}}
+
+
+async def case_who_am_i(api: Api) -> None:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    groups = ["system:serviceaccounts", "system:serviceaccounts:x", "system:authenticated"]
+    for sender, expected in (
+        (api.as_user("jane"), {"username": "jane", "groups": ["system:authenticated"]}),
+        (api.as_user("jane", "a", "b"), {"username": "jane", "groups": ["a", "b", "system:authenticated"]}),
+        (api.as_user("system:serviceaccount:x:bot"), {"username": "system:serviceaccount:x:bot", "groups": groups}),
+    ):
+        found = (await sender.call("POST", f"{_IDENTITY}/selfsubjectreviews", body)).ok()
+        assert found.body["status"] == {"userInfo": expected}
+
+
+async def case_who_may(api: Api) -> None:
+    await grant(api, user("jane"), rule("list", "configmaps"))
+    allowed = (await _ask(api, "SubjectAccessReview", {"user": "jane", **_wants(api)})).ok().body["status"]
+    because = f'RBAC: allowed by RoleBinding "granted/{api.namespace}" of Role "granted" to User "jane"'
+    assert allowed == {"allowed": True, "reason": because}
+    for spec in (
+        {"user": "kate", **_wants(api)},
+        {"user": "jane", **_wants(api, "get")},
+        {"user": "jane", **_wants(api, group="apps")},
+    ):
+        assert (await _ask(api, "SubjectAccessReview", spec)).ok().body["status"] == {"allowed": False}
+
+
+async def case_why_a_service_account_may(api: Api) -> None:
+    account = {"kind": "ServiceAccount", "name": "bot", "namespace": api.namespace}
+    await grant(api, account, rule("list", "configmaps"))
+    spec = {"user": f"system:serviceaccount:{api.namespace}:bot", **_wants(api)}
+    status = (await _ask(api, "SubjectAccessReview", spec)).ok().body["status"]
+    whom = f'ServiceAccount "bot/{api.namespace}"'
+    assert status["reason"] == f'RBAC: allowed by RoleBinding "granted/{api.namespace}" of Role "granted" to {whom}'
+
+
+async def case_groups_are_those_of_the_question(api: Api) -> None:
+    masters = {"user": "jane", "groups": ["system:masters"], **_wants(api)}
+    assert (await _ask(api, "SubjectAccessReview", masters)).ok().body["status"] == {"allowed": True}
+    path = {"nonResourceAttributes": {"verb": "get", "path": "/apis/apps"}}
+    alone = (await _ask(api, "SubjectAccessReview", {"user": "jane", **path})).ok().body["status"]
+    assert alone == {"allowed": False}
+    member = {"user": "jane", "groups": ["system:authenticated"], **path}
+    because = (
+        'ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated"'
+    )
+    expected = {"allowed": True, "reason": f"RBAC: allowed by {because}"}
+    assert (await _ask(api, "SubjectAccessReview", member)).ok().body["status"] == expected
+
+
+async def case_may_i(api: Api) -> None:
+    await grant(api, user("jane"), rule("list", "configmaps"))
+    kind = "SelfSubjectAccessReview"
+    assert (await _ask(api.as_user("jane"), kind, _wants(api))).ok().body["status"]["allowed"]
+    assert (await _ask(api.as_user("kate"), kind, _wants(api))).ok().body["status"] == {"allowed": False}
+    assert (await _ask(api, kind, _wants(api))).ok().body["status"] == {"allowed": True}
+    (await _ask(api.as_user("kate"), "SubjectAccessReview", {"user": "jane", **_wants(api)})).refused(
+        403, "Forbidden"
+    )
+
+
+async def case_may_somebody_here(api: Api) -> None:
+    kind = "LocalSubjectAccessReview"
+    found = (await _ask(api, kind, {"user": "jane", **_wants(api)}, api.namespace)).ok()
+    assert found.body["status"] == {"allowed": False}
+    elsewhere = {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
+    refused = (await _ask(api, kind, elsewhere, api.namespace)).refused(422, "Invalid")
+    path = "spec.resourceAttributes.namespace"
+    assert refused.message == (
+        f'.authorization.k8s.io "" is invalid: {path}: Invalid value: "default": must match metadata.namespace'
+    )
+
+
+async def case_questions_that_are_none(api: Api) -> None:
+    neither = (await _ask(api, "SubjectAccessReview", {"user": "jane"})).refused(422, "Invalid")
+    text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+    assert neither.message.endswith(f"spec.resourceAttributes: Invalid value: null: {text}")
+    assert neither.causes() == [("spec.resourceAttributes", "FieldValueInvalid")]
+    path = {"nonResourceAttributes": {"verb": "get", "path": "/x"}}
+    both = (await _ask(api, "SubjectAccessReview", {"user": "jane", **_wants(api), **path})).refused(422, "Invalid")
+    text = 'Invalid value: {"Path":"/x","Verb":"get"}: cannot be specified in combination with resourceAttributes'
+    assert both.message.endswith(f"spec.nonResourceAttributes: {text}")
+    nobody = (await _ask(api, "SubjectAccessReview", _wants(api))).refused(422, "Invalid")
+    assert nobody.message.endswith('spec.user: Invalid value: "": at least one of user or group must be specified')
+    local = await _ask(api, "LocalSubjectAccessReview", {"user": "jane", **path}, api.namespace)
+    local.refused(422, "Invalid", "disallowed on this kind of request")
+
+
+async def case_what_may_i(api: Api) -> None:
+    first, second = rule("list", "configmaps"), rule("get", "secrets", resourceNames=["a"])
+    await grant(api, user("jane"), first, second)
+    found = (await _ask(api.as_user("jane"), "SelfSubjectRulesReview", {"namespace": api.namespace})).ok()
+    status = found.body["status"]
+    assert first in status["resourceRules"] and second in status["resourceRules"]
+    assert {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]} in (
+        status["resourceRules"]
+    )
+    assert {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version", "/version/"]} in (
+        status["nonResourceRules"]
+    )
+    assert status["incomplete"] is False
+    (await _ask(api.as_user("jane"), "SelfSubjectRulesReview", {})).refused(
+        400, "BadRequest", "no namespace on request"
+    )
+
+
+async def case_what_may_i_with_a_missing_role(api: Api) -> None:
+    (await api.create("rolebindings", binding("b", "nowhere", user("jane")))).ok()
+    question = {"namespace": api.namespace}
+    found = await until(
+        lambda: _ask(api.as_user("jane"), "SelfSubjectRulesReview", question),
+        lambda r: "evaluationError" in r.ok().body["status"],
+    )
+    assert found.body["status"]["evaluationError"] == 'role.rbac.authorization.k8s.io "nowhere" not found'
+
+
+async def _review(api: Api, spec: Json) -> Json:
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    return (await api.call("POST", f"{_IDENTITY}/tokenreviews", body)).ok().body["status"]
+
+
+async def _issue(api: Api, *audiences: str) -> tuple[str, str]:
+    """A token of the account ``bot``, and the account's UID."""
+    account = (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).ok()
+    spec = {"audiences": list(audiences)} if audiences else {}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).ok()
+    return issued.body["status"]["token"], account.metadata["uid"]
+
+
+async def case_who_holds_a_token(api: Api) -> None:
+    token, uid = await _issue(api)
+    status = await _review(api, {"token": token})
+    extra = status["user"].pop("extra")
+    assert list(extra) == ["authentication.kubernetes.io/credential-id"]
+    (credential,) = extra["authentication.kubernetes.io/credential-id"]
+    assert credential.startswith("JTI=")
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{api.namespace}", "system:authenticated"]
+    assert status["user"] == {"username": f"system:serviceaccount:{api.namespace}:bot", "uid": uid, "groups": groups}
+    assert status["authenticated"] is True
+    assert len(status["audiences"]) == 1
+
+
+async def case_a_token_for_somebody_else(api: Api) -> None:
+    token, _ = await _issue(api, "vault", "till")
+    assert (await _review(api, {"token": token, "audiences": ["till", "x"]}))["audiences"] == ["till"]
+    refused = await _review(api, {"token": token, "audiences": ["x"]})
+    text = 'token audiences ["vault" "till"] is invalid for the target audiences ["x"]'
+    assert refused == {"user": {}, "error": f"[invalid bearer token, {text}]"}
+
+
+async def case_a_token_of_nobody(api: Api) -> None:
+    assert await _review(api, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
+    body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
+    refused = await api.call("POST", f"{_IDENTITY}/tokenreviews", body)
+    refused.refused(400, "BadRequest", "token is required for TokenReview in authentication")
+
+
+async def case_a_token_whose_account_is_gone(api: Api) -> None:
+    token, _ = await _issue(api)
+    (await api.delete("serviceaccounts", "bot")).ok()
+    status = await _review(api, {"token": token})
+    assert status == {"user": {}, "error": '[invalid bearer token, serviceaccounts "bot" not found]'}

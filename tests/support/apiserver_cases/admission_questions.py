@@ -1,0 +1,426 @@
+"""What admission webhooks are asked, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import Api, Json, config_map, deployment, widget
+from apiserver_cases.hooks import EVERYTHING, Hook, allowed, configured, installed, patched, served, webhook
+
+
+def _rule(**fields: Any) -> Json:
+    return {**EVERYTHING, **fields}
+
+
+async def case_a_creation(api: Api) -> None:
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        made = (await api.as_user("jane", "system:masters").create("configmaps", config_map("x", {"k": "v"}))).ok()
+    (mutating,), (validating,) = first.requests, second.requests
+    kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
+    resource = {"group": "", "version": "v1", "resource": "configmaps"}
+    expected = {
+        "kind": kind,
+        "resource": resource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "name": "x",
+        "namespace": api.namespace,
+        "operation": "CREATE",
+        "userInfo": {"username": "jane", "groups": ["system:masters", "system:authenticated"]},
+        "oldObject": None,
+        "dryRun": False,
+        "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+    }
+    for request in (mutating, validating):
+        assert {k: v for k, v in request.items() if k not in ("uid", "object")} == expected
+    assert mutating["uid"] != validating["uid"]
+    # The one comes before the server's own metadata, the other after it, and neither knows a version.
+    early = mutating["object"]["metadata"]
+    assert set(early) == {"name", "namespace", "managedFields"}
+    late = validating["object"]["metadata"]
+    assert set(late) == {"name", "namespace", "managedFields", "uid", "creationTimestamp"}
+    assert late["uid"] == made.metadata["uid"]
+    assert mutating["object"]["data"] == validating["object"]["data"] == {"k": "v"}
+    assert (mutating["object"]["apiVersion"], mutating["object"]["kind"]) == ("v1", "ConfigMap")
+
+
+async def case_an_update(api: Api) -> None:
+    before = (await api.create("configmaps", config_map("x", {"k": "v"}))).ok()
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        (await api.put("configmaps", config_map("x", {"k": "w"}), fieldManager="me")).ok()
+        (await api.merge("configmaps", "x", {"data": {"k": "u"}})).ok()
+        (await api.merge("configmaps", "x", {"data": {"k": "u"}})).ok()
+    assert first.asked == second.asked == ["UPDATE x"] * 3
+    put, merge, void = first.requests
+    assert put["options"] == {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
+    # A PUT is shown as it was sent, a patch as what it makes.
+    assert "uid" not in put["object"]["metadata"]
+    assert merge["object"]["metadata"]["uid"] == before.metadata["uid"]
+    for request in (put, second.requests[0]):
+        assert request["oldObject"]["data"] == {"k": "v"}
+        assert request["oldObject"]["metadata"]["resourceVersion"] == before.version
+        assert request["object"]["data"] == {"k": "w"}
+    late = second.requests[0]["object"]["metadata"]
+    assert late["uid"] == before.metadata["uid"]
+    assert late["resourceVersion"] == before.version
+    assert void["object"]["data"] == void["oldObject"]["data"] == {"k": "u"}
+
+
+async def case_a_deletion(api: Api) -> None:
+    made = (await api.create("configmaps", config_map("x", {"k": "v"}))).ok()
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        (await api.delete("configmaps", "x", {"propagationPolicy": "Background"})).ok()
+        (await api.delete("configmaps", "x")).refused(404, "NotFound")
+    for hook in (first, second):
+        (request,) = hook.requests
+        assert (request["operation"], request["name"], request["object"]) == ("DELETE", "x", None)
+        assert request["oldObject"]["metadata"]["uid"] == made.metadata["uid"]
+        assert request["options"] == {
+            "kind": "DeleteOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "propagationPolicy": "Background",
+        }
+
+
+async def case_a_deletion_of_many(api: Api) -> None:
+    for name in ("x", "y"):
+        (await api.create("configmaps", config_map(name, labels={"of": "these"}))).ok()
+    hook = Hook()
+    async with configured(api, hook):
+        path = api.path("configmaps")
+        (await api.call("DELETE", path, None, {"labelSelector": "of=these"})).ok()
+    # Each is asked about alone; the name is not that of the request.
+    assert hook.asked == ["DELETE", "DELETE"]
+    assert sorted(r["oldObject"]["metadata"]["name"] for r in hook.requests) == ["x", "y"]
+
+
+async def case_an_apply(api: Api) -> None:
+    hook = Hook()
+    body = {"apiVersion": "v1", **config_map("x", {"k": "v"})}
+    async with configured(api, hook):
+        (await api.apply("configmaps", body)).ok()
+        (await api.apply("configmaps", {**body, "data": {"k": "w"}})).ok()
+    assert hook.asked == ["CREATE x", "UPDATE x"]
+    options = [r["options"] for r in hook.requests]
+    assert [(o["kind"], o["fieldManager"]) for o in options] == [
+        ("CreateOptions", "tester"),
+        ("UpdateOptions", "tester"),
+    ]
+
+
+async def case_a_creation_by_put(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook):
+        (await api.put("leases", {"metadata": {"name": "x"}})).ok()
+    assert hook.asked == ["CREATE x"]
+
+
+async def case_a_generated_name(api: Api) -> None:
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        made = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).ok()
+    assert "name" not in first.requests[0]
+    assert "name" not in first.requests[0]["object"]["metadata"]
+    name = made.metadata["name"]
+    assert second.requests[0]["name"] == second.requests[0]["object"]["metadata"]["name"] == name
+    assert len(first.requests) == len(second.requests) == 1
+
+
+async def case_a_dry_run(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook):
+        (await api.create("configmaps", config_map("x"), dryRun="All")).ok()
+    (request,) = hook.requests
+    assert request["dryRun"] is True
+    assert request["options"]["dryRun"] == ["All"]
+
+
+async def case_defaults_come_before(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook, mutating=True):
+        (await api.create("secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}})).ok()
+        (await api.create("widgets", widget("w", {"size": 1, "unknown": 1}))).ok()
+        (await api.create("deployments", deployment("d"))).ok()
+    secret, custom, workload = (r["object"] for r in hook.requests)
+    assert (secret["type"], secret["data"]) == ("Opaque", {"a": "Yg=="})
+    assert custom["spec"] == {"size": 1, "mode": "safe", "rollout": {"pace": "slow"}}
+    assert workload["spec"]["replicas"] == 1
+
+
+async def case_validation_comes_between(api: Api) -> None:
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        (await api.create("widgets", widget("w", {"size": 1000}))).refused(422, "Invalid")
+    assert (first.asked, second.asked) == (["CREATE w"], [])
+
+
+async def case_what_exists_is_noticed_last(api: Api) -> None:
+    (await api.create("configmaps", config_map("x"))).ok()
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        (await api.create("configmaps", config_map("x"))).refused(409, "AlreadyExists")
+    assert first.asked == second.asked == ["CREATE x"]
+
+
+async def case_what_is_missing_is_noticed_first(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook, mutating=True):
+        (await api.put("configmaps", config_map("x"))).refused(404, "NotFound")
+        (await api.merge("configmaps", "x", {})).refused(404, "NotFound")
+    assert hook.asked == []
+
+
+async def case_a_conflict_comes_between(api: Api) -> None:
+    (await api.create("configmaps", config_map("x"))).ok()
+    first, second = Hook(), Hook()
+    async with configured(api, first, mutating=True), configured(api, second, name="b"):
+        (await api.put("configmaps", config_map("x", {"k": "v"}, resourceVersion="1"))).refused(409, "Conflict")
+    assert (first.asked, second.asked) == (["UPDATE x"], [])
+
+
+async def case_status(api: Api) -> None:
+    (await api.create("widgets", widget("w"))).ok()
+    everything, main = Hook(), Hook()
+    rules = [_rule(resources=["widgets"])]
+    async with (
+        configured(api, everything),
+        configured(api, main, name="b", rules=[_rule(resources=["configmaps"]), *rules]),
+    ):
+        (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).ok()
+    assert main.requests == []
+    (request,) = everything.requests
+    assert (request["subResource"], request["requestSubResource"]) == ("status", "status")
+    assert request["object"]["status"] == {"ready": 1}
+    assert "status" not in request["oldObject"]
+
+
+async def case_a_scale(api: Api) -> None:
+    made = (await api.create("deployments", deployment("d"))).ok()
+    hook = Hook()
+    async with configured(api, hook):
+        (await api.merge("deployments", "d", {"spec": {"replicas": 3}}, "scale")).ok()
+    (request,) = hook.requests
+    assert request["kind"] == request["requestKind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+    assert request["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
+    assert (request["operation"], request["name"], request["subResource"]) == ("UPDATE", "d", "scale")
+    for state, replicas in (("oldObject", 1), ("object", 3)):
+        shown = request[state]
+        assert (shown["apiVersion"], shown["kind"]) == ("autoscaling/v1", "Scale")
+        assert shown["spec"] == {"replicas": replicas}
+        assert shown["status"] == {"replicas": 0, "selector": "app=d"}
+        assert shown["metadata"]["uid"] == made.metadata["uid"]
+        assert shown["metadata"]["resourceVersion"] == made.version
+
+
+async def case_an_eviction(api: Api) -> None:
+    pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    (await api.create("pods", pod)).ok()
+    hook = Hook()
+    body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    async with configured(api, hook):
+        (await api.call("POST", api.path("pods", "p", "eviction"), body)).ok()
+    # The deletion that follows from it is not asked about.
+    (request,) = hook.requests
+    assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
+    assert (request["operation"], request["name"], request["subResource"]) == ("CREATE", "p", "eviction")
+    assert request["object"] == {**body, "metadata": {"name": "p", "namespace": api.namespace}}
+    assert request["oldObject"] is None
+
+
+async def case_rules(api: Api) -> None:
+    (await api.create("widgets", widget("w"))).ok()
+    probe = _rule(resources=["configmaps"], operations=["CREATE"])
+    hooks: list[tuple[Json, list[str]]] = [
+        (_rule(resources=["widgets"], operations=["UPDATE", "DELETE"]), ["UPDATE w", "DELETE w"]),
+        (_rule(resources=["widgets"], operations=["CREATE"]), []),
+        (_rule(resources=["widgets/status"]), ["UPDATE w"]),
+        (_rule(resources=["widgets/*"]), ["UPDATE w", "UPDATE w", "DELETE w"]),
+        (_rule(resources=["*/status"]), ["UPDATE w"]),
+        (_rule(resources=["*"], apiGroups=["cases.steersman.dev"]), ["UPDATE w", "DELETE w"]),
+        (_rule(resources=["widgets"], apiGroups=["apps"]), []),
+        (_rule(resources=["widgets"], apiVersions=["v2"]), []),
+        (_rule(resources=["widgets"], scope="Namespaced"), ["UPDATE w", "DELETE w"]),
+        (_rule(resources=["widgets"], scope="Cluster"), []),
+    ]
+    listening = [Hook() for _ in hooks]
+    specs = [
+        webhook(api, await api.serve_webhook(hook), f"w{n}", rules=[rule, probe])
+        for n, (hook, (rule, _)) in enumerate(zip(listening, hooks, strict=True))
+    ]
+    async with installed(api, *specs):
+        for hook in listening:
+            await served(api, hook)
+        (await api.merge("widgets", "w", {"spec": {"size": 2}})).ok()
+        (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).ok()
+        (await api.delete("widgets", "w")).ok()
+    for hook, (rule, expected) in zip(listening, hooks, strict=True):
+        assert hook.asked == expected, rule
+
+
+async def case_labels_of_the_object(api: Api) -> None:
+    hook = Hook()
+    selector = {"matchExpressions": [{"key": "ignored", "operator": "DoesNotExist"}], "matchLabels": {"team": "a"}}
+    config = await api.serve_webhook(hook)
+    async with installed(api, webhook(api, config), webhook(api, config, "b", objectSelector=selector)):
+        await served(api, hook)
+        # Both are asked under the same URL: the second about objects with the labels.
+        (await api.create("configmaps", config_map("none"))).ok()
+        (await api.create("configmaps", config_map("worn", labels={"team": "a"}))).ok()
+        (await api.create("configmaps", config_map("but", labels={"team": "a", "ignored": ""}))).ok()
+        # Before or after is enough.
+        (await api.merge("configmaps", "worn", {"metadata": {"labels": None}})).ok()
+        (await api.merge("configmaps", "none", {"metadata": {"labels": {"team": "a"}}})).ok()
+    counted = {name: hook.asked.count(name) for name in sorted(set(hook.asked))}
+    assert counted == {"CREATE but": 1, "CREATE none": 1, "CREATE worn": 2, "UPDATE none": 2, "UPDATE worn": 2}
+
+
+async def case_labels_of_the_namespace(api: Api) -> None:
+    here, elsewhere = Hook(), Hook()
+    name = "kubernetes.io/metadata.name"
+    other = {
+        "matchExpressions": [
+            {"key": name, "operator": "NotIn", "values": [api.namespace]},
+            {"key": "x", "operator": "Exists"},
+        ]
+    }
+    config = await api.serve_webhook(elsewhere)
+    async with configured(api, here), installed(api, webhook(api, config, "b", namespaceSelector=other), name="b"):
+        (await api.create("configmaps", config_map("x"))).ok()
+    assert (here.asked, elsewhere.asked) == (["CREATE x"], [])
+
+
+async def case_the_namespace_itself(api: Api) -> None:
+    hook = Hook()
+    rules = [_rule(resources=["namespaces"]), _rule(resources=["configmaps"])]
+    async with configured(api, hook, rules=rules):
+        path = f"/api/v1/namespaces/{api.namespace}"
+        labels = {"metadata": {"labels": {"a": "b"}}}
+        (await api.call("PATCH", path, labels, {}, "application/merge-patch+json")).ok()
+    (request,) = hook.requests
+    assert (request["name"], request["namespace"]) == (api.namespace, api.namespace)
+
+
+async def case_match_conditions(api: Api) -> None:
+    conditions = [
+        {"name": "mine", "expression": "request.userInfo.username == 'jane'"},
+        {"name": "has-data", "expression": "has(object.data)"},
+        {
+            "name": "probe-or-named",
+            "expression": "object.metadata.name.startsWith('x') || request.operation == 'DELETE'",
+        },
+    ]
+    hook = Hook()
+    config = await api.serve_webhook(hook)
+    jane = api.as_user("jane", "system:masters")
+    specs = webhook(api, config), webhook(api, config, "b", matchConditions=conditions)
+    async with installed(api, *specs):
+        await served(api, hook)
+        (await jane.create("configmaps", config_map("x", {"k": "v"}))).ok()
+        (await jane.create("configmaps", config_map("y", {"k": "v"}))).ok()
+        (await jane.create("configmaps", config_map("xx"))).ok()
+        (await api.create("configmaps", config_map("xy", {"k": "v"}))).ok()
+    counted = {name: hook.asked.count(name) for name in sorted(set(hook.asked))}
+    assert counted == {"CREATE x": 2, "CREATE xx": 1, "CREATE xy": 1, "CREATE y": 1}
+
+
+async def case_a_match_condition_that_fails(api: Api) -> None:
+    broken = [{"name": "broken", "expression": "object.data.missing == 'x'"}]
+    hook, strict, lax = Hook(), Hook(), Hook()
+    specs = [
+        webhook(api, await api.serve_webhook(hook), "a", rules=[_rule(resources=["configmaps"])]),
+        webhook(
+            api, await api.serve_webhook(strict), "b", matchConditions=broken, rules=[_rule(resources=["secrets"])]
+        ),
+        webhook(
+            api,
+            await api.serve_webhook(lax),
+            "c",
+            matchConditions=broken,
+            rules=[_rule(resources=["services"])],
+            failurePolicy="Ignore",
+        ),
+    ]
+    async with installed(api, *specs):
+        await served(api, hook)
+        refused = await api.create("secrets", {"metadata": {"name": "s"}, "data": {"a": "Yg=="}})
+        (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).ok()
+    refused.refused(403, "Forbidden")
+    assert refused.message == (
+        "secrets \"s\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing"
+    )
+    assert strict.requests == lax.requests == []
+
+
+async def case_webhook_configurations_are_not_asked_about(api: Api) -> None:
+    hook = Hook()
+    async with (
+        configured(
+            api,
+            hook,
+            namespaceSelector={},
+            rules=[
+                EVERYTHING | {"apiGroups": ["admissionregistration.k8s.io"]},
+                _rule(apiGroups=[""], resources=["configmaps"]),
+            ],
+        ),
+        installed(
+            api, webhook(api, {"url": "https://127.0.0.1:1/"}, "b", rules=[_rule(resources=["none"])]), name="b"
+        ),
+    ):
+        pass
+    assert hook.asked == []
+
+
+async def case_who_mutates_first(api: Api) -> None:
+    order: list[str] = []
+
+    def noted(name: str) -> Hook:
+        def answer(_: Json) -> Json:
+            order.append(name)
+            return allowed()
+
+        return Hook(answer)
+
+    first, second, third = noted("b.2"), noted("b.1"), noted("a")
+    specs = [webhook(api, await api.serve_webhook(h), n) for h, n in ((second, "b1"), (first, "b2"))]
+    async with installed(api, *specs, mutating=True, name="b"), configured(api, third, mutating=True, name="a"):
+        for hook in (first, second):
+            await served(api, hook)
+        (await api.create("configmaps", config_map("x"))).ok()
+    # By the name of the configuration, and by position in it.
+    assert order == ["a", "b.1", "b.2"]
+
+
+async def case_each_sees_what_those_before_it_did(api: Api) -> None:
+    add = patched({"op": "add", "path": "/data", "value": {"first": "1"}})
+    more = patched({"op": "add", "path": "/data/second", "value": "2"})
+    first, second, last = Hook(lambda _: add), Hook(lambda _: more), Hook()
+    async with (
+        configured(api, first, mutating=True),
+        configured(api, second, mutating=True, name="b"),
+        configured(api, last, name="c"),
+    ):
+        made = (await api.create("configmaps", config_map("x"))).ok()
+    assert "data" not in first.requests[0]["object"]
+    assert second.requests[0]["object"]["data"] == {"first": "1"}
+    assert made.body["data"] == last.requests[0]["object"]["data"] == {"first": "1", "second": "2"}
+    assert len(first.requests) == len(second.requests) == 1
+
+
+async def case_reinvocation(api: Api) -> None:
+    def label(_: Json) -> Json:
+        return patched({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})
+
+    again, once, change = Hook(), Hook(), Hook(label)
+    async with (
+        configured(api, again, mutating=True, name="a", reinvocationPolicy="IfNeeded"),
+        configured(api, once, mutating=True, name="b"),
+        configured(api, change, mutating=True, name="c", reinvocationPolicy="IfNeeded"),
+    ):
+        (await api.create("configmaps", config_map("x"))).ok()
+    assert [len(h.requests) for h in (again, once, change)] == [2, 1, 1]
+    assert [r["object"]["metadata"].get("labels") for r in again.requests] == [None, {"a": "b"}]
+    assert again.requests[0]["uid"] != again.requests[1]["uid"]

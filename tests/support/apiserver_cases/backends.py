@@ -1,0 +1,88 @@
+"""Users and webhooks, on the in-memory server and on a real one."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import ssl
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+
+from apiserver_cases.api import Json, WebhookHandler
+from certificates import Authority
+from loopback import serving
+from steersman.client import ClusterConfig, HttpTransport, Impersonation, StaticToken
+from steersman.client.transport import Transport
+from steersman.errors import ConnectionFailed
+from steersman.testing import InMemoryApiServer
+
+HOST = "localhost"
+NOWHERE = "https://127.0.0.1:1/review"
+"""A URL at which nobody listens."""
+
+
+class InMemoryBackend:
+    """The in-memory server itself."""
+
+    def __init__(self, server: InMemoryApiServer) -> None:
+        self._server = server
+        self._ports = itertools.count(9443)
+        server.serve_webhook(NOWHERE, _unreachable)
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        return self._server.as_user(name, groups)
+
+    def as_bearer(self, token: str) -> Transport:
+        return self._server.as_bearer(token)
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        url = f"https://{HOST}:{next(self._ports)}/review"
+        self._server.serve_webhook(url, handler)
+        return {"url": url}
+
+
+class RealBackend:
+    """Connections as other users, and HTTPS servers on loopback; all end with ``stack``."""
+
+    def __init__(self, config: ClusterConfig, stack: AsyncExitStack) -> None:
+        self._config = config
+        self._stack = stack
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        return self._open(replace(self._config, impersonate=Impersonation(user=name, groups=groups)))
+
+    def as_bearer(self, token: str) -> Transport:
+        return self._open(replace(self._config, credentials=StaticToken(token)))
+
+    def _open(self, config: ClusterConfig) -> Transport:
+        transport = HttpTransport(config)
+        self._stack.push_async_callback(transport.close)
+        return transport
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        async def respond(request: web.BaseRequest) -> web.StreamResponse:
+            return web.json_response(await handler(await request.json()))
+
+        authority = Authority()
+        port = await self._stack.enter_async_context(serving(respond, _server_side(authority)))
+        bundle = base64.b64encode(authority.certificate).decode()
+        return {"url": f"https://{HOST}:{port}/review", "caBundle": bundle}
+
+
+async def _unreachable(_: Json) -> Json:
+    raise ConnectionFailed("nobody listens")
+
+
+def _server_side(authority: Authority) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate, key = authority.issue(HOST, names=[HOST])
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "server.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(certificate + key)
+        context.load_cert_chain(path)
+    return context

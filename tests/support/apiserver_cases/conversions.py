@@ -1,0 +1,110 @@
+"""Custom resources of several versions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from apiserver_cases.api import Api, Json
+from apiserver_cases.waiting import until
+
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_FIELDS = {"v1": ("watts", "integer"), "v2": ("power", "string")}
+
+
+def _version(name: str, **more: Any) -> Json:
+    field, kind = _FIELDS[name]
+    spec = {"type": "object", "properties": {field: {"type": kind}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    return {"name": name, "served": True, "storage": name == "v1", "schema": schema, **more}
+
+
+def _group(api: Api) -> str:
+    return f"{api.namespace}.dev"
+
+
+def _path(api: Api, version: str, name: str = "") -> str:
+    path = f"/apis/{_group(api)}/{version}/namespaces/{api.namespace}/lamps"
+    return f"{path}/{name}" if name else path
+
+
+def _lamp(api: Api, version: str, **spec: Any) -> Json:
+    return {"apiVersion": f"{_group(api)}/{version}", "kind": "Lamp", "metadata": {"name": "a"}, "spec": spec}
+
+
+@asynccontextmanager
+async def _lamps(api: Api, conversion: Json) -> AsyncGenerator[None]:
+    """Serves lamps of two versions in a group of their own, during the block."""
+    name = f"lamps.{_group(api)}"
+    names = {"plural": "lamps", "kind": "Lamp"}
+    spec = {"group": _group(api), "scope": "Namespaced", "names": names, "conversion": conversion}
+    body = {"metadata": {"name": name}, "spec": {**spec, "versions": [_version("v1"), _version("v2")]}}
+    (await api.call("POST", _CRDS, body)).ok()
+    try:
+        await until(api, _path(api, "v1"))
+        await until(api, _path(api, "v2"))
+        yield
+    finally:
+        (await api.call("DELETE", f"{_CRDS}/{name}")).ok()
+
+
+def _webhook(config: Json) -> Json:
+    return {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}}
+
+
+def _converted(obj: Json, wanted: str) -> Json:
+    spec = obj.get("spec", {})
+    new = {"watts": int(spec["power"].removesuffix("W"))} if "power" in spec else {"power": f"{spec['watts']}W"}
+    return {**obj, "apiVersion": wanted, "spec": new}
+
+
+async def _convert(review: Json) -> Json:
+    request = review["request"]
+    objects = [_converted(o, request["desiredAPIVersion"]) for o in request["objects"]]
+    response = {"uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects}
+    return {"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response}
+
+
+async def _refuse(review: Json) -> Json:
+    result = {"status": "Failure", "message": "no lamps today"}
+    response = {"uid": review["request"]["uid"], "result": result}
+    return {"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response}
+
+
+async def case_a_webhook_converts(api: Api) -> None:
+    async with _lamps(api, _webhook(await api.serve_webhook(_convert))):
+        made = (await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))).ok()
+        assert (made.body["apiVersion"], made.body["spec"]) == (f"{_group(api)}/v2", {"power": "60W"})
+        assert made.metadata["generation"] == 1
+        read = (await api.call("GET", _path(api, "v1", "a"))).ok()
+        assert (read.body["apiVersion"], read.body["spec"]) == (f"{_group(api)}/v1", {"watts": 60})
+        assert read.version == made.version
+        patch = {"spec": {"watts": 40}}
+        path = _path(api, "v1", "a")
+        (await api.call("PATCH", path, patch, {}, "application/merge-patch+json")).ok()
+        listed = (await api.call("GET", _path(api, "v2"))).ok()
+        assert [i["spec"] for i in listed.body["items"]] == [{"power": "40W"}]
+        assert listed.body["items"][0]["metadata"]["generation"] == 2
+        (await api.call("DELETE", _path(api, "v2", "a"))).ok()
+        (await api.call("GET", _path(api, "v1", "a"))).refused(404, "NotFound")
+
+
+async def case_a_webhook_refuses_to_convert(api: Api) -> None:
+    async with _lamps(api, _webhook(await api.serve_webhook(_refuse))):
+        refused = await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))
+        assert refused.code == 500
+        text = f"conversion webhook for {_group(api)}/v2, Kind=Lamp failed: no lamps today"
+        assert refused.message == text
+        (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).ok()
+        assert (await api.call("GET", _path(api, "v2", "a"))).code == 500
+        (await api.call("GET", _path(api, "v1", "a"))).ok()
+
+
+async def case_versions_that_convert_to_nothing(api: Api) -> None:
+    """Without conversion only the version is another, and what its schema does not know is gone."""
+    async with _lamps(api, {"strategy": "None"}):
+        (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).ok()
+        read = (await api.call("GET", _path(api, "v2", "a"))).ok()
+        assert (read.body["apiVersion"], read.body["spec"]) == (f"{_group(api)}/v2", {})
+        assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"watts": 60}

@@ -1,0 +1,91 @@
+"""What a server tells about itself: groups, versions, resources, health."""
+
+from __future__ import annotations
+
+from apiserver_cases.api import GROUP, Api
+
+_WHOLE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+_VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+
+async def case_the_core_has_one_version(api: Api) -> None:
+    found = (await api.call("GET", "/api")).ok().body
+    assert (found["kind"], found["versions"]) == ("APIVersions", ["v1"])
+
+
+async def case_groups_list_their_versions(api: Api) -> None:
+    found = (await api.call("GET", "/apis")).ok().body
+    assert (found["kind"], found["apiVersion"]) == ("APIGroupList", "v1")
+    groups = {g["name"]: g for g in found["groups"]}
+    version = {"groupVersion": "apps/v1", "version": "v1"}
+    assert groups["apps"] == {"name": "apps", "versions": [version], "preferredVersion": version}
+    assert groups[GROUP]["preferredVersion"]["groupVersion"] == f"{GROUP}/v2"
+
+
+async def case_a_group_is_told_alone(api: Api) -> None:
+    for group in ("apps", GROUP):
+        found = (await api.call("GET", f"/apis/{group}")).ok().body
+        assert (found["kind"], found["name"]) == ("APIGroup", group)
+    assert (await api.call("GET", "/apis/nobody.example.com")).code == 404
+
+
+async def case_resources_tell_kind_scope_and_verbs(api: Api) -> None:
+    for path, name, kind, namespaced in (
+        ("/api/v1", "configmaps", "ConfigMap", True),
+        ("/api/v1", "nodes", "Node", False),
+        ("/apis/apps/v1", "deployments", "Deployment", True),
+        (f"/apis/{GROUP}/v1", "widgets", "Widget", True),
+    ):
+        found = (await api.call("GET", path)).ok().body
+        assert (found["kind"], found["groupVersion"]) == (
+            "APIResourceList",
+            path.rpartition("/api/")[2].removeprefix("/apis/"),
+        )
+        (entry,) = (r for r in found["resources"] if r["name"] == name)
+        assert (entry["kind"], entry["namespaced"], set(entry["verbs"])) == (kind, namespaced, _VERBS)
+
+
+async def case_namespaces_are_not_deleted_together_says_discovery(api: Api) -> None:
+    found = (await api.call("GET", "/api/v1")).ok().body
+    (entry,) = (r for r in found["resources"] if r["name"] == "namespaces")
+    assert set(entry["verbs"]) == _VERBS - {"deletecollection"}
+
+
+async def case_subresources_tell_their_verbs(api: Api) -> None:
+    found = (await api.call("GET", "/apis/apps/v1")).ok().body
+    entries = {r["name"]: r for r in found["resources"]}
+    assert set(entries["deployments/status"]["verbs"]) == {"get", "patch", "update"}
+    scale = entries["deployments/scale"]
+    assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")
+
+
+async def case_the_same_is_told_in_one_document(api: Api) -> None:
+    (group,) = (
+        g
+        for g in (await api.call("GET", "/apis", accept=_WHOLE)).ok().body["items"]
+        if g["metadata"]["name"] == "apps"
+    )
+    apart = (await api.call("GET", "/apis/apps/v1")).ok().body["resources"]
+    together = {
+        (f"{r['resource']}/{s['subresource']}" if s else r["resource"]): set((s or r)["verbs"])
+        for r in group["versions"][0]["resources"]
+        for s in (None, *r.get("subresources", ()))
+    }
+    assert together == {r["name"]: set(r["verbs"]) for r in apart}
+
+
+async def case_health_is_told(api: Api) -> None:
+    for path in ("/healthz", "/livez", "/readyz"):
+        reply = await api.call("GET", path)
+        assert (reply.code, reply.message) == (200, "ok")
+
+
+async def case_the_version_is_told(api: Api) -> None:
+    found = (await api.call("GET", "/version")).ok().body
+    assert found["major"] == "1"
+    assert found["gitVersion"].startswith(f"v1.{found['minor']}.")
+
+
+async def case_a_group_version_that_is_not_served_is_not_found(api: Api) -> None:
+    for path in ("/apis/apps/v9", f"/apis/{GROUP}/v9", "/api/v9"):
+        assert (await api.call("GET", path)).code == 404

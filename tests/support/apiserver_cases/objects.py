@@ -1,0 +1,384 @@
+"""Built-in kinds that operators keep beside workloads: services, claims, secrets, leases, events, roles, policies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import Api, Json, config_map
+
+
+def _service(name: str = "a", **spec: Any) -> Json:
+    whole = {"ports": [{"port": 80}], **spec}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": whole}
+
+
+def _claim(**spec: Any) -> Json:
+    whole = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "spec": whole}
+
+
+def _lease(**spec: Any) -> Json:
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": spec}
+
+
+def _secret(name: str = "a", **fields: Any) -> Json:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **fields}
+
+
+def _budget(**spec: Any) -> Json:
+    whole = {"selector": {"matchLabels": {"app": "a"}}, **spec}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}, "spec": whole}
+
+
+async def _refused(api: Api, plural: str, body: Json, text: str) -> None:
+    (await api.create(plural, body)).refused(422, "Invalid", text)
+
+
+async def case_ports_of_a_service_are_checked(api: Api) -> None:
+    for ports, text in (
+        ([], "spec.ports: Required value"),
+        ([{"port": 0}], "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
+        ([{"port": 80}, {"port": 81}], "spec.ports[0].name: Required value"),
+        ([{"port": 80, "name": "A"}], 'spec.ports[0].name: Invalid value: "A": a lowercase RFC 1123 label'),
+        ([{"port": 80, "protocol": "X"}], 'spec.ports[0].protocol: Unsupported value: "X": supported values: '),
+        ([{"port": 80, "name": "a"}, {"port": 81, "name": "a"}], 'spec.ports[1].name: Duplicate value: "a"'),
+    ):
+        await _refused(api, "services", _service(ports=ports), text)
+
+
+async def case_a_services_address_stays(api: Api) -> None:
+    made = (await api.create("services", _service())).ok()
+    refused = await api.merge("services", "a", {"spec": {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]}})
+    refused.refused(422, "Invalid", "spec.clusterIPs[0]: Invalid value: ")
+    assert "may not change once set" in refused.message
+    kept = await api.merge("services", "a", {"spec": {"ports": [{"port": 81}]}})
+    assert kept.ok().body["spec"]["clusterIP"] == made.body["spec"]["clusterIP"]
+
+
+async def case_an_external_name_has_no_address(api: Api) -> None:
+    spec: Json = {"type": "ExternalName", "externalName": "example.com", "ports": None}
+    made = (await api.create("services", _service(**spec))).ok()
+    assert made.body["spec"] == {"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"}
+
+
+async def case_node_ports_are_allocated(api: Api) -> None:
+    made = (await api.create("services", _service(type="NodePort"))).ok()
+    spec: Json = made.body["spec"]
+    assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
+    assert spec["externalTrafficPolicy"] == "Cluster"
+    await _refused(api, "services", _service("b", type="Odd"), 'spec.type: Unsupported value: "Odd"')
+
+
+async def case_a_load_balancer_has_node_ports(api: Api) -> None:
+    spec: Json = (await api.create("services", _service(type="LoadBalancer"))).ok().body["spec"]
+    assert spec["allocateLoadBalancerNodePorts"] is True
+    assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
+
+
+async def case_claims_are_checked(api: Api) -> None:
+    await _refused(api, "persistentvolumeclaims", _claim(accessModes=[]), "spec.accessModes: Required value")
+    text = 'spec.accessModes: Unsupported value: "Odd": supported values: '
+    await _refused(api, "persistentvolumeclaims", _claim(accessModes=["Odd"]), text)
+    text = "spec.resources[storage]: Required value"
+    await _refused(api, "persistentvolumeclaims", _claim(resources={}), text)
+
+
+async def case_a_claims_request_changes_only_once_bound(api: Api) -> None:
+    (await api.create("persistentvolumeclaims", _claim())).ok()
+    patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    refused = await api.merge("persistentvolumeclaims", "a", patch)
+    text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+    refused.refused(422, "Invalid", f"spec: Forbidden: {text}")
+
+
+async def case_secrets_have_a_type_that_stays(api: Api) -> None:
+    (await api.create("secrets", _secret())).ok()
+    refused = await api.merge("secrets", "a", {"type": "example.com/other"})
+    refused.refused(422, "Invalid", 'type: Invalid value: "example.com/other": field is immutable')
+
+
+async def case_secrets_of_known_types_have_keys(api: Api) -> None:
+    for kind, text in (
+        ("kubernetes.io/tls", "data[tls.crt]: Required value"),
+        ("kubernetes.io/basic-auth", "data[username]: Required value"),
+        ("kubernetes.io/ssh-auth", "data[ssh-privatekey]: Required value"),
+        ("kubernetes.io/dockerconfigjson", "data[.dockerconfigjson]: Required value"),
+        ("kubernetes.io/service-account-token", "metadata.annotations[kubernetes.io/service-account.name]: Required"),
+    ):
+        await _refused(api, "secrets", _secret(type=kind), text)
+
+
+async def case_text_of_a_secret_wins_over_data(api: Api) -> None:
+    body = _secret(data={"a": "eA==", "b": "eQ=="}, stringData={"a": "z"})
+    assert (await api.create("secrets", body)).ok().body["data"] == {"a": "eg==", "b": "eQ=="}
+
+
+async def case_immutable_secrets_stay_so(api: Api) -> None:
+    (await api.create("secrets", _secret(data={"a": "eA=="}, immutable=True))).ok()
+    for patch, text in (
+        ({"data": {"a": "eQ=="}}, "data: Forbidden: field is immutable when `immutable` is set"),
+        ({"immutable": False}, "immutable: Forbidden: field is immutable when `immutable` is set"),
+    ):
+        (await api.merge("secrets", "a", patch)).refused(422, "Invalid", text)
+    (await api.merge("secrets", "a", {"metadata": {"labels": {"a": "b"}}})).ok()
+
+
+async def case_data_of_a_config_map_is_text_or_binary(api: Api) -> None:
+    body = {**config_map("a", {"t": "x"}), "binaryData": {"b": "eA=="}}
+    assert (await api.create("configmaps", body)).ok().body["binaryData"] == {"b": "eA=="}
+    body = {**config_map("b", {"k": "x"}), "binaryData": {"k": "eA=="}}
+    (await api.create("configmaps", body)).refused(422, "Invalid", "duplicate of key present in")
+
+
+async def case_leases_are_checked(api: Api) -> None:
+    (await api.create("leases", _lease(holderIdentity="x", leaseDurationSeconds=15, leaseTransitions=0))).ok()
+    for spec, text in (
+        ({"leaseDurationSeconds": 0}, "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"),
+        ({"leaseTransitions": -1}, "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"),
+    ):
+        (await api.create("leases", {**_lease(**spec), "metadata": {"name": "b"}})).refused(422, "Invalid", text)
+
+
+async def case_a_lease_is_taken_by_its_version(api: Api) -> None:
+    made = (await api.create("leases", _lease(holderIdentity="one"))).ok()
+    first, second = ({**made.body, "spec": {"holderIdentity": holder}} for holder in ("two", "three"))
+    (await api.put("leases", first)).ok()
+    (await api.put("leases", second)).refused(409, "Conflict", "the object has been modified")
+    assert (await api.get("leases", "a")).body["spec"]["holderIdentity"] == "two"
+
+
+async def case_leases_have_no_generation(api: Api) -> None:
+    made = (await api.create("leases", _lease(holderIdentity="one"))).ok()
+    assert "generation" not in made.metadata
+
+
+def _event(api: Api, **fields: Any) -> Json:
+    about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "namespace": api.namespace}
+    times = dict.fromkeys(("firstTimestamp", "lastTimestamp"), "2020-01-01T00:00:00Z")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "a"},
+        "involvedObject": about,
+        "reason": "Made",
+        "message": "text",
+        "type": "Normal",
+        **times,
+        **fields,
+    }
+
+
+async def case_events_are_kept(api: Api) -> None:
+    made = (await api.create("events", _event(api, count=1, source={"component": "x"}))).ok()
+    assert (made.body["reason"], made.body["count"], made.body["source"]) == ("Made", 1, {"component": "x"})
+    counted = await api.merge("events", "a", {"count": 2})
+    assert counted.ok().body["count"] == 2
+
+
+async def case_events_are_about_something_in_their_namespace(api: Api) -> None:
+    refused = await api.create("events", _event(api, involvedObject={"kind": "ConfigMap", "namespace": "other"}))
+    refused.refused(422, "Invalid", "involvedObject.namespace: Invalid value: ")
+
+
+async def case_events_are_selected_by_what_they_are_about(api: Api) -> None:
+    (await api.create("events", _event(api))).ok()
+    for selector, count in (
+        ("involvedObject.name=c", 1),
+        ("involvedObject.name=d", 0),
+        ("reason=Made,type=Normal", 1),
+    ):
+        assert len((await api.list("events", fieldSelector=selector)).ok().body["items"]) == count
+
+
+async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
+    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
+    body: Json = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "a", "namespace": api.namespace},
+        "eventTime": "2020-01-01T00:00:00.000001Z",
+        "reportingController": "example.com/x",
+        "reportingInstance": "x-1",
+        "action": "Making",
+        "reason": "Made",
+        "type": "Normal",
+        "note": "text",
+        "regarding": {"kind": "ConfigMap", "name": "c", "namespace": api.namespace},
+    }
+    made = (await api.call("POST", path, body, {"dryRun": "All"})).ok()
+    assert (made.body["note"], made.body["eventTime"]) == ("text", "2020-01-01T00:00:00.000001Z")
+    for field in ("reportingController", "reportingInstance", "action", "reason"):
+        refused = await api.call("POST", path, {**body, field: ""}, {"dryRun": "All"})
+        assert refused.refused(422, "Invalid").message.startswith('Event "a" is invalid: ')
+
+
+async def case_events_of_both_groups_are_the_same(api: Api) -> None:
+    (await api.create("events", _event(api))).ok()
+    path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events/a"
+    other = (await api.call("GET", path)).ok().body
+    assert (other["apiVersion"], other["note"]) == ("events.k8s.io/v1", "text")
+    assert other["regarding"]["name"] == "c"
+
+
+def _role(*rules: Json) -> Json:
+    api_version = "rbac.authorization.k8s.io/v1"
+    return {"apiVersion": api_version, "kind": "Role", "metadata": {"name": "a"}, "rules": list(rules)}
+
+
+def _binding(role: str) -> Json:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "a"},
+        "subjects": [{"kind": "ServiceAccount", "name": "s"}],
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": role},
+    }
+
+
+async def case_rules_of_roles_are_checked(api: Api) -> None:
+    for rule, text in (
+        (
+            {"apiGroups": [""], "resources": ["pods"]},
+            "rules[0].verbs: Required value: verbs must contain at least one",
+        ),
+        ({"apiGroups": [""], "verbs": ["get"]}, "rules[0].resources: Required value: resource rules must supply at"),
+        ({"resources": ["pods"], "verbs": ["get"]}, "rules[0].apiGroups: Required value: resource rules must supply"),
+        ({"nonResourceURLs": ["/x"], "verbs": ["get"]}, "rules[0].nonResourceURLs: Invalid value: "),
+    ):
+        await _refused(api, "roles", _role(rule), text)
+
+
+async def case_a_binding_keeps_its_role(api: Api) -> None:
+    made = (await api.create("rolebindings", _binding("one"))).ok()
+    assert made.body["subjects"] == [{"kind": "ServiceAccount", "name": "s"}]
+    refused = await api.merge("rolebindings", "a", {"roleRef": {"name": "two"}})
+    refused.refused(422, "Invalid", "roleRef: Invalid value: ")
+    assert refused.message.endswith("cannot change roleRef")
+
+
+async def case_bindings_are_checked(api: Api) -> None:
+    body = _binding("one")
+    body["subjects"] = [{"kind": "Odd", "name": "s"}]
+    text = 'subjects[0].kind: Unsupported value: "Odd": supported values: "ServiceAccount", "User", "Group"'
+    await _refused(api, "rolebindings", body, text)
+    await _refused(api, "rolebindings", _binding(""), "roleRef.name: Required value")
+
+
+async def case_budgets_say_one_of_two(api: Api) -> None:
+    text = "Invalid value: {"
+    await _refused(api, "poddisruptionbudgets", _budget(minAvailable=1, maxUnavailable=1), text)
+    made = (await api.create("poddisruptionbudgets", _budget(maxUnavailable="25%"))).ok()
+    assert made.body["spec"]["maxUnavailable"] == "25%"
+    assert made.body["status"] == {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    }
+
+
+async def case_budgets_are_numbers_or_shares(api: Api) -> None:
+    text = 'spec.minAvailable: Invalid value: "few": a valid percent string must be a numeric string followed by'
+    await _refused(api, "poddisruptionbudgets", _budget(minAvailable="few"), text)
+    text = "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"
+    await _refused(api, "poddisruptionbudgets", _budget(minAvailable=-1), text)
+
+
+async def case_defaults_of_a_network_policy(api: Api) -> None:
+    body: Json = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "a"},
+        "spec": {"podSelector": {}, "egress": [{"ports": [{"port": 53}]}]},
+    }
+    made = (await api.create("networkpolicies", body)).ok()
+    assert made.body["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert made.body["spec"]["egress"] == [{"ports": [{"port": 53, "protocol": "TCP"}]}]
+
+
+async def case_paths_of_an_ingress_have_a_type(api: Api) -> None:
+    backend = {"service": {"name": "s", "port": {"number": 80}}}
+    body: Json = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "a"},
+        "spec": {"rules": [{"http": {"paths": [{"path": "/", "backend": backend}]}}]},
+    }
+    await _refused(api, "ingresses", body, "spec.rules[0].http.paths[0].pathType: Required value")
+    body["spec"]["rules"][0]["http"]["paths"][0]["pathType"] = "Prefix"
+    assert (await api.create("ingresses", body)).ok().body["status"] == {"loadBalancer": {}}
+
+
+async def case_defaults_of_an_autoscaler(api: Api) -> None:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}
+    body: Json = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "a"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3},
+    }
+    made = (await api.create("horizontalpodautoscalers", body)).ok()
+    usage = {"type": "Utilization", "averageUtilization": 80}
+    assert made.body["spec"] == {
+        **body["spec"],
+        "minReplicas": 1,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": usage}}],
+    }
+    body["metadata"]["name"] = "b"
+    body["spec"] |= {"minReplicas": 5}
+    text = "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"
+    await _refused(api, "horizontalpodautoscalers", body, text)
+
+
+async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
+    body: Json = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "a"},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["10.1.2.3"]}],
+        "ports": [{"port": 80}],
+    }
+    made = (await api.create("endpointslices", body)).ok()
+    assert made.body["ports"] == [{"name": "", "port": 80, "protocol": "TCP"}]
+    refused = await api.merge("endpointslices", "a", {"addressType": "IPv6", "endpoints": []})
+    refused.refused(422, "Invalid", 'addressType: Invalid value: "IPv6": field is immutable')
+
+
+async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
+    path = "/apis/storage.k8s.io/v1/storageclasses"
+    body: Json = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": api.namespace},
+        "provisioner": "example.com/x",
+    }
+    made = (await api.call("POST", path, body)).ok()
+    assert (made.body["reclaimPolicy"], made.body["volumeBindingMode"]) == ("Delete", "Immediate")
+    patch = {"reclaimPolicy": "Retain"}
+    refused = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
+    refused.refused(422, "Invalid", "reclaimPolicy: Invalid value: ")
+
+
+async def case_a_priority_keeps_its_value(api: Api) -> None:
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    body: Json = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": api.namespace},
+        "value": 5,
+    }
+    made = (await api.call("POST", path, body)).ok()
+    assert made.body["preemptionPolicy"] == "PreemptLowerPriority"
+    patch = {"value": 6}
+    refused = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
+    refused.refused(422, "Invalid", "value: Forbidden: may not be changed in an update.")
+
+
+async def case_service_accounts_name_secrets(api: Api) -> None:
+    body: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}, "secrets": [{"name": "x"}]}
+    made = (await api.create("serviceaccounts", body)).ok()
+    assert made.body["secrets"] == [{"name": "x"}]
+    added = await api.strategic("serviceaccounts", "s", {"secrets": [{"name": "y"}]})
+    assert {s["name"] for s in added.ok().body["secrets"]} == {"x", "y"}

@@ -1,0 +1,248 @@
+"""What was asked of a server and what it answered, in a form in which two servers can be compared.
+
+What each server chooses for itself (UIDs, versions, times, generated names, addresses, tokens) is replaced by a name
+that tells whether it is the same as before: ``<uid 1>``, ``<version 3>``. Everything else stays word for word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from apiserver_cases.api import Json
+from steersman.client import HttpRequest
+from steersman.client.transport import HttpResponse, Transport
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
+# Where the webhooks of a case listen.
+_PORT = re.compile(r"(?<=https://localhost:)\d+")
+# Refusals tell versions: "too old resource version: 3 (7)", "\u2026 match the ResourceVersion in record (8)".
+_TOLD_VERSION = re.compile(
+    r"(resource ?version: |current: |\bin record \(|precondition \(|version: <number> \()\d+", re.IGNORECASE
+)
+_QUESTIONS = ("reviews", "/token")
+_SECRETS = {"token", "continue"}
+# In memory, a webhook needs no certificate.
+_LEFT_OUT = {"caBundle", "f:caBundle", "serverAddressByClientCIDRs", "storageVersionHash"}
+_AUDIENCE = re.compile(r"https://(kubernetes\.default\.svc|127\.0\.0\.1:\d+/)(?=\"|$)")
+_SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
+# What of a generated name's prefix is kept.
+_PREFIX = 58
+
+
+@dataclass(slots=True)
+class Masks:
+    """Names for what one server chose; the same choice has the same name for as long as this lives."""
+
+    _uids: dict[str, str] = field(default_factory=dict[str, str])
+    _versions: dict[str, str] = field(default_factory=dict[str, str])
+    _prefixes: set[str] = field(default_factory=set[str])
+
+    def mask(self, value: Any) -> Any:
+        """``value``, JSON, with names in place of choices."""
+        if isinstance(value, dict):
+            return self._mask_object(cast("Json", value))
+        if isinstance(value, list):
+            return [self.mask(v) for v in cast("list[Any]", value)]
+        return self.mask_text(value) if isinstance(value, str) else value
+
+    def mask_text(self, text: str) -> str:
+        """A text with names in place of the choices that it quotes."""
+        text = _TIME.sub("<time>", text)
+        text = _UID.sub(lambda found: self._uids.setdefault(found[0], f"<uid {len(self._uids) + 1}>"), text)
+        text = _PORT.sub("<port>", _ADDRESS.sub("<address>", text))
+        text = _AUDIENCE.sub("<audience>", text)
+        for prefix in self._prefixes:
+            text = re.sub(rf"({re.escape(prefix[:_PREFIX])}){_SUFFIX}\b", r"\1<suffix>", text)
+        for _ in range(2):
+            text = _TOLD_VERSION.sub(r"\1<number>", text)
+        return text
+
+    def _mask_object(self, value: Json) -> Json:
+        if prefix := value.get("generateName"):
+            self._prefixes.add(prefix)
+        return {key: self._mask_field(key, value[key], value) for key in sorted(value.keys() - _LEFT_OUT)}
+
+    def _mask_field(self, key: str, value: Any, parent: Json) -> Any:
+        if key == "resourceVersion" and isinstance(value, str):
+            # A list and a bookmark tell the server's version, which other objects move.
+            if "name" not in parent and "uid" not in parent:
+                return "<version>"
+            return self._versions.setdefault(value, f"<version {len(self._versions) + 1}>")
+        if key == "nodePort":
+            return "<port>"
+        if key == "verbs" and isinstance(value, list):
+            return sorted(cast("list[str]", value))
+        if key == "resources" and isinstance(value, list) and "groupVersion" in parent:
+            return sorted(cast("list[Json]", self.mask(value)), key=lambda r: r["name"])
+        if key in _SECRETS and isinstance(value, str) and value:
+            return f"<{key}>"
+        if key == "managedFields" and isinstance(value, list):
+            entries = cast("list[Json]", self.mask(value))
+            return sorted(entries, key=lambda e: json.dumps(e, sort_keys=True))
+        return self.mask(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its answer, masked; ``code`` is 0 where a watch was opened."""
+
+    asked: str
+    code: int
+    answered: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    who: str
+    request: HttpRequest
+    code: int
+    answer: bytes
+
+    def repeats(self, other: _Raw) -> bool:
+        """Whether this is ``other``, asked again until the answer changes."""
+        return self.code != 0 and _is_polled(self.request) and self.who == other.who and _same(self, other)
+
+
+class Transcript:
+    """What one server was asked in a case, by whom, and what it answered."""
+
+    def __init__(self) -> None:
+        self._raw: list[_Raw] = []
+
+    def record(self, transport: Transport, who: str = "") -> Recorder:
+        """``transport``, with what goes through it written down; ``who`` is whose it is."""
+        return Recorder(transport, lambda request, code, answer: self._note(_Raw(who, request, code, answer)))
+
+    def _note(self, raw: _Raw) -> None:
+        if self._raw and raw.repeats(self._raw[-1]):
+            self._raw.pop()
+        self._raw.append(raw)
+
+    def exchanges(self) -> list[Exchange]:
+        """All, in order, masked. A request that is repeated until its answer changes counts once."""
+        masks = Masks()
+        return [_exchange(raw, masks) for raw in self._raw]
+
+
+class Recorder:
+    """A transport that tells what goes through it: request, HTTP status (0: a line of a watch) and answer."""
+
+    def __init__(self, transport: Transport, note: Callable[[HttpRequest, int, bytes], None]) -> None:
+        self._transport = transport
+        self._note = note
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        response = await self._transport.request(request)
+        self._note(request, response.status, response.body)
+        return response
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes]]:
+        async with self._transport.stream(request) as lines:
+            yield self._noted(request, lines)
+
+    async def _noted(self, request: HttpRequest, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for line in lines:
+            self._note(request, 0, line)
+            yield line
+
+    async def close(self) -> None:
+        """Leaves the connection to who opened it."""
+
+
+def _is_polled(request: HttpRequest) -> bool:
+    """Whether it changes nothing, so that a case may ask it until a server has heard of something."""
+    return request.method == "GET" or "dryRun" in request.query or request.path.endswith("reviews")
+
+
+def _same(one: _Raw, other: _Raw) -> bool:
+    left, right = one.request, other.request
+    return (left.method, left.path, left.query, left.body) == (right.method, right.path, right.query, right.body)
+
+
+def _exchange(raw: _Raw, masks: Masks) -> Exchange:
+    request = raw.request
+    body = masks.mask(_parsed(request.body)) if request.body else None
+    query = {k: v for k, v in request.query.items() if k not in ("resourceVersion", "continue")}
+    path = masks.mask_text(request.path)
+    asked = json.dumps([raw.who, request.method, path, query, body, request.accept], sort_keys=True)
+    answer = _parsed(raw.answer)
+    if request.method == "POST" and request.path.endswith(_QUESTIONS) and isinstance(answer, dict):
+        # Nobody reads who owns the fields of a question.
+        cast("Json", answer).get("metadata", {}).pop("managedFields", None)
+    return Exchange(asked, raw.code, masks.mask(answer))
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body.decode(errors="replace")
+
+
+def difference(left: Sequence[Exchange], right: Sequence[Exchange], *, wording: bool = False) -> str:
+    """Where two transcripts part first, for people; empty where they do not.
+
+    Answers must have the same code and the same content; refusals the same code and reason.
+
+    Args:
+        wording: whether refusals must say the same, too, word for word.
+    """
+    for ours, theirs in zip(left, right, strict=False):
+        if ours.asked != theirs.asked:
+            return f"asked\n    {ours.asked}\n  and\n    {theirs.asked}"
+        codes = "" if ours.code == theirs.code else f"\n    code: {ours.code} != {theirs.code}"
+        pair = (ours.answered, theirs.answered) if wording else (_essence(ours), _essence(theirs))
+        if (found := "\n".join(_differences(*pair, ""))) or codes:
+            return f"{ours.asked}{codes}\n{found}"
+    if len(left) != len(right):
+        return f"{len(left)} and {len(right)} exchanges"
+    return ""
+
+
+def outcome_difference(left: Sequence[Exchange], right: Sequence[Exchange]) -> str:
+    """As ``difference``, for the codes alone, and the reasons that both tell."""
+    for ours, theirs in zip(left, right, strict=False):
+        reasons: list[str] = [_essence(e)["reason"] for e in (ours, theirs) if e.code >= 400]
+        if ours.code != theirs.code or len(set(filter(None, reasons))) > 1:
+            return f"{ours.asked}\n    {ours.code} {reasons[:1]} != {theirs.code} {reasons[1:]}"
+    return "" if len(left) == len(right) else f"{len(left)} and {len(right)} exchanges"
+
+
+def _essence(exchange: Exchange) -> Any:
+    """Of a refusal, its reason."""
+    if exchange.code < 400:
+        return exchange.answered
+    answer = exchange.answered
+    return {"reason": cast("Json", answer).get("reason", "")} if isinstance(answer, dict) else {"reason": ""}
+
+
+def _differences(ours: Any, theirs: Any, path: str) -> list[str]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        left, right = cast("Json", ours), cast("Json", theirs)
+        return [
+            line
+            for key in sorted(left.keys() | right.keys())
+            for line in _differences(left.get(key, "<absent>"), right.get(key, "<absent>"), f"{path}.{key}")
+        ]
+    if isinstance(ours, list) and isinstance(theirs, list):
+        before, after = cast("list[Any]", ours), cast("list[Any]", theirs)
+        if len(before) == len(after):
+            pairs = enumerate(zip(before, after, strict=True))
+            return [line for i, (a, b) in pairs for line in _differences(a, b, f"{path}[{i}]")]
+    return [] if ours == theirs else [f"    {path or '.'}: {_short(ours)} != {_short(theirs)}"]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return text if len(text) <= 400 else f"{text[:400]}…"

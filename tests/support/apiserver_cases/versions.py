@@ -1,0 +1,141 @@
+"""One kind in two versions that differ in nothing but their names and schemas (conversion strategy ``None``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import GROUP, Api, Json
+from apiserver_cases.apply import managers
+from steersman.client import HttpRequest
+
+
+def _version(name: str, *, storage: bool, **properties: Json) -> Json:
+    schema: Json = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+
+
+_TEXT: Json = {"type": "string"}
+CRD: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"twins.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"kind": "Twin", "plural": "twins"},
+        "versions": [
+            _version("v1", storage=True, both=_TEXT, old=_TEXT, filled={**_TEXT, "default": "by v1"}),
+            _version("v2", storage=False, both={**_TEXT, "maxLength": 4}, new=_TEXT),
+        ],
+    },
+}
+
+
+def twin(version: str, name: str = "a", **spec: Any) -> Json:
+    """A custom resource of two versions."""
+    return {"apiVersion": f"{GROUP}/{version}", "kind": "Twin", "metadata": {"name": name}, "spec": spec}
+
+
+def _path(api: Api, version: str, name: str = "") -> str:
+    path = f"/apis/{GROUP}/{version}/namespaces/{api.namespace}/twins"
+    return f"{path}/{name}" if name else path
+
+
+async def case_an_object_is_read_in_any_version(api: Api) -> None:
+    made = (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
+    other = (await api.call("GET", _path(api, "v2", "a"))).ok()
+    assert (made.body["apiVersion"], other.body["apiVersion"]) == (f"{GROUP}/v1", f"{GROUP}/v2")
+    assert (other.metadata["uid"], other.version) == (made.metadata["uid"], made.version)
+    assert other.body["spec"]["both"] == "x"
+
+
+async def case_an_object_is_written_in_any_version(api: Api) -> None:
+    made = (await api.call("POST", _path(api, "v2"), twin("v2", both="x"))).ok()
+    assert made.body["apiVersion"] == f"{GROUP}/v2"
+    body = {**twin("v1", both="y"), "metadata": {"name": "a", "resourceVersion": made.version}}
+    changed = (await api.call("PUT", _path(api, "v1", "a"), body)).ok()
+    assert changed.body["apiVersion"] == f"{GROUP}/v1"
+    assert (await api.call("GET", _path(api, "v2", "a"))).body["spec"]["both"] == "y"
+
+
+async def case_lists_are_of_the_version_asked_for(api: Api) -> None:
+    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
+    listed = (await api.call("GET", _path(api, "v2"))).ok().body
+    assert (listed["apiVersion"], listed["kind"]) == (f"{GROUP}/v2", "TwinList")
+    assert [i["apiVersion"] for i in listed["items"]] == [f"{GROUP}/v2"]
+
+
+async def case_watches_are_of_the_version_asked_for(api: Api) -> None:
+    since = (await api.call("GET", _path(api, "v2"))).version
+    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
+    query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": "10"}
+    request = HttpRequest(method="GET", path=_path(api, "v2"), query=query, timeout=30)
+    async with api.transport.stream(request) as lines:
+        line = await anext(aiter(lines))
+    assert f'"apiVersion":"{GROUP}/v2"'.encode() in line
+
+
+async def case_each_version_prunes_what_it_does_not_know(api: Api) -> None:
+    (await api.call("POST", _path(api, "v1"), twin("v1", both="x", old="o", new="n"))).ok()
+    assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"both": "x", "old": "o", "filled": "by v1"}
+    assert (await api.call("GET", _path(api, "v2", "a"))).body["spec"] == {"both": "x"}
+
+
+async def case_each_version_fills_in_its_own_defaults(api: Api) -> None:
+    made = (await api.call("POST", _path(api, "v2"), twin("v2", new="n"))).ok()
+    # What the stored version does not know is lost, too.
+    assert made.body["spec"] == {}
+    assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"filled": "by v1"}
+
+
+async def case_each_version_validates_by_its_own_schema(api: Api) -> None:
+    refused = await api.call("POST", _path(api, "v2"), twin("v2", both="too long"))
+    refused.refused(422, "Invalid", "spec.both: Too long: may not be more than 4 bytes")
+    (await api.call("POST", _path(api, "v1"), twin("v1", both="too long"))).ok()
+
+
+async def case_the_version_of_the_body_is_the_paths(api: Api) -> None:
+    refused = await api.call("POST", _path(api, "v2"), twin("v1", both="x"))
+    text = f"the API version in the data ({GROUP}/v1) does not match the expected API version ({GROUP}/v2)"
+    refused.refused(400, "BadRequest", text)
+
+
+async def case_managers_tell_the_version_that_they_wrote_in(api: Api) -> None:
+    query = {"fieldManager": "maker"}
+    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"), query)).ok()
+    patch, content_type = {"spec": {"both": "y"}}, "application/merge-patch+json"
+    changed = await api.call("PATCH", _path(api, "v2", "a"), patch, {"fieldManager": "editor"}, content_type)
+    versions = {e["manager"]: e["apiVersion"] for e in changed.ok().metadata["managedFields"]}
+    assert versions == {"maker": f"{GROUP}/v1", "editor": f"{GROUP}/v2"}
+
+
+async def case_an_applier_is_the_same_in_any_version(api: Api) -> None:
+    query, content_type = {"fieldManager": "tester"}, "application/apply-patch+yaml"
+    (await api.call("PATCH", _path(api, "v1", "a"), twin("v1", both="x"), query, content_type)).ok()
+    again = await api.call("PATCH", _path(api, "v2", "a"), twin("v2", both="y"), query, content_type)
+    assert list(managers(again)) == [("tester", "Apply", "")]
+    assert again.body["spec"]["both"] == "y"
+
+
+async def case_an_updater_is_another_in_each_version(api: Api) -> None:
+    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"), {"fieldManager": "one"})).ok()
+    content_type = "application/merge-patch+json"
+    patch = {"metadata": {"labels": {"a": "b"}}}
+    changed = await api.call("PATCH", _path(api, "v2", "a"), patch, {"fieldManager": "one"}, content_type)
+    found = [(e["manager"], e["apiVersion"]) for e in changed.ok().metadata["managedFields"]]
+    assert sorted(found) == [("one", f"{GROUP}/v1"), ("one", f"{GROUP}/v2")]
+
+
+async def case_versions_conflict_with_each_other(api: Api) -> None:
+    made = (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
+    content_type = "application/merge-patch+json"
+    (await api.call("PATCH", _path(api, "v2", "a"), {"spec": {"both": "y"}}, None, content_type)).ok()
+    body = {**twin("v1", both="z"), "metadata": {"name": "a", "resourceVersion": made.version}}
+    refused = await api.call("PUT", _path(api, "v1", "a"), body)
+    refused.refused(409, "Conflict", "the object has been modified")

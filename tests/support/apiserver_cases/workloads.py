@@ -1,0 +1,259 @@
+"""Built-in kinds that run pods: defaults, refusals, and what cannot change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from apiserver_cases.api import Api, Json, Reply, deployment
+
+_LABELS: Json = {"app": "a"}
+
+
+def _template(**spec: Any) -> Json:
+    return {"metadata": {"labels": _LABELS}, "spec": {"containers": [{"name": "c", "image": "i:1"}], **spec}}
+
+
+def _workload(kind: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "a"},
+        "spec": {"selector": {"matchLabels": _LABELS}, "template": _template(), **spec},
+    }
+
+
+def _job(**spec: Any) -> Json:
+    template = {"spec": _template(restartPolicy="Never")["spec"]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "a"},
+        "spec": {"template": template, **spec},
+    }
+
+
+async def _pod(api: Api, **spec: Any) -> Reply:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await api.create("serviceaccounts", account)
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {**_template()["spec"], **spec}}
+    return await api.create("pods", body)
+
+
+async def _refused(api: Api, plural: str, body: Json, text: str) -> None:
+    (await api.create(plural, body)).refused(422, "Invalid", text)
+
+
+async def case_a_workload_needs_a_selector(api: Api) -> None:
+    for plural, kind in (("deployments", "Deployment"), ("statefulsets", "StatefulSet"), ("daemonsets", "DaemonSet")):
+        body = _workload(kind)
+        del body["spec"]["selector"]
+        text = "does not match template" if kind == "DaemonSet" else "spec.selector: Required value"
+        await _refused(api, plural, body, text)
+        if kind != "DaemonSet":
+            await _refused(api, plural, _workload(kind, selector={}), "spec.selector: Invalid value: ")
+
+
+async def case_a_pod_needs_a_container(api: Api) -> None:
+    body = deployment("a", template={"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}})
+    await _refused(api, "deployments", body, "spec.template.spec.containers: Required value")
+
+
+async def case_containers_have_names_and_images(api: Api) -> None:
+    place = "spec.template.spec.containers"
+    for containers, text in (
+        ([{"image": "i"}], f"{place}[0].name: Required value"),
+        ([{"name": "c"}], f"{place}[0].image: Required value"),
+        ([{"name": "C", "image": "i"}], f'{place}[0].name: Invalid value: "C": a lowercase RFC 1123 label'),
+        ([{"name": "c", "image": "i"}] * 2, f'{place}[1].name: Duplicate value: "c"'),
+    ):
+        template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": containers}}
+        await _refused(api, "deployments", deployment("a", template=template), text)
+
+
+async def case_mounts_name_a_volume(api: Api) -> None:
+    container = {"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}}
+    text = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "v"'
+    await _refused(api, "deployments", deployment("a", template=template), text)
+
+
+async def case_replicas_are_not_negative(api: Api) -> None:
+    text = "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
+    for plural, kind in (
+        ("deployments", "Deployment"),
+        ("statefulsets", "StatefulSet"),
+        ("replicasets", "ReplicaSet"),
+    ):
+        await _refused(api, plural, _workload(kind, replicas=-1), text)
+
+
+async def case_workloads_restart_their_pods_always(api: Api) -> None:
+    text = 'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'
+    for plural, kind in (("deployments", "Deployment"), ("statefulsets", "StatefulSet"), ("daemonsets", "DaemonSet")):
+        await _refused(api, plural, _workload(kind, template=_template(restartPolicy="Never")), text)
+
+
+async def case_recreation_does_not_roll(api: Api) -> None:
+    body = deployment("a", strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}})
+    await _refused(api, "deployments", body, "spec.strategy.rollingUpdate: Forbidden: may not be specified when")
+    made = (await api.create("deployments", deployment("a", strategy={"type": "Recreate"}))).ok()
+    assert made.body["spec"]["strategy"] == {"type": "Recreate"}
+
+
+async def case_defaults_of_a_daemon_set(api: Api) -> None:
+    made = (await api.create("daemonsets", _workload("DaemonSet"))).ok()
+    spec: Json = made.body["spec"]
+    assert spec["revisionHistoryLimit"] == 10
+    assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    assert made.metadata["annotations"] == {"deprecated.daemonset.template.generation": "1"}
+    assert made.body["status"] == {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    }
+
+
+async def case_defaults_of_a_replica_set(api: Api) -> None:
+    made = (await api.create("replicasets", _workload("ReplicaSet"))).ok()
+    assert (made.body["spec"]["replicas"], made.body["status"]) == (1, {"replicas": 0})
+
+
+async def case_selectors_of_workloads_stay(api: Api) -> None:
+    labels = {"app": "a", "more": "x"}
+    patch = {"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}}
+    for plural, kind in (("deployments", "Deployment"), ("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet")):
+        (await api.create(plural, _workload(kind))).ok()
+        refused = await api.merge(plural, "a", patch)
+        refused.refused(422, "Invalid", "spec.selector: Invalid value: ")
+        assert refused.message.endswith("field is immutable")
+
+
+async def case_a_stateful_set_changes_in_few_fields(api: Api) -> None:
+    (await api.create("statefulsets", _workload("StatefulSet", serviceName="a"))).ok()
+    for spec in (
+        {"replicas": 2},
+        {"minReadySeconds": 5},
+        {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
+    ):
+        (await api.merge("statefulsets", "a", {"spec": spec})).ok()
+    for spec in ({"serviceName": "b"}, {"podManagementPolicy": "Parallel"}):
+        refused = await api.merge("statefulsets", "a", {"spec": spec})
+        refused.refused(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than")
+
+
+async def case_defaults_of_a_job(api: Api) -> None:
+    made = (await api.create("jobs", _job())).ok()
+    spec, uid = made.body["spec"], made.metadata["uid"]
+    told = {n: spec[n] for n in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend")}
+    assert told == {
+        "parallelism": 1,
+        "completions": 1,
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+    }
+    assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert spec["template"]["metadata"]["labels"] == {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": "a",
+        "controller-uid": uid,
+        "job-name": "a",
+    }
+
+
+async def case_jobs_do_not_restart_their_pods_always(api: Api) -> None:
+    template = {"spec": _template(restartPolicy="Always")["spec"]}
+    text = 'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'
+    await _refused(api, "jobs", _job(template=template), text)
+
+
+async def case_a_job_keeps_its_template(api: Api) -> None:
+    made = (await api.create("jobs", _job())).ok()
+    patch = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "i:2"}]
+    refused = await api.json_patch("jobs", "a", *patch)
+    refused.refused(422, "Invalid", "spec.template: Invalid value: ")
+    assert refused.message.endswith("field is immutable")
+    changed = await api.merge("jobs", "a", {"spec": {"parallelism": 3}})
+    assert changed.ok().metadata["generation"] == made.metadata["generation"] + 1
+
+
+async def case_defaults_of_a_cron_job(api: Api) -> None:
+    body: Json = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "a"},
+        "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": _job()["spec"]["template"]}}},
+    }
+    made = (await api.create("cronjobs", body)).ok()
+    told = {n: v for n, v in made.body["spec"].items() if n not in ("schedule", "jobTemplate")}
+    assert told == {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    }
+    body = json.loads(json.dumps(body).replace("*/5 * * * *", "whenever"))
+    body["metadata"]["name"] = "b"
+    await _refused(api, "cronjobs", body, 'spec.schedule: Invalid value: "whenever": expected exactly 5 fields')
+
+
+async def case_a_pods_spec_changes_in_its_images_alone(api: Api) -> None:
+    (await _pod(api)).ok()
+    patch = [{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}]
+    changed = (await api.json_patch("pods", "a", *patch)).ok()
+    assert changed.body["spec"]["containers"][0]["image"] == "i:2"
+    for spec in ({"hostname": "x"}, {"restartPolicy": "Never"}):
+        refused = await api.merge("pods", "a", {"spec": spec})
+        refused.refused(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ")
+
+
+async def case_quality_of_service_follows_from_resources(api: Api) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    await api.create("serviceaccounts", account)
+    whole = {"cpu": "1", "memory": "1Gi"}
+    for name, resources, expected in (
+        ("a", {}, "BestEffort"),
+        ("b", {"requests": {"cpu": "1"}}, "Burstable"),
+        ("c", {"limits": whole, "requests": whole}, "Guaranteed"),
+        ("d", {"limits": whole}, "Guaranteed"),
+    ):
+        spec = {"containers": [{"name": "c", "image": "i:1", "resources": resources}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        made = (await api.create("pods", body)).ok()
+        assert made.body["status"]["qosClass"] == expected
+        if name == "d":
+            assert made.body["spec"]["containers"][0]["resources"]["requests"] == whole
+
+
+async def case_requests_do_not_exceed_limits(api: Api) -> None:
+    resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
+    template = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
+    }
+    text = (
+        'spec.template.spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu'
+    )
+    await _refused(api, "deployments", deployment("a", template=template), text)
+
+
+async def case_quantities_are_checked(api: Api) -> None:
+    template = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "much"}}}]},
+    }
+    refused = await api.create("deployments", deployment("a", template=template))
+    refused.refused(400, "BadRequest", "quantities must match the regular expression")
+
+
+async def case_quantities_are_written_in_one_form(api: Api) -> None:
+    resources = {"requests": {"cpu": "1000m", "memory": "1024Mi"}}
+    template = {
+        "metadata": {"labels": {"app": "a"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
+    }
+    made = (await api.create("deployments", deployment("a", template=template))).ok()
+    shown = made.body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    assert shown == {"cpu": "1", "memory": "1Gi"}
