@@ -63,17 +63,17 @@ class ApiServer:
     @property
     def cpu(self) -> float:
         """Seconds of processor time that API server and etcd have used together."""
-        return sum(cpu_seconds(pid) for pid in self.environment.pids)
+        return sum(cpu_seconds(pid) for pid in self.environment.control_plane.pids)
 
     @contextmanager
     def all_cores(self) -> Generator[None]:
         """Lets the API server and etcd use the operator's core as well, while no operator runs."""
         cores = self.bench.cores
-        pin(self.environment.pids, cores.others | {cores.operator})
+        pin(self.environment.control_plane.pids, cores.others | {cores.operator})
         try:
             yield
         finally:
-            pin(self.environment.pids, cores.others)
+            pin(self.environment.control_plane.pids, cores.others)
 
     @asynccontextmanager
     async def operator(self, peer: Peer, settings: Settings) -> AsyncGenerator[OperatorProcess]:

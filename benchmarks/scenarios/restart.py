@@ -50,7 +50,7 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
     async with server.operator(peer, first) as operator:
         await operator.until(all_done(server.client, version, server.bench.objects), PATIENCE)
         await asyncio.sleep(_SETTLE)
-    kubeconfig = server.environment.user(_USER, ["system:masters"])
+    kubeconfig = server.environment.user(_USER, ["system:masters"], allow_masters=True).kubeconfig
     second = Settings(kubeconfig, NAMESPACE, leader_election=leader_election)
     async with server.operator(peer, second) as operator:
         await operator.until(asyncio.sleep(server.bench.seconds), PATIENCE)

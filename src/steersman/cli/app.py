@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from steersman.cli import testing
 from steersman.cli.kinds import find_kinds
 from steersman.crd import definition
 from steersman.errors import SteersmanError
@@ -20,6 +21,8 @@ app = typer.Typer(
     help="Write Kubernetes operators in typed, async Python.",
 )
 """The ``steersman`` command, as a typer application."""
+
+app.add_typer(testing.group, name="testing")
 
 
 @app.command()

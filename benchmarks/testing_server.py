@@ -1,0 +1,224 @@
+"""``python -m benchmarks.testing_server``: how fast the API server in memory starts, and how fast it creates objects.
+
+No peers, no real API server: only ours, by both of its doors. In memory, one client sends a request when it has the
+answer to the last; over HTTP, 32 requests are under way, and the server is a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+from benchmarks import machine, report
+from benchmarks.load import in_parallel
+from benchmarks.measurement import Measurement
+from benchmarks.summary import summarise
+from benchmarks.targets import Target, Verdict
+from benchmarks.work import Work
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import Client, HttpRequest, Transport, connect, load_config
+from steersman.crd import definition
+from steersman.meta import FrozenDict, ObjectMeta
+from steersman.testing import InMemoryApiServer
+from steersman.testing.serving import serve
+
+START, CREATES = "start", "creates"
+MEMORY, HTTP, COMMAND = "in memory", "HTTP", "steersman testing serve"
+CONFIG_MAPS, WORKS, BY_CLIENT = "ConfigMaps", "Work, a custom kind", "ConfigMaps, by a typed client"
+TARGETS = (
+    Target(START, "ready after", 10.0),
+    Target(CREATES, CONFIG_MAPS, 5000.0, at_least=True),
+    Target(CREATES, WORKS, 5000.0, at_least=True),
+)
+# Targets are of the server itself: where a process has to start, or a socket to be read, they are not.
+_TARGETED = ((START, MEMORY), (START, HTTP), (CREATES, MEMORY))
+_STARTS = 20
+console = Console(highlight=False)
+
+
+def bodies(kind: str, count: int) -> Iterator[bytes]:
+    """The bodies of ``count`` creations, of about 500 bytes each."""
+    labels = {"app.kubernetes.io/name": "benchmark", "app.kubernetes.io/managed-by": "steersman"}
+    text = "the text of an object, as long as many are. " * 6
+    for number in range(count):
+        meta = {"name": f"object-{number:06}", "namespace": "default", "labels": labels}
+        if kind == WORKS:
+            names = {"apiVersion": Work.api_resource.api_version, "kind": Work.api_resource.kind}
+            yield msgspec.json.encode({**names, "metadata": meta, "spec": {"text": text}})
+        else:
+            data = {"number": str(number), "text": text}
+            yield msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+
+
+def path(kind: str) -> str:
+    """Where objects of ``kind`` are created."""
+    resource = Work.api_resource if kind == WORKS else ConfigMap.api_resource
+    return resource.path(namespace="default")
+
+
+async def create(transport: Transport, kind: str, body: bytes) -> None:
+    """Creates one object.
+
+    Raises:
+        RuntimeError: the server refused.
+    """
+    query = {"fieldManager": "benchmark"}
+    response = await transport.request(HttpRequest(method="POST", path=path(kind), query=query, body=body))
+    if response.status != 201:
+        raise RuntimeError(f"refused with {response.status}: {response.body[:500].decode(errors='replace')}")
+
+
+async def starts() -> list[Measurement]:
+    """How long it takes until a first request is answered, by each door."""
+    first = HttpRequest(method="GET", path="/readyz")
+
+    async def in_memory() -> None:
+        await InMemoryApiServer().request(first)
+
+    async def over_http() -> None:
+        async with serve(InMemoryApiServer()) as endpoint, dialled(endpoint.kubeconfig) as transport:
+            await transport.request(first)
+
+    async def by_command() -> None:
+        async with served():
+            pass
+
+    found = [
+        (MEMORY, await median_ms(in_memory, _STARTS)),
+        (HTTP, await median_ms(over_http, _STARTS)),
+        (COMMAND, await median_ms(by_command, 3)),
+    ]
+    return [Measurement(START, door, "ready after", value, "ms") for door, value in found]
+
+
+async def median_ms(start: Callable[[], Any], times: int) -> float:
+    """The median of ``times`` starts, in ms."""
+    taken: list[float] = []
+    for _ in range(times):
+        begun = time.perf_counter()
+        await start()
+        taken.append((time.perf_counter() - begun) * 1000)
+    return statistics.median(taken)
+
+
+@asynccontextmanager
+async def dialled(kubeconfig: str) -> AsyncGenerator[Transport]:
+    """A connection to where ``kubeconfig`` leads."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "kubeconfig"
+        file.write_text(kubeconfig)
+        async with connect(load_config(str(file))) as transport:
+            yield transport
+
+
+@asynccontextmanager
+async def served() -> AsyncGenerator[str]:
+    """Runs ``steersman testing serve`` with Work; gives its kubeconfig once it listens."""
+    with tempfile.TemporaryDirectory() as directory:
+        definitions, kubeconfig = Path(directory) / "crds.json", Path(directory) / "kubeconfig"
+        definitions.write_bytes(msgspec.json.encode(definition(Work)))
+        command = "from steersman.cli import main; main()"
+        options = ["testing", "serve", "--crd", str(definitions), "--kubeconfig", str(kubeconfig)]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", command, *options), stdout=PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
+        assert process.stdout is not None
+        try:
+            line = await asyncio.wait_for(process.stdout.readline(), 60)
+            if not line.startswith(b"Listening"):
+                raise RuntimeError("the server did not start")
+            yield kubeconfig.read_text()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            await process.communicate()
+
+
+async def creates(count: int) -> list[Measurement]:
+    """Objects a second, by each door."""
+    found = [(MEMORY, kind, await one_by_one(kind, count)) for kind in (CONFIG_MAPS, WORKS)]
+    found.append((MEMORY, BY_CLIENT, await by_client(count)))
+    async with served() as kubeconfig, dialled(kubeconfig) as transport:
+        found += [(HTTP, kind, await many_at_once(transport, kind, count)) for kind in (CONFIG_MAPS, WORKS)]
+    return [Measurement(CREATES, door, metric, value, "objects a second") for door, metric, value in found]
+
+
+async def one_by_one(kind: str, count: int) -> float:
+    """Objects a second, each request after the answer to the last."""
+    server, sent = InMemoryApiServer(), list(bodies(kind, count))
+    server.register(Work)
+    gc.collect()
+    begun = time.perf_counter()
+    for body in sent:
+        await create(server, kind, body)
+    return count / (time.perf_counter() - begun)
+
+
+async def by_client(count: int) -> float:
+    """Objects a second, through our client, which encodes them and decodes the answers."""
+    client = Client(InMemoryApiServer(), field_manager="benchmark")
+    gc.collect()
+    begun = time.perf_counter()
+    for number in range(count):
+        labels = FrozenDict({"app": "benchmark"})
+        meta = ObjectMeta(name=f"object-{number:06}", namespace="default", labels=labels)
+        await client.create(ConfigMap(metadata=meta, data=FrozenDict({"number": str(number)})))
+    return count / (time.perf_counter() - begun)
+
+
+async def many_at_once(transport: Transport, kind: str, count: int) -> float:
+    """Objects a second over a socket."""
+    sent = list(bodies(kind, count))
+
+    async def send(number: int) -> None:
+        await create(transport, kind, sent[number])
+
+    gc.collect()
+    begun = time.perf_counter()
+    await in_parallel(send, range(count))
+    return count / (time.perf_counter() - begun)
+
+
+def judged(measurements: list[Measurement]) -> list[Verdict]:
+    """How the medians stand to the targets."""
+    limits = {(t.scenario, t.metric): t for t in TARGETS}
+    return [
+        Verdict(target, s.peer, s.median, target.limit, s.unit)
+        for s in summarise(measurements)
+        if (target := limits.get((s.scenario, s.metric))) and (s.scenario, s.peer) in _TARGETED
+    ]
+
+
+def main(
+    runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
+    objects: Annotated[int, typer.Option(help="How many are created.", min=1)] = 10_000,
+) -> None:
+    """Measure the API server in memory. Fails where a target is missed."""
+    measurements: list[Measurement] = []
+    for _ in range(runs):
+        measurements += asyncio.run(starts())
+        measurements += asyncio.run(creates(objects))
+    for table in report.figures(summarise(measurements)):
+        console.print(table)
+    verdicts = judged(measurements)
+    console.print(report.targets(verdicts))
+    console.print(machine.description())
+    raise typer.Exit(0 if all(v.met for v in verdicts) else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
