@@ -1,15 +1,22 @@
 """The real API server without a cluster: etcd and kube-apiserver, started for tests in a few seconds.
 
     with Envtest.start() as environment:
-        config = load_config(environment.kubeconfig)
+        environment.install_crds(Greeting)
+        operator = environment.user("operator", roles=[cluster_role("operator", manager.permissions)])
 
-Nothing else of Kubernetes runs: no controller manager (nobody collects garbage or empties namespaces), no scheduler,
-no kubelet. Modelled on controller-runtime's ``envtest``, whose binaries and ``KUBEBUILDER_ASSETS`` it uses.
+Nothing else of Kubernetes runs: no controller manager (nobody collects garbage or rolls out Deployments), no
+scheduler, no kubelet. Modelled on controller-runtime's ``envtest``, whose binaries and variables it uses:
+``KUBEBUILDER_ASSETS`` and ``USE_EXISTING_CLUSTER``.
+
+On Linux no process outlives the tests, however they end; elsewhere those of tests that were killed go on.
 
 Needs the extra ``steersman[testing]``.
 """
 
-from steersman.testing.envtest.environment import Envtest, find_binaries
+from steersman.testing.envtest.binaries import find_binaries
+from steersman.testing.envtest.control_plane import ControlPlane
+from steersman.testing.envtest.environment import Envtest, User
 from steersman.testing.envtest.second import SecondApiServer
+from steersman.testing.envtest.webhooks import WebhookServing
 
-__all__ = ["Envtest", "SecondApiServer", "find_binaries"]
+__all__ = ["ControlPlane", "Envtest", "SecondApiServer", "User", "WebhookServing", "find_binaries"]

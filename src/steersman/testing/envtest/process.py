@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 # Becomes the server itself, after asking the kernel to kill it when its parent dies (prctl(2), PR_SET_PDEATHSIG).
@@ -25,20 +28,61 @@ os.execv(command[0], command)
 """
 
 
+Process = subprocess.Popen[bytes]
+
+
+class _Starter:
+    """Starts processes from one thread that ends with the interpreter.
+
+    To the kernel the parent of a process is the thread that started it. A server that a short-lived thread started,
+    as an executor's may be, would be killed with that.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._waiting: queue.SimpleQueue[tuple[Future[Process], Callable[[], Process]]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+
+    def start(self, make: Callable[[], Process]) -> Process:
+        with self._lock:
+            # After a fork it is not there.
+            if self._thread is None or not self._thread.is_alive():
+                self._waiting = queue.SimpleQueue()
+                self._thread = threading.Thread(target=self._run, name="envtest-starter", daemon=True)
+                self._thread.start()
+        started: Future[Process] = Future()
+        self._waiting.put((started, make))
+        return started.result()
+
+    def _run(self) -> None:
+        while True:
+            started, make = self._waiting.get()
+            try:
+                started.set_result(make())
+            except BaseException as error:
+                started.set_exception(error)
+
+
+_starter = _Starter()
+
+
 class ServerProcess:
     """One server program. ``log`` holds its output; it runs in the log's directory."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(log), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            # So that Ctrl+C reaches the tests alone, which then end the server in their own order.
-            start_new_session=True,
-            cwd=log.parent,
-            # Proxies and Kubernetes' own variables of the caller must not reach in.
-            env={"PATH": os.environ.get("PATH", ""), "HOME": str(log.parent), "LANG": "C.UTF-8"},
-        )
+        def start() -> Process:
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(log), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # So that Ctrl+C reaches the tests alone, which then end the server in their own order.
+                start_new_session=True,
+                cwd=log.parent,
+                # Proxies and Kubernetes' own variables of the caller must not reach in.
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(log.parent), "LANG": "C.UTF-8"},
+            )
+
+        self._process = _starter.start(start)
         self.log = log
 
     @property

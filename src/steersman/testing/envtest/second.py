@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from steersman.client.config import ClusterConfig, load_config
+from steersman.client.cluster import ClusterConfig
 from steersman.testing.envtest.process import ServerProcess
 from steersman.testing.envtest.relay import Relay
 
@@ -18,19 +19,21 @@ class Neighbourhood(Protocol):
     """What the first server's environment gives to the second."""
 
     directory: Path
+    config: ClusterConfig
 
     def apiserver_command(self, port: int, etcd: str) -> list[str]: ...
 
     def wait_until_ready(self, timeout: float = 60.0, *, port: int = 0) -> None: ...
 
-    def write_kubeconfig(self, name: str, server: str) -> Path: ...
+    def write_kubeconfig(self, name: str, config: ClusterConfig) -> Path: ...
 
 
 class SecondApiServer:
-    """Made by ``Envtest.second_apiserver``. It serves the same objects, under another URL.
+    """Made by ``ControlPlane.second_apiserver``. It serves the same objects, under another URL.
 
     Attributes:
         server: the URL.
+        config: how to connect as administrator.
         kubeconfig: a kubeconfig file of an administrator.
 
     Raises:
@@ -47,15 +50,11 @@ class SecondApiServer:
         self._process = ServerProcess(command, environment.directory / f"kube-apiserver-{port}.log")
         try:
             environment.wait_until_ready(timeout, port=port)
-            self.kubeconfig = environment.write_kubeconfig(f"second-{port}", self.server)
+            self.config = replace(environment.config, server=self.server)
+            self.kubeconfig = environment.write_kubeconfig(f"second-{port}", self.config)
         except BaseException:
             self.stop()
             raise
-
-    @property
-    def config(self) -> ClusterConfig:
-        """How to connect as administrator."""
-        return load_config(self.kubeconfig)
 
     def stall(self) -> None:
         """Cuts it off from etcd without breaking a connection: its watches tell nothing new from now on."""

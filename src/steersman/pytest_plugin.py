@@ -1,0 +1,156 @@
+"""The pytest plugin: an API server in memory, and the real one without a cluster, as fixtures.
+
+Every fixture is a plain one, so that tests need no plugin for asyncio, and work with any. What a fixture needs is
+imported when a test asks for it: who has this installed and does not use it pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from steersman.testing import InMemoryApiServer
+    from steersman.testing.envtest import Envtest
+    from steersman.testing.manifests import Source
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declares the options of ``pyproject.toml`` and ``pytest.ini``."""
+    parser.addini(
+        "steersman_crds",
+        "definitions for the fixtures apiserver and envtest: files, directories, modules, or package.module:Kind",
+        type="linelist",
+    )
+    parser.addini(
+        "steersman_webhooks", "webhook configurations for the fixture envtest: files or directories", type="linelist"
+    )
+    parser.addini(
+        "steersman_envtest_version", "the version of Kubernetes for the fixture envtest, such as 1.36", default=""
+    )
+    parser.addini(
+        "steersman_envtest_arguments",
+        "more arguments of kube-apiserver for the fixture envtest, such as feature-gates=X=true",
+        type="linelist",
+    )
+    parser.addini(
+        "steersman_detect_mutations",
+        "fail tests in which somebody changes an object that a cache shares",
+        type="bool",
+        default=False,
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marker, and switches on what was asked for."""
+    config.addinivalue_line(
+        "markers", "envtest: needs the real API server; every test that asks for the fixture envtest has it"
+    )
+    if config.getini("steersman_detect_mutations"):
+        config.pluginmanager.register(_MutationDetection(), "steersman-mutations")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests that need the real API server."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "envtest" in item.fixturenames:
+            item.add_marker("envtest")
+
+
+class _MutationDetection:
+    """Watches from the first fixture on, and fails the test itself."""
+
+    def __init__(self) -> None:
+        self._compare: Callable[[], None] = lambda: None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
+        from steersman.testing.mutation import watch_all_caches
+
+        with watch_all_caches() as self._compare:
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        result = yield
+        self._compare()
+        return result
+
+
+@pytest.fixture
+def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
+    """An API server in memory, in virtual time, with the definitions of the option ``steersman_crds``.
+
+    Decorate the test with ``steersman.testing.virtual_time``, and give ``apiserver.runtime`` to the manager.
+    """
+    from steersman.testing import InMemoryApiServer, virtual_runtime
+    from steersman.testing.manifests import manifests_from
+
+    server = InMemoryApiServer(virtual_runtime())
+    with _told_plainly():
+        server.load(*manifests_from(_sources(pytestconfig, "steersman_crds"), ("CustomResourceDefinition",)))
+    return server
+
+
+@pytest.fixture(scope="session")
+def envtest(pytestconfig: pytest.Config) -> Generator[Envtest]:
+    """The real API server, one a session, or one a worker of pytest-xdist; with what the options say."""
+    from steersman.testing.envtest import Envtest
+
+    version = pytestconfig.getini("steersman_envtest_version")
+    with _told_plainly():
+        environment = Envtest.start(version=version, arguments=_arguments(pytestconfig))
+    with environment:
+        with _told_plainly():
+            if crds := _sources(pytestconfig, "steersman_crds"):
+                environment.install_crds(*crds)
+            if webhooks := _sources(pytestconfig, "steersman_webhooks"):
+                environment.install_webhooks(*webhooks)
+        yield environment
+
+
+@pytest.fixture
+def envtest_namespace(envtest: Envtest, request: pytest.FixtureRequest) -> Generator[str]:
+    """The name of a new namespace on the real API server; it and everything in it are gone after the test."""
+    name: str = request.node.name
+    with envtest.namespace(name) as namespace:
+        yield namespace
+
+
+@contextmanager
+def _told_plainly() -> Generator[None]:
+    """Our errors say what to do; where they were raised is of no use to who wrote the test."""
+    from steersman.errors import SteersmanError
+
+    try:
+        yield
+    except SteersmanError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _sources(config: pytest.Config, option: str) -> list[Source]:
+    found: list[Source] = []
+    for entry in config.getini(option):
+        path: Path = config.rootpath / entry
+        if path.exists() or "/" in entry or path.suffix in _FILES:
+            found.append(path)
+        else:
+            from steersman.cli.kinds import find_kinds
+
+            found += find_kinds(entry)
+    return found
+
+
+def _arguments(config: pytest.Config) -> dict[str, str]:
+    arguments: dict[str, str] = {}
+    for entry in config.getini("steersman_envtest_arguments"):
+        name, equals, value = entry.strip().removeprefix("--").partition("=")
+        arguments[name] = value if equals else "true"
+    return arguments

@@ -1,0 +1,113 @@
+"""Where etcd and kube-apiserver are.
+
+Source: the documentation of ``sigs.k8s.io/controller-runtime/tools/setup-envtest`` and of ``pkg/envtest``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from steersman.errors import ConfigurationError
+
+NEEDED = ("etcd", "kube-apiserver")
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def find_binaries(assets: str | os.PathLike[str] | None = None, *, version: str = "") -> Path:
+    """The directory with ``etcd`` and ``kube-apiserver``.
+
+    Args:
+        assets: the directory. Without it: ``$KUBEBUILDER_ASSETS``, then the newest version in the store of
+            setup-envtest, then the latest that this project's devcluster has built.
+        version: of Kubernetes, such as ``1.36`` or ``1.36.2``; any where it is empty.
+
+    Raises:
+        ConfigurationError: nothing was found, a program is missing, or none is of ``version``; says what to do.
+    """
+    if assets:
+        return _told(Path(assets), version, "")
+    if named := os.environ.get("KUBEBUILDER_ASSETS"):
+        return _told(Path(named), version, "KUBEBUILDER_ASSETS: ")
+    stored, built = setup_envtest_store(), Path(_xdg("XDG_CACHE_HOME", ".cache"), "steersman", "binaries")
+    found = [*_stored(stored), *_built(built)]
+    for directory in found:
+        if not version or _is_of(directory, version):
+            return directory
+    if found:
+        there = ", ".join(sorted({_version_of(d) for d in found}))
+        raise ConfigurationError(
+            f"there is no Kubernetes {version} in {stored} or {built}, only {there}: "
+            f"run `setup-envtest use {version}`"
+        )
+    raise ConfigurationError(
+        f"etcd and kube-apiserver were not found: neither in setup-envtest's store, {stored}, nor in {built}. "
+        f"Run `setup-envtest use{' ' + version if version else ''}` or `python -m devcluster build` in a checkout of "
+        "Steersman, or set KUBEBUILDER_ASSETS to a directory that has both"
+    )
+
+
+def setup_envtest_store() -> Path:
+    """Where setup-envtest keeps what it has fetched: a directory ``version-system-machine`` each."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "io.kubebuilder.envtest" / "k8s"
+    return Path(_xdg("XDG_DATA_HOME", ".local/share"), "kubebuilder-envtest", "k8s")
+
+
+def _xdg(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or Path.home() / default)
+
+
+def _told(directory: Path, version: str, by: str) -> Path:
+    if not directory.is_dir():
+        raise ConfigurationError(f"{by}{directory} is not a directory; it should have {' and '.join(NEEDED)}")
+    for name in NEEDED:
+        if not (directory / name).exists():
+            raise ConfigurationError(f"{by}{directory} has no {name}: point KUBEBUILDER_ASSETS at a complete set")
+    if version and not _is_of(directory, version):
+        raise ConfigurationError(f"{by}{directory} has Kubernetes {_version_of(directory)}, not {version}")
+    return directory.resolve()
+
+
+def _stored(store: Path) -> list[Path]:
+    """The complete sets for this machine, the newest version first."""
+    machine = _MACHINES.get(platform.machine(), platform.machine())
+    pattern = re.compile(rf"(\d+)\.(\d+)\.(\d+)(-\w[\w.]*)?-{sys.platform}-{machine}")
+    versions: list[tuple[tuple[int, int, int, bool, str], Path]] = []
+    for directory in store.glob(f"*-{sys.platform}-{machine}"):
+        if (found := pattern.fullmatch(directory.name)) and _is_complete(directory):
+            major, minor, patch, rest = found.groups()
+            # What comes before a version, such as 1.36.0-rc.1, is older than it.
+            versions.append(((int(major), int(minor), int(patch), not rest, rest or ""), directory))
+    return [directory for _, directory in sorted(versions, reverse=True)]
+
+
+def _built(builds: Path) -> list[Path]:
+    found = [d for d in builds.glob("*/bin") if _is_complete(d)]
+    return sorted(found, key=lambda d: d.stat().st_mtime, reverse=True)
+
+
+def _is_complete(directory: Path) -> bool:
+    return all((directory / name).exists() for name in NEEDED)
+
+
+def _is_of(directory: Path, version: str) -> bool:
+    wanted = version.removeprefix("v").removesuffix(".x")
+    return f"{_version_of(directory)}.".startswith(f"{wanted}.")
+
+
+def _version_of(directory: Path) -> str:
+    """Such as ``1.36.2``: as its directory in the store is called, or as the program says."""
+    if found := re.match(r"\d+\.\d+\.\d+", directory.name):
+        return found[0]
+    try:
+        done = subprocess.run(
+            [directory / "kube-apiserver", "--version"], capture_output=True, text=True, check=True, timeout=30
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ConfigurationError(f"{directory / 'kube-apiserver'} does not tell its version: {error}") from None
+    return done.stdout.strip().rpartition(" v")[2]

@@ -1,0 +1,69 @@
+"""Kubeconfig files for kubectl and for other processes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import yaml
+
+from steersman.client.cluster import ClusterConfig
+from steersman.client.credentials import pem
+
+
+def kubeconfig_of(config: ClusterConfig, user: str) -> bytes:
+    """A kubeconfig file that says what ``config`` says; who reads it needs no other file.
+
+    It shows who we are now: of a token that a plugin gives or that somebody rotates, the present one.
+
+    Args:
+        user: what the file calls the user.
+
+    Raises:
+        CredentialsFailed: there is no identity; says which file or plugin.
+    """
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "envtest", "cluster": _cluster(config)}],
+        "users": [{"name": user, "user": _user(config)}],
+        "contexts": [
+            {"name": "envtest", "context": {"cluster": "envtest", "user": user, "namespace": config.namespace}}
+        ],
+        "current-context": "envtest",
+    }
+    return yaml.safe_dump(document).encode()
+
+
+def _cluster(config: ClusterConfig) -> dict[str, Any]:
+    entry: dict[str, Any] = {"server": config.server}
+    if config.ca is not None:
+        entry["certificate-authority-data"] = _text(pem(config.ca, "certificate authority"))
+    if config.insecure_skip_tls_verify:
+        entry["insecure-skip-tls-verify"] = True
+    if config.tls_server_name:
+        entry["tls-server-name"] = config.tls_server_name
+    if config.proxy_url:
+        entry["proxy-url"] = config.proxy_url
+    return entry
+
+
+def _user(config: ClusterConfig) -> dict[str, Any]:
+    identity, entry = config.credentials.load(), dict[str, Any]()
+    if identity.certificate is not None and identity.key is not None:
+        entry["client-certificate-data"] = _text(identity.certificate)
+        entry["client-key-data"] = _text(identity.key)
+    scheme, _, value = (identity.authorization or "").partition(" ")
+    if scheme == "Bearer":
+        entry["token"] = value
+    elif scheme == "Basic":
+        entry["username"], _, entry["password"] = base64.b64decode(value).decode().partition(":")
+    if (other := config.impersonate) is not None:
+        entry["as"] = other.user
+        if other.groups:
+            entry["as-groups"] = list(other.groups)
+    return entry
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
