@@ -8,20 +8,22 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
-from steersman.client import Client, HttpRequest, HttpResponse, MergePatch
-from steersman.errors import Conflict, ConnectionFailed, NotFound
+from kubelet import Kubelet, Machines
+from steersman.api.core_v1 import PersistentVolumeClaim, Secret
+from steersman.client import Client, HttpRequest, HttpResponse
+from steersman.errors import ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.observability.runtime import Runtime
+from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, DatabaseSpec
 from steersman_databases.controllers import INFORMERS, setup
-from steersman_databases.engines import ENGINES, Credentials, Endpoint, Engine
-from steersman_databases.engines.model import ModelEngine, ModelServer
+from steersman_databases.engines import Endpoint, Engine
+from steersman_databases.engines.model import ModelServer
 
 KEY = ObjectKey("default", "orders")
+OPERATOR = "system:serviceaccount:steersman-system:steersman-databases"
 
 
 class CuttableTransport:
@@ -59,8 +61,7 @@ class World:
     """Everything that outlives the operator's process."""
 
     runtime: Runtime = field(default_factory=virtual_runtime)
-    servers: dict[Endpoint, ModelServer] = field(default_factory=dict[Endpoint, ModelServer])
-    passwords_on_volumes: dict[str, Credentials] = field(default_factory=dict[str, Credentials])
+    machines: Machines = field(default_factory=Machines)
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
@@ -69,7 +70,12 @@ class World:
 
     def engine(self, name: str) -> Engine:
         """The model in place of the engine ``name``."""
-        return ModelEngine(ENGINES[name], self.servers)
+        return self.machines.engine(name)
+
+    @property
+    def servers(self) -> dict[Endpoint, ModelServer]:
+        """The database servers, by where they listen."""
+        return self.machines.servers
 
     async def create(self, **spec: Any) -> Database:
         """Creates the ``Database`` orders."""
@@ -118,65 +124,23 @@ class World:
 
     @asynccontextmanager
     async def operator(self, transport: CuttableTransport | None = None) -> AsyncGenerator[Manager]:
-        """Runs the operator, and what a cluster does with its objects, during the block."""
+        """Runs the operator, and what a cluster does with its objects, during the block.
+
+        It may do what its generated role allows, and must not be refused anything.
+        """
         manager = Manager(
-            transport or self.server,
+            transport or self.server.as_user(OPERATOR),
             ManagerOptions(name="steersman-databases", informers=INFORMERS, graceful_shutdown_timeout=0),
             self.runtime,
         )
         setup(manager, self.engine)
-        tasks = [asyncio.create_task(manager.run()), asyncio.create_task(self._kubelet())]
+        self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
+        kubelet = Kubelet(self.server, self.client, self.machines).run(self.runtime.clock)
+        tasks = [asyncio.create_task(manager.run()), asyncio.create_task(kubelet)]
         try:
             yield manager
         finally:
             manager.stop()
             tasks[1].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _kubelet(self) -> None:
-        """Binds claims, runs a pod for each StatefulSet, and ends what has no StatefulSet any more."""
-        while True:
-            wanted = {s.metadata.name: s for s in self.server.read_all(StatefulSet)}
-            for name, stateful in wanted.items():
-                await self._run_pod(name, stateful)
-            for pod in self.server.read_all(Pod):
-                if pod.metadata.name.removesuffix("-0") not in wanted:
-                    await self._stop_pod(pod)
-            self.server.collect_garbage()
-            await self.runtime.clock.sleep(0.5)
-
-    async def _run_pod(self, name: str, stateful: StatefulSet) -> None:
-        key = ObjectKey(KEY.namespace, f"{name}-0")
-        claim, admin = self.claim(), self.secret(f"{name}-admin")
-        if self.server.read(Pod, key) is not None or claim is None or not admin:
-            return
-        template = stateful.spec.template
-        pod = Pod(
-            metadata=ObjectMeta(name=key.name, namespace=key.namespace, labels=template.metadata.labels),
-            spec=template.spec,
-        )
-        await self.client.create(pod)
-        engine = ENGINES[pod.metadata.labels["app.kubernetes.io/name"]]
-        endpoint = Endpoint(f"{name}-primary.{KEY.namespace}.svc", engine.port)
-        # The password is written into the data when they are made, and never changes with the Secret.
-        given = Credentials(admin["username"], admin["password"])
-        kept = self.passwords_on_volumes.setdefault(claim.metadata.uid, given)
-        if endpoint not in self.servers or kept not in self._administrators(endpoint):
-            self.servers[endpoint] = ModelServer(engine, kept)
-        self.servers[endpoint].up = True
-        ready = {"type": "Ready", "status": "True"}
-        body = {"status": {"phase": "Running", "conditions": [ready]}}
-        await self.client.patch(Pod, key, MergePatch(body), subresource="status")
-
-    def _administrators(self, endpoint: Endpoint) -> list[Credentials]:
-        users = self.servers[endpoint].users
-        return [Credentials(name, user.password) for name, user in users.items() if user.mighty]
-
-    async def _stop_pod(self, pod: Pod) -> None:
-        for endpoint, server in self.servers.items():
-            if endpoint.host.startswith(pod.metadata.name.removesuffix("-0")):
-                server.up = False
-        try:
-            await self.client.delete(Pod, pod.key, uid=pod.metadata.uid)
-        except (NotFound, Conflict):
-            return
+        assert self.server.refused == []

@@ -130,6 +130,11 @@ class Manager:
         return self._campaign is None or self._campaign.fence.is_leader
 
     @property
+    def controllers(self) -> tuple[Controller, ...]:
+        """Those that were completed, in that order."""
+        return tuple(self._controllers)
+
+    @property
     def permissions(self) -> tuple[Permission, ...]:
         """What all controllers together declared to need; ``steersman.rbac`` makes a role of it."""
         return tuple(self._permissions)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol, cast
 
@@ -111,6 +112,19 @@ def _name_component(_: Any, __: str, event: Any) -> Any:
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
     """A logger whose lines carry ``name`` and whatever is bound to the running reconcile."""
     return structlog.get_logger(component=name)
+
+
+@contextmanager
+def silence() -> Generator[None]:
+    """Loggers made in the block log nothing below ``critical``; for what is run a thousand times."""
+    former = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("critical"), cache_logger_on_first_use=False
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**former)
 
 
 if not structlog.is_configured():

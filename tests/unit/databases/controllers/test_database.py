@@ -193,7 +193,7 @@ MOST_REQUESTS = 100
 
 def _key_opens_data(world: World) -> bool:
     claim, admin = world.claim(), world.secret("orders-admin")
-    return claim is not None and world.passwords_on_volumes[claim.metadata.uid].password == admin["password"]
+    return claim is not None and world.machines.passwords_on_volumes[claim.metadata.uid].password == admin["password"]
 
 
 async def _killed_while_creating(requests: int, lose_answer: bool) -> bool:
@@ -206,7 +206,7 @@ async def _killed_while_creating(requests: int, lose_answer: bool) -> bool:
     async with world.operator():
         await world.ready()
         assert _key_opens_data(world)
-        assert len(world.passwords_on_volumes) == 1, "data were made twice"
+        assert len(world.machines.passwords_on_volumes) == 1, "data were made twice"
     return transport.is_cut.is_set()
 
 

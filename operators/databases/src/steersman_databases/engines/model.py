@@ -14,8 +14,11 @@ server.drop_user("orders")  # and see it healed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from steersman.testing import fault_point
 
 from .errors import AdministratorRejected, InvalidName, ServerUnreachable, SqlFailed
 from .port import Change, Credentials, Desired, Endpoint, Engine
@@ -164,10 +167,10 @@ class _Work(Work):
         await self._statement()
         user = self.server.users.get(name)
         if user is None:
-            await self._write()
-            if name in self.server.users:
-                raise Raced(SqlFailed("creating the user", "42710", "it exists already"))
-            self.server.users[name] = ModelUser(self.desired.password)
+            async with self._write("create the user"):
+                if name in self.server.users:
+                    raise Raced(SqlFailed("creating the user", "42710", "it exists already"))
+                self.server.users[name] = ModelUser(self.desired.password)
             self.changed("UserCreated", f"created user {name}")
         elif user.mighty:
             raise InvalidName("username", name, "it has rights over the whole server; choose another username")
@@ -179,13 +182,13 @@ class _Work(Work):
         await self._statement()
         if name in self.server.databases:
             return
-        await self._write()
-        if name in self.server.databases:
-            raise Raced(SqlFailed("creating the database", "42P04", "it exists already"))
-        made = ModelDatabase(owner)
-        if self.server.owners_matter:
-            made.granted, made.public = {owner}, True
-        self.server.databases[name] = made
+        async with self._write("create the database"):
+            if name in self.server.databases:
+                raise Raced(SqlFailed("creating the database", "42P04", "it exists already"))
+            made = ModelDatabase(owner)
+            if self.server.owners_matter:
+                made.granted, made.public = {owner}, True
+            self.server.databases[name] = made
         self.changed("DatabaseCreated", f"created database {name}")
 
     async def _database_is_owned(self) -> None:
@@ -194,30 +197,30 @@ class _Work(Work):
         former = self._database().owner
         if former == username:
             return
-        await self._write()
-        database = self._database()
-        database.tables = {table: username if owner == former else owner for table, owner in database.tables.items()}
-        database.owner = username
-        if former in database.granted:
-            database.granted = database.granted - {former} | {username}
+        async with self._write("give the database back"):
+            database = self._database()
+            given = {table: username if owner == former else owner for table, owner in database.tables.items()}
+            database.tables, database.owner = given, username
+            if former in database.granted:
+                database.granted = database.granted - {former} | {username}
         self.changed("OwnerRestored", f"gave database {self.desired.database} back to {username} from {former}")
 
     async def _privileges_are_held(self) -> None:
         name, username = self.desired.database, self.desired.username
         await self._statement()
         if username not in self._database().granted:
-            await self._write()
-            self._database().granted.add(username)
+            async with self._write("grant"):
+                self._database().granted.add(username)
             self.changed("GrantsRestored", f"granted ALL on database {name} to {username}")
         await self._statement()
         if self._database().public:
-            await self._write()
-            self._database().public = False
+            async with self._write("revoke from public"):
+                self._database().public = False
             self.changed("PublicAccessRevoked", f"closed database {name} to other users")
         await self._statement()
         if not self._database().schema_usable:
-            await self._write()
-            self._database().schema_usable = True
+            async with self._write("grant on the schema"):
+                self._database().schema_usable = True
             self.changed("GrantsRestored", f"granted ALL on schema public of database {name} to {username}")
 
     async def _account_opens(self) -> None:
@@ -228,18 +231,18 @@ class _Work(Work):
             if rejected.number == LOCKED:
                 await self._unlock()
             else:
-                await self._write()
-                user = self._user()
-                user.password, user.expired = self.desired.password, False
+                async with self._write("set the password"):
+                    user = self._user()
+                    user.password, user.expired = self.desired.password, False
                 self.changed("PasswordReset", f"reset the password of user {self.desired.username}")
             await self._account_opens()
 
     async def _unlock(self) -> None:
-        await self._write()
-        user = self._user()
-        user.locked = False
-        if self.server.owners_matter:
-            user.expired = False
+        async with self._write("unlock the user"):
+            user = self._user()
+            user.locked = False
+            if self.server.owners_matter:
+                user.expired = False
         self.changed("UserUnlocked", f"unlocked user {self.desired.username}")
 
     def _user(self) -> ModelUser:
@@ -262,6 +265,10 @@ class _Work(Work):
         if self.server.hangs:
             await asyncio.Event().wait()
 
-    async def _write(self) -> None:
+    @asynccontextmanager
+    async def _write(self, what: str) -> AsyncGenerator[None]:
+        """A statement that changes something in its block, which a simulation may cut short or repeat."""
         await self._statement()
-        self.server.writes += 1
+        async with fault_point(f"SQL: {what}", ServerUnreachable(self.endpoint, "connection lost")):
+            self.server.writes += 1
+            yield

@@ -1,0 +1,34 @@
+"""What a sweep tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+
+class Report(Struct, frozen=True):
+    """A sweep in which nothing went wrong.
+
+    Attributes:
+        tried: by kind of fault, at how many places it was tried, one at a time.
+        places: by kind of fault, how many there are.
+        random_runs: how many runs had several faults at once.
+        seconds: that it took, in real time.
+    """
+
+    tried: Mapping[str, int] = field(default_factory=dict[str, int])
+    places: Mapping[str, int] = field(default_factory=dict[str, int])
+    random_runs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every fault was tried at every place that it fits."""
+        return dict(self.tried) == dict(self.places)
+
+    def __str__(self) -> str:
+        lines = [f"{kind:<13} {self.tried.get(kind, 0):>4} of {count:>4}" for kind, count in self.places.items()]
+        singles, places = sum(self.tried.values()), sum(self.places.values())
+        runs = f"{singles} runs with one fault, {self.random_runs} with several, in {self.seconds:.1f} s"
+        return "\n".join(["fault         tried at places", *lines, f"{singles} of {places} places; {runs}"])

@@ -1,0 +1,100 @@
+"""What a cluster does with the database operator's objects: volumes, pods, and servers that are models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
+from steersman.client import Client, MergePatch
+from steersman.errors import Conflict, NotFound
+from steersman.meta import ObjectKey, ObjectMeta
+from steersman.observability.runtime import Clock
+from steersman.testing import InMemoryApiServer
+from steersman_databases.engines import ENGINES, Credentials, Endpoint, Engine
+from steersman_databases.engines.model import ModelEngine, ModelServer
+
+_LOOK_EVERY = 0.5
+
+
+@dataclass
+class Machines:
+    """The servers that run, and what is kept on their volumes."""
+
+    servers: dict[Endpoint, ModelServer] = field(default_factory=dict[Endpoint, ModelServer])
+    passwords_on_volumes: dict[str, Credentials] = field(default_factory=dict[str, Credentials])
+
+    def engine(self, name: str) -> Engine:
+        """The model in place of the engine ``name``."""
+        return ModelEngine(ENGINES[name], self.servers)
+
+
+class Kubelet:
+    """Stands in for the StatefulSet controller, the volume binder and the kubelet."""
+
+    def __init__(self, server: InMemoryApiServer, client: Client, machines: Machines) -> None:
+        self._server = server
+        self._client = client
+        self._machines = machines
+
+    async def run(self, clock: Clock) -> None:
+        """Runs a pod for each StatefulSet, and ends what has no StatefulSet any more; never returns."""
+        seen = -1
+        while True:
+            changes = self._server.changes()
+            if changes != seen:
+                await self._look()
+            # What this look itself changed is looked at, too.
+            seen = changes
+            await clock.sleep(_LOOK_EVERY)
+
+    async def _look(self) -> None:
+        wanted = {s.key: s for s in self._server.read_all(StatefulSet)}
+        for stateful in wanted.values():
+            await self._run_pod(stateful)
+        for pod in self._server.read_all(Pod):
+            if ObjectKey(pod.key.namespace, pod.key.name.removesuffix("-0")) not in wanted:
+                await self._stop_pod(pod)
+        self._server.collect_garbage()
+
+    async def _run_pod(self, stateful: StatefulSet) -> None:
+        name, namespace = stateful.metadata.name, stateful.metadata.namespace
+        key = ObjectKey(namespace, f"{name}-0")
+        claim = self._server.read(PersistentVolumeClaim, ObjectKey(namespace, f"data-{name}-0"))
+        admin = self._server.read(Secret, ObjectKey(namespace, f"{name}-admin"))
+        if self._server.read(Pod, key) is not None or claim is None or admin is None:
+            return
+        # Only a bound claim can ask for more.
+        bound = MergePatch({"status": {"phase": "Bound"}})
+        await self._client.patch(PersistentVolumeClaim, claim.key, bound, subresource="status")
+        template = stateful.spec.template
+        metadata = ObjectMeta(name=key.name, namespace=namespace, labels=template.metadata.labels)
+        pod = await self._client.create(Pod(metadata=metadata, spec=template.spec))
+        given = Credentials(admin.data["username"].decode(), admin.data["password"].decode())
+        self._start_server(pod, name, claim.metadata.uid, given)
+        ready = {"type": "Ready", "status": "True"}
+        body = {"status": {"phase": "Running", "conditions": [ready]}}
+        await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+
+    def _start_server(self, pod: Pod, name: str, volume: str, given: Credentials) -> None:
+        engine = ENGINES[pod.metadata.labels["app.kubernetes.io/name"]]
+        endpoint = Endpoint(f"{name}-primary.{pod.metadata.namespace}.svc", engine.port)
+        # The password is written into the data when they are made, and never changes with the Secret.
+        kept = self._machines.passwords_on_volumes.setdefault(volume, given)
+        servers = self._machines.servers
+        if endpoint not in servers or kept not in _administrators(servers[endpoint]):
+            servers[endpoint] = ModelServer(engine, kept)
+        servers[endpoint].up = True
+
+    async def _stop_pod(self, pod: Pod) -> None:
+        for endpoint, server in self._machines.servers.items():
+            if endpoint.host.startswith(pod.metadata.name.removesuffix("-0")):
+                server.up = False
+        try:
+            await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            return
+
+
+def _administrators(server: ModelServer) -> list[Credentials]:
+    return [Credentials(name, user.password) for name, user in server.users.items() if user.mighty]

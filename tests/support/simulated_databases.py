@@ -1,0 +1,133 @@
+"""The database operator in a simulation: what users do with a ``Database``, and what a cluster makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from kubelet import Kubelet, Machines
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Secret
+from steersman.client import MergePatch
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectKey, ObjectMeta, Quantity
+from steersman.testing import World, simulate
+from steersman.testing.simulation import Report
+from steersman.testing.virtual_time import VirtualClock
+from steersman_databases.api import Database, DatabaseSpec
+from steersman_databases.controllers import INFORMERS, setup
+from steersman_databases.engines import Credentials
+
+KEY = ObjectKey("default", "orders")
+Databases = World[Machines]
+
+
+def sweep(scenario: Any, **effort: Any) -> Report:
+    """Plays ``scenario`` with the operator under every fault."""
+    return simulate(
+        _setup,
+        scenario,
+        outside=Machines,
+        observe=servers,
+        kinds=[Database],
+        actors=[cluster],
+        invariants=[the_password_opens_the_data],
+        options=ManagerOptions(name="steersman-databases", informers=INFORMERS),
+        **effort,
+    )
+
+
+def _setup(manager: Manager, machines: Machines) -> None:
+    setup(manager, machines.engine)
+
+
+async def cluster(world: Databases) -> None:
+    """Volumes, pods and servers."""
+    await Kubelet(world.server, world.client, world.outside).run(VirtualClock())
+
+
+def servers(machines: Machines) -> dict[str, Any]:
+    """What is compared of the servers that run: who may do what, and whether the data are there."""
+    return {
+        str(endpoint): {
+            "users": {name: {"locked": user.locked, "mighty": user.mighty} for name, user in server.users.items()},
+            "databases": {
+                name: {"owner": held.owner, "granted": sorted(held.granted), "tables": held.tables}
+                for name, held in server.databases.items()
+            },
+        }
+        for endpoint, server in machines.servers.items()
+        if server.up
+    }
+
+
+def the_password_opens_the_data(world: Databases) -> None:
+    """As long as there are data to keep, there is a Secret with the password that they were made with."""
+    for claim in world.read_all(PersistentVolumeClaim):
+        kept = world.outside.passwords_on_volumes.get(claim.metadata.uid)
+        name = claim.metadata.name.removeprefix("data-").removesuffix("-0")
+        secret = world.read(Secret, ObjectKey(claim.metadata.namespace, f"{name}-admin"))
+        if kept is None or claim.metadata.deletion_timestamp is not None:
+            continue
+        assert secret is not None, f"{claim.key} has lost its key"
+        held = Credentials(secret.data["username"].decode(), secret.data["password"].decode())
+        assert held == kept, f"the Secret of {claim.key} does not open it"
+
+
+def phase(world: Databases) -> str:
+    """The phase of the ``Database``; empty before there is one."""
+    found = world.read(Database, KEY)
+    return found.status.phase or "" if found and found.status else ""
+
+
+async def create(world: Databases, **spec: Any) -> None:
+    """Creates the ``Database`` and waits until it is of use."""
+    fields: dict[str, Any] = {"storage_size": Quantity("1Gi"), **spec}
+    metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+    await world.client.create(Database(metadata=metadata, spec=DatabaseSpec(**fields)))
+    await world.until("Ready", lambda: phase(world) == "Ready")
+    await world.settle()
+
+
+async def delete(world: Databases) -> None:
+    """Deletes it and waits until it is gone."""
+    await world.client.delete(Database, KEY)
+    await world.until("gone", lambda: world.read(Database, KEY) is None)
+    await world.settle()
+
+
+async def life(world: Databases, **spec: Any) -> None:
+    """Created, grown, deleted with its data."""
+    await create(world, deletion_policy="Delete", **spec)
+    await world.client.patch(Database, KEY, MergePatch({"spec": {"storageSize": "2Gi"}}))
+    await world.settle()
+    await delete(world)
+
+
+async def retained(world: Databases, **spec: Any) -> None:
+    """Deleted, its data kept, and found again by the next of the same name."""
+    await create(world, deletion_policy="Retain", **spec)
+    await delete(world)
+    await create(world, deletion_policy="Retain", **spec)
+
+
+async def healed(world: Databases, **spec: Any) -> None:
+    """What others break is mended: the user, and the server's StatefulSet."""
+    await create(world, **spec)
+    next(iter(world.outside.servers.values())).drop_user("orders")
+    await world.settle()
+    await world.client.delete(StatefulSet, KEY)
+    await world.settle()
+    await world.until("Ready", lambda: phase(world) == "Ready")
+
+
+_VERSIONS = {"postgresql": "17", "mysql": "9.7"}
+
+
+def _for_engines(scenario: Callable[..., Awaitable[None]]) -> Callable[[str], Callable[[Databases], Awaitable[None]]]:
+    return lambda engine: partial(scenario, engine=engine, version=_VERSIONS[engine])
+
+
+SCENARIOS = {scenario.__name__: _for_engines(scenario) for scenario in (life, retained, healed)}
+"""By name, what gives the scenario for an engine."""

@@ -1,0 +1,27 @@
+"""The operator through what users do to a spec: each field in each run of the tests, more by ``make simulate``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from explored_databases import hints, systems
+from steersman.testing import run_virtual
+from steersman.testing.transitions import Budget, explore
+from steersman_databases.api import Database
+
+WHOLE = os.environ.get("SIMULATE") == "whole"
+
+
+@pytest.mark.timeout(1800 if WHOLE else 120)
+@pytest.mark.parametrize("deletion_policy", ["Retain", "Delete"])
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+def test_follows_every_change(engine: str, deletion_policy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    budget = Budget(changes=1500 if WHOLE else 110)
+    report = run_virtual(explore(Database, systems(), hints(engine, deletion_policy), budget=budget))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{engine}, {deletion_policy}:\n{report}\n" if WHOLE else "")
+    report.check()
+    assert report.coverage.missing() == []
