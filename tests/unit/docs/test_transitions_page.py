@@ -1,0 +1,40 @@
+"""The page on changes of a spec does what it says."""
+
+from __future__ import annotations
+
+import re
+
+from documented import DOCS, Pages
+from steersman.testing import run_virtual
+from steersman.testing.transitions import Report, explore, in_memory
+
+PAGE = "how-to/test-changes-of-a-spec.md"
+
+
+def shown(title: str) -> str:
+    told = re.search(rf'```text title="{title}"\n(.*?)```', (DOCS / PAGE).read_text(), re.DOTALL)
+    assert told is not None
+    return told[1].rstrip("\n")
+
+
+def explored(pages: Pages, operator: str, replay: str = "") -> Report:
+    load = pages(PAGE)
+    kind, setup = load("sites").Site, load(operator).setup
+    return run_virtual(explore(kind, in_memory(kind, setup), replay=replay))
+
+
+def test_its_tests_pass(pages: Pages) -> None:
+    tests = pages(PAGE)("test_sites")
+    tests.test_it_follows_every_change()
+    tests.test_it_follows_titles_that_occur()
+
+
+def test_its_report_is_what_is_printed(pages: Pages) -> None:
+    assert str(explored(pages, "sites")) == shown("report")
+
+
+def test_its_story_is_told_and_its_replay_tells_it_again(pages: Pages) -> None:
+    found = explored(pages, "careless").failures[0]
+    assert str(found) == shown("story")
+    assert [str(f) for f in explored(pages, "careless", found.replay).failures] == [shown("story")]
+    assert explored(pages, "sites", found.replay).failures == ()
