@@ -12,6 +12,7 @@ import pytest
 from typer.main import get_command
 
 from devcluster.__main__ import app as devcluster
+from steersman.cli import testing
 from steersman.crd import definition
 from steersman.observability import metrics
 from steersman_databases.api import Database
@@ -82,6 +83,13 @@ def test_every_option_of_the_operator_has_a_line(command: str) -> None:
     assert f"`steersman-databases {command}`" in page
     for parameter in group.commands[command].params:
         assert f"`{parameter.opts[0]}`" in page
+
+
+def test_every_option_of_the_server_in_memory_has_a_line() -> None:
+    group: Any = get_command(testing.group)
+    options = [o for p in group.commands["serve"].params for o in p.opts]
+    assert "--tls" in options
+    assert [o for o in options if f"| `{o}` |" not in text("reference/cli.md")] == []
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[str]:

@@ -1,0 +1,55 @@
+"""The tutorial on finding a bug: its test passes, its bug is found as told, and what it ends with comes through."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from documented import DOCS, Pages
+from steersman.testing import SimulationFailed, simulate
+
+PAGE = "tutorials/find-the-bug.md"
+SECONDS = re.compile(r"in \d+\.\d s")
+
+
+def shown(title: str) -> str:
+    found = re.search(rf'```text title="{title}"\n(.*?)\n```', (DOCS / PAGE).read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def first_reconciler(mongodbs: Any) -> Any:
+    """The class as the page has it at first; later on another takes its place."""
+    source = Path(inspect.getfile(mongodbs)).read_text()
+    found = re.search(r"^class MongoDBReconciler.*?(?=^def setup)", source, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    names: dict[str, Any] = mongodbs.__dict__.copy()
+    exec(found[0], names)
+    return names["MongoDBReconciler"]
+
+
+def test_the_first_operator_passes_a_test_and_its_bug_is_found(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = pages(PAGE)
+    mongodbs, tests = load("mongodbs"), load("test_mongodbs")
+    monkeypatch.setattr(mongodbs, "MongoDBReconciler", first_reconciler(mongodbs))
+    tests.test_both_secrets_are_made()
+    with pytest.raises(SimulationFailed) as failed:
+        tests.test_it_survives()
+    assert str(failed.value) == shown("story")
+    with pytest.raises(SimulationFailed) as refused:
+        simulate(mongodbs.setup, tests.making, kinds=[mongodbs.MongoDB], replay="500:3")
+    assert refused.value.found == failed.value.found
+    assert f"replay={str(failed.value.plan)!r})\n```" in (DOCS / PAGE).read_text().replace('"', "'")
+
+
+def test_the_mended_operator_comes_through(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
+    tests = pages(PAGE)("test_mongodbs")
+    tests.test_both_secrets_are_made()
+    tests.test_it_survives()
+    printed, told = capsys.readouterr().out.rstrip("\n"), shown("report")
+    assert SECONDS.search(told)
+    assert SECONDS.sub("", printed) == SECONDS.sub("", told)

@@ -1,0 +1,61 @@
+"""The page on kubectl without a cluster does what it says; what kubectl answers is in the integration tests."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from documented import DOCS, Pages
+from steersman.api.core_v1 import ConfigMap
+from steersman.cli import testing
+from steersman.meta import ObjectKey
+from steersman.testing import InMemoryApiServer
+from steersman.testing.serving import ApiEndpoint
+
+PAGE = "how-to/use-kubectl-without-a-cluster.md"
+PROGRAM = """
+import json, os, re, urllib.request
+server = re.search("server: (.*)", open(os.environ["KUBECONFIG"]).read())[1]
+body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
+path = "/api/v1/namespaces/default/configmaps"
+asked = urllib.request.Request(server + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+raise SystemExit(urllib.request.urlopen(asked).status - 198)
+"""
+
+
+def text() -> str:
+    return (DOCS / PAGE).read_text()
+
+
+async def test_a_foreign_program_works_with_the_server_of_a_test(pages: Pages) -> None:
+    server = InMemoryApiServer()
+    assert await pages(PAGE)("with_server").run(server, sys.executable, "-c", PROGRAM) == 3
+    assert server.read(ConfigMap, ObjectKey("default", "made")) is not None
+
+
+def test_its_manifests_are_accepted() -> None:
+    server = InMemoryApiServer()
+    manifests = re.findall(r'```yaml title="(\w+)\.yaml"\n(.*?)```', text(), re.DOTALL)
+    assert [name for name, _ in manifests] == ["lights", "north"]
+    server.load(*(yaml.safe_load(content) for _, content in manifests))
+
+
+def test_its_options_are_there() -> None:
+    group: Any = get_command(testing.group)
+    known = {o for p in group.commands["serve"].params for o in p.opts}
+    used = {o for line in re.findall("^steersman testing serve .*", text(), re.MULTILINE) for o in line.split()[3:]}
+    assert {"--crd", "--load", "--port"} == {o for o in used if o.startswith("-")}
+    assert {o for o in used if o.startswith("-")} <= known
+
+
+def test_it_says_what_the_command_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tell = testing._tell  # pyright: ignore[reportPrivateUsage]
+    tell(ApiEndpoint("http://127.0.0.1:41873"), tmp_path / "kubeconfig")
+    told = capsys.readouterr().out.replace(str(tmp_path), "/home/jane/lights")
+    assert f"```text\n{told}```" in text()

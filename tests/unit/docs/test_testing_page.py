@@ -1,0 +1,36 @@
+"""The page on three tiers does what it says, run by pytest as by a reader; the reference names what there is."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+from documented import DOCS, files_of
+from steersman import pytest_plugin
+
+pytest_plugins = ["pytester"]
+
+PAGE = "how-to/test-an-operator.md"
+
+
+def test_its_tests_pass(pytester: pytest.Pytester) -> None:
+    files = files_of(PAGE)
+    assert {"pyproject.toml", "greetings.py", "test_in_memory.py", "test_faults.py"} < set(files)
+    for name, text in files.items():
+        (pytester.path / name).write_text(text)
+    result = pytester.runpytest_subprocess("-p", "steersman.pytest_plugin", "-m", "not envtest", "--strict-markers")
+    result.assert_outcomes(passed=2, deselected=1)
+
+
+def test_every_option_and_fixture_has_a_line() -> None:
+    page = (DOCS / "reference/pytest.md").read_text()
+    tree = ast.parse(inspect.getsource(pytest_plugin))
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    options = {text for text in texts if text.startswith("steersman_")}
+    assert len(options) >= 5
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    fixtures = {f.name for f in functions if any("fixture" in ast.dump(d) for d in f.decorator_list)}
+    assert {"apiserver", "envtest"} < fixtures
+    assert sorted(name for name in options | fixtures if f"| `{name}` |" not in page) == []
