@@ -37,10 +37,15 @@ demo: $(READY) ## Two databases from one YAML each, on a real cluster (8 min fro
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests, and integration tests on the real API server (8 min from fresh, 2 min again)
+test: $(READY) ## Unit tests, and integration tests on the real API server (13 min from fresh, 8 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/integration
+
+.PHONY: conformance
+conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
+	@$(BIN)/python -m devcluster build
+	@PYTHONPATH=tests/support $(BIN)/python -m apiserver_cases
 
 .PHONY: e2e
 e2e: $(READY) ## Everything end to end on the cluster, faults included (45 min)
@@ -53,6 +58,10 @@ faults: $(READY) ## Each fault at its full size, on the real API server (20 min)
 	@$(BIN)/python -m devcluster build
 	@FAULTS=whole $(BIN)/pytest tests/integration/faults
 
+.PHONY: simulate
+simulate: $(READY) ## The database operator under every fault, and through every change of a spec (10 min)
+	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_transitions.py
+
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from fresh, 2 min again)
 	@$(BIN)/pytest --timeout 900 -m smoke tests/e2e
@@ -61,6 +70,10 @@ e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from 
 bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hours; BENCH="--scenario a --runs 1")
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+.PHONY: bench-testing
+bench-testing: $(READY) ## How fast the API server in memory starts and creates objects (2 min; BENCH="--runs 1")
+	@$(BIN)/python -m benchmarks.testing_server $(BENCH)
 
 .PHONY: lint
 lint: $(READY) ## Formatting, lint, types, layers, generated files, house rules

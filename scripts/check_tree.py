@@ -37,6 +37,7 @@ _HOSTS = tuple(
     )
 )
 _HOST = re.compile(r"(?<![\w-])(?:[\w-]+\.)*(?:" + "|".join(map(re.escape, _HOSTS)) + r")(?![\w-])", re.IGNORECASE)
+_CONFLICT = ("<" * 7 + " ", ">" * 7 + " ")
 _MACHINE_PATH = re.compile(r"(?<![\w.-])/(?:" + "|".join(("work", "root", "tmp/" + "work")) + r")/[\w.]")
 _UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3)) + r")\b")
 
@@ -78,6 +79,8 @@ def _named(name: str, text: str) -> Iterator[str]:
             yield f"{name}:{number}: names the package registry host {host.group()}"
         for path in _MACHINE_PATH.finditer(line):
             yield f"{name}:{number}: names a path of one machine, {path.group()}…"
+        if line.startswith(_CONFLICT):
+            yield f"{name}:{number}: a conflict of a merge: resolve it"
 
 
 def _unfit_module(path: PurePosixPath, text: str) -> Iterator[str]:

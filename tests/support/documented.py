@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[2] / "docs"
-_BLOCK = re.compile(r'^```python title="(?P<name>\w+)\.py"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
+_FILE = re.compile(r'^```\w+ title="(?P<name>\w+\.\w+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
 
 Load = Callable[[str], Any]
 """Imports one of a page's files."""
@@ -20,13 +20,19 @@ Pages = Callable[[str], Load]
 
 def written_down(page: str, directory: Path) -> list[str]:
     """Writes the files of ``page`` into ``directory``, and gives their modules."""
-    files: dict[str, list[str]] = {}
-    for found in _BLOCK.finditer((DOCS / page).read_text()):
-        files.setdefault(found["name"], []).append(found["code"])
+    files = {n.removesuffix(".py"): text for n, text in files_of(page).items() if n.endswith(".py")}
     assert files, f"{page} has no Python with a title"
-    for name, parts in files.items():
-        (directory / f"{name}.py").write_text("\n\n".join(parts))
+    for name, text in files.items():
+        (directory / f"{name}.py").write_text(text)
     return list(files)
+
+
+def files_of(page: str) -> dict[str, str]:
+    """The files of ``page`` in any language, by their names."""
+    found: dict[str, list[str]] = {}
+    for file in _FILE.finditer((DOCS / page).read_text()):
+        found.setdefault(file["name"], []).append(file["code"])
+    return {name: "\n\n".join(parts) for name, parts in found.items()}
 
 
 def load(name: str) -> Any:

@@ -16,12 +16,12 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def serving(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[int, None]:
-    """Answers every request on loopback with ``handler``; gives the port."""
+async def serving(handler: Handler, tls: ssl.SSLContext | None = None, port: int = 0) -> AsyncGenerator[int, None]:
+    """Answers every request on loopback with ``handler``; gives the port (0: any that is free)."""
     runner = web.ServerRunner(web.Server(handler, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

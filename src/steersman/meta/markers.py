@@ -16,7 +16,7 @@ ObjectT = TypeVar("ObjectT", bound="Object")
 class Rule(Struct, frozen=True, kw_only=True):
     """A CEL validation rule (``x-kubernetes-validations``).
 
-    Args:
+    Attributes:
         rule: the expression, in which ``self`` is the value and ``oldSelf`` the one before an update.
         message: what the user reads when it does not hold; says what to do.
         reason: ``FieldValueInvalid``, ``FieldValueForbidden``, ``FieldValueRequired`` or ``FieldValueDuplicate``.

@@ -1,7 +1,8 @@
-"""Testing operators: an API server in memory, virtual time, and the real thing without a cluster (``envtest``)."""
+"""Testing operators: an API server in memory, virtual time, simulated faults, and the real thing (``envtest``)."""
 
 from steersman.testing.apiserver import InMemoryApiServer, matching
 from steersman.testing.mutation import CacheMutated, detect_mutations
+from steersman.testing.simulation import SimulationFailed, World, fault_point, simulate
 from steersman.testing.virtual_time import (
     VirtualClock,
     VirtualDeadlock,
@@ -15,13 +16,17 @@ from steersman.testing.virtual_time import (
 __all__ = [
     "CacheMutated",
     "InMemoryApiServer",
+    "SimulationFailed",
     "VirtualClock",
     "VirtualDeadlock",
     "VirtualTimeLimit",
     "VirtualTimeLoop",
+    "World",
     "detect_mutations",
+    "fault_point",
     "matching",
     "run_virtual",
+    "simulate",
     "virtual_runtime",
     "virtual_time",
 ]

@@ -7,16 +7,48 @@ Whoever goes through one changes what all other readers see, until the next even
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+from unittest.mock import patch
 
-from steersman.cache import Cache, Change
+from steersman.cache import Cache, Change, Informer
 from steersman.meta import Object, encode
+
+T = TypeVar("T", bound=Object)
 
 
 class CacheMutated(AssertionError):
     """An object of the cache is not what it was when it came; names kind and key."""
+
+
+class _Witness:
+    """Knows what objects were when they came."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[Object, bytes]] = {}
+        self._watched: set[Informer[Any]] = set()
+
+    def watch(self, informer: Informer[Any]) -> None:
+        if informer not in self._watched:
+            self._watched.add(informer)
+            informer.subscribe(self._remember)
+
+    def _remember(self, change: Change[Any]) -> None:
+        if change.new is not None:
+            # The object is kept, so its id is not given to another.
+            self._seen.setdefault(id(change.new), (change.new, encode(change.new)))
+
+    def compare(self) -> None:
+        """Raises CacheMutated."""
+        for obj, was in self._seen.values():
+            now = encode(obj)
+            if now != was:
+                resource = type(obj).api_resource
+                raise CacheMutated(
+                    f"{resource.kind} {obj.key} of the cache was changed: build a new object by "
+                    f"msgspec.structs.replace; it was {was.decode()} and is {now.decode()}"
+                )
 
 
 @contextmanager
@@ -29,21 +61,25 @@ def detect_mutations(cache: Cache) -> Generator[None]:
     Raises:
         CacheMutated: one was changed.
     """
-    seen: dict[int, tuple[Object, bytes]] = {}
-
-    def remember(change: Change[Any]) -> None:
-        if change.new is not None:
-            # The object is kept, so its id is not given to another.
-            seen.setdefault(id(change.new), (change.new, encode(change.new)))
-
+    witness = _Witness()
     for informer in cache.informers:
-        informer.subscribe(remember)
+        witness.watch(informer)
     yield
-    for obj, was in seen.values():
-        now = encode(obj)
-        if now != was:
-            resource = type(obj).api_resource
-            raise CacheMutated(
-                f"{resource.kind} {obj.key} of the cache was changed: build a new object by msgspec.structs.replace; "
-                f"it was {was.decode()} and is {now.decode()}"
-            )
+    witness.compare()
+
+
+@contextmanager
+def watch_all_caches() -> Generator[Callable[[], None]]:
+    """Watches every cache whose informers are asked for during the block, such as a manager's.
+
+    Gives a function that compares their objects with what they were, and raises CacheMutated.
+    """
+    witness, informer_of = _Witness(), Cache.informer
+
+    def informer(self: Cache, kind: type[T]) -> Informer[T]:
+        made = informer_of(self, kind)
+        witness.watch(made)
+        return made
+
+    with patch.object(Cache, "informer", informer):
+        yield witness.compare

@@ -25,7 +25,7 @@ NAMESPACE = f"two-servers-{os.getpid()}"
 
 @pytest.fixture(scope="module")
 def second(envtest: Envtest) -> Generator[SecondApiServer]:
-    with envtest.second_apiserver() as server:
+    with envtest.control_plane.second_apiserver() as server:
         yield server
 
 

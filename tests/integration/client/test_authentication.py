@@ -71,7 +71,7 @@ async def as_user(
 
 def certificate_of(envtest: Envtest, user: str) -> dict[str, str]:
     """``client-certificate-data`` and ``client-key-data`` of ``user``."""
-    return yaml.safe_load(envtest.user(user).read_text())["users"][0]["user"]
+    return yaml.safe_load(envtest.user(user).kubeconfig.read_text())["users"][0]["user"]
 
 
 def plugin(directory: Path, code: str) -> dict[str, Any]:
@@ -204,7 +204,7 @@ async def test_acting_as_somebody_with_less_rights(envtest: Envtest, tmp_path: P
 
 
 async def test_only_who_may_impersonates(envtest: Envtest) -> None:
-    somebody = load_config(envtest.user("jane"))
+    somebody = envtest.user("jane").config
     pretender = dataclasses.replace(somebody, impersonate=Impersonation(user="root", groups=("system:masters",)))
     async with opened(pretender) as transport:
         refused = await transport.request(get("/api/v1/namespaces/default/secrets"))

@@ -20,9 +20,9 @@ async def test_it_is_killed_again_and_again(
         async with churn.changing():
             for _ in range(scale.kills):
                 await churn.round()
-                envtest.kill_apiserver()
-                envtest.begin_apiserver()
-                await asyncio.to_thread(envtest.wait_until_ready)
+                envtest.control_plane.kill_apiserver()
+                envtest.control_plane.begin_apiserver()
+                await asyncio.to_thread(envtest.control_plane.wait_until_ready)
             await churn.round()
         took = await churn.settled()
         assert process.exit_code is None
@@ -83,7 +83,7 @@ async def test_etcd_forgets_what_a_slow_watcher_has_not_read(
                 await churn.round()
                 with proxy.held_watches():
                     await churn.round()
-                    forgetful.compact()
+                    forgetful.control_plane.compact()
                     proxy.break_watches()
                 await churn.round()
             took = await churn.settled()

@@ -15,7 +15,7 @@ from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.apply.rbac_v1 import PolicyRuleApply, RoleApply, RoleBindingApply, RoleRefApply, SubjectApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.rbac_v1 import RoleBinding
-from steersman.client import Client, MergePatch, connect, load_config
+from steersman.client import Client, MergePatch, connect
 from steersman.errors import Forbidden, NotFound
 from steersman.meta import ObjectKey, ObjectMetaApply, unstructured
 from steersman.testing.envtest import Envtest
@@ -43,13 +43,13 @@ async def test_the_kind_is_deleted_and_made_again(envtest: Envtest, churn: Churn
 async def test_its_rights_are_withdrawn_and_given_back(
     envtest: Envtest, churn: Churn, operator: StartOperator, scale: Scale, tmp_path: Path
 ) -> None:
-    kubeconfig = envtest.user(USER)
+    user = envtest.user(USER)
     await _permit(churn)
-    async with connect(load_config(kubeconfig)) as transport:
+    async with connect(user.config) as transport:
         async with asyncio.timeout(60):
             while not await _may_list(Client(transport), churn.namespace):
                 await asyncio.sleep(0.05)
-        with FaultProxy.running(tmp_path, kubeconfig) as proxy:
+        with FaultProxy.running(tmp_path, user.kubeconfig) as proxy:
             async with operator(proxy.kubeconfig) as process:
                 await churn.settled()
                 async with churn.changing():

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from steersman.api.coordination_v1 import Lease, LeaseSpec
-from steersman.client import Client, HttpRequest, MergePatch, connect, load_config
+from steersman.client import Client, HttpRequest, MergePatch, connect
 from steersman.meta import ObjectKey, encode
 from steersman.rbac import leader_election_role
 from steersman.testing.envtest import Envtest
@@ -80,7 +80,7 @@ async def harbour(environment: Envtest, namespace: str) -> AsyncGenerator[Client
 @asynccontextmanager
 async def replica(environment: Envtest, namespace: str, times: str) -> AsyncGenerator[Replica]:
     """A running replica; it is dead at the end."""
-    kubeconfig = str(environment.user(USER))
+    kubeconfig = str(environment.user(USER).kubeconfig)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(PROGRAM),
@@ -162,7 +162,7 @@ async def test_who_loses_the_lease_ends_with_one_clear_line(envtest: Envtest) ->
 
 async def test_the_user_of_these_tests_may_touch_no_other_lease(envtest: Envtest) -> None:
     namespace = "others"
-    async with harbour(envtest, namespace), connect(load_config(envtest.user(USER))) as transport:
+    async with harbour(envtest, namespace), connect(envtest.user(USER).config) as transport:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         for target, expected in ((f"{path}/replicas", 404), (f"{path}/other", 403), (path, 403)):
             assert (await transport.request(HttpRequest(method="GET", path=target))).status == expected

@@ -578,6 +578,26 @@ async def test_the_servers_warnings_are_logged_once(caplog: pytest.LogCaptureFix
     assert caplog.text.count("v1beta1 Sail is deprecated") == 1
 
 
+@pytest.mark.parametrize(
+    ("headers", "texts"),
+    [
+        (['299 - "careful"', '299 - "very careful"'], ("careful", "very careful")),
+        (['299 - "one, two", 299 kube "three"'], ("one, two", "three")),
+        ([r'299 - "a \"quoted\" one and a \\"'], ('a "quoted" one and a \\',)),
+        (["as nobody writes it"], ("as nobody writes it",)),
+    ],
+)
+async def test_the_texts_of_warnings(headers: list[str], texts: tuple[str, ...]) -> None:
+    async def handler(_: web.BaseRequest) -> web.Response:
+        response = web.Response()
+        for header in headers:
+            response.headers.add("Warning", header)
+        return response
+
+    async with connected(handler) as transport:
+        assert (await transport.request(get())).warnings == texts
+
+
 def test_waits_are_counted_from_the_servers_clock() -> None:
     date = "Fri, 31 Dec 1999 23:58:29 GMT"
     assert retry_after("Fri, 31 Dec 1999 23:59:59 GMT", date) == 90

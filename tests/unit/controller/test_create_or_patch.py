@@ -11,13 +11,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from buoy import Buoy, BuoySpec
-from steersman.api.core_v1 import ConfigMap, Service, ServicePort
+from steersman.api.core_v1 import ConfigMap
 from steersman.cache import Cache, InformerOptions
 from steersman.client import JsonPatch
 from steersman.controller import create_or_patch
 from steersman.controller.create_or_patch import difference
 from steersman.errors import Conflict
-from steersman.meta import FrozenDict, ObjectMeta, unstructured
+from steersman.meta import (
+    FrozenDict,
+    FrozenStruct,
+    ObjectMeta,
+    Resource,
+    Spec,
+    Status,
+    resource,
+    unstructured,
+)
 from steersman.testing import virtual_time
 from steersman.testing.apiserver.patches import json_patch
 from world import NAMESPACE, World, key
@@ -84,24 +93,46 @@ async def test_nobody_is_renamed() -> None:
         await create_or_patch(world.cached, blank("c"), lambda _: blank("d"))
 
 
+class Berth(FrozenStruct):
+    """Part of a Quay, in which the API server has more fields than this type."""
+
+    name: str = ""
+    depth: int = 1
+
+
+class QuaySpec(Spec):
+    """What is wanted of a Quay."""
+
+    berths: tuple[Berth, ...] = ()
+
+
+@resource(group="sea.example.com", version="v1")
+class Quay(Resource[QuaySpec, Status]):
+    """A kind that has become newer than this type."""
+
+
 @pytest.mark.parametrize("kept", [("a", "b", "c"), ("b", "c"), ("a", "c"), ("new", "b"), ("a", "new", "b", "c")])
 @virtual_time
 async def test_what_the_type_does_not_know_stays_with_the_item_that_has_it(kept: tuple[str, ...]) -> None:
     world = World()
-    ports = [{"name": name, "port": 1000 + ord(name), "fromTheFuture": name} for name in "abc"]
-    identity = {"name": "s", "namespace": NAMESPACE}
-    world.server.load({"apiVersion": "v1", "kind": "Service", "metadata": identity, "spec": {"ports": ports}})
+    # Served without a schema, and so with any field.
+    world.server.register(Quay.api_resource)
+    berths = [{"name": name, "depth": ord(name), "fromTheFuture": name} for name in "abc"]
+    identity = {"name": "q", "namespace": NAMESPACE}
+    world.server.load(
+        {"apiVersion": "sea.example.com/v1", "kind": "Quay", "metadata": identity, "spec": {"berths": berths}}
+    )
 
-    def mutate(service: Service) -> Service:
-        assert service.spec is not None
-        known = {port.name: replace(port, port=port.port + 1) for port in service.spec.ports}
-        wanted = tuple(known.get(name, ServicePort(name=name, port=80)) for name in kept)
-        return replace(service, spec=replace(service.spec, ports=wanted))
+    def mutate(quay: Quay) -> Quay:
+        known = {berth.name: replace(berth, depth=berth.depth + 1) for berth in quay.spec.berths}
+        wanted = tuple(known.get(name, Berth(name=name)) for name in kept)
+        return replace(quay, spec=replace(quay.spec, berths=wanted))
 
-    await create_or_patch(world.cached, Service(metadata=ObjectMeta(name="s", namespace=NAMESPACE)), mutate)
-    service = world.server.read(unstructured(Service.api_resource), key("s"))
-    assert service is not None
-    assert [(port["name"], port.get("fromTheFuture", "new")) for port in service.content["spec"]["ports"]] == [
+    blank_quay = Quay(metadata=ObjectMeta(name="q", namespace=NAMESPACE), spec=QuaySpec())
+    await create_or_patch(world.cached, blank_quay, mutate)
+    quay = world.server.read(unstructured(Quay.api_resource), key("q"))
+    assert quay is not None
+    assert [(berth["name"], berth.get("fromTheFuture", "new")) for berth in quay.content["spec"]["berths"]] == [
         (name, name) for name in kept
     ]
 

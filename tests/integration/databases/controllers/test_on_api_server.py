@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from steersman.api.core_v1 import Secret
-from steersman.client import Client, HttpRequest, MergePatch, Transport, connect, load_config
+from steersman.client import Client, HttpRequest, MergePatch, Transport, connect
 from steersman.errors import Invalid, NotFound
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Quantity, encode
@@ -138,7 +138,7 @@ async def test_what_may_not_change_is_refused_and_a_written_default_is_no_change
 async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envtest) -> None:
     async with (
         _client(installed, "roles") as client,
-        connect(load_config(installed.user(USER))) as transport,
+        connect(installed.user(USER).config) as transport,
         asyncio.timeout(60),
     ):
         options = ManagerOptions(

@@ -1,0 +1,111 @@
+"""The database operator through the changes that users make: its cluster in memory, its servers models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from kubelet import Kubelet, Machines
+from steersman.api.core_v1 import Secret
+from steersman.client import Client, Transport
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectKey
+from steersman.testing import InMemoryApiServer, virtual_runtime
+from steersman.testing.transitions import Hints, InMemorySystem, System, Systems
+from steersman_databases.api import Database
+from steersman_databases.controllers import INFORMERS, setup
+from steersman_databases.engines import ENGINES, SUPPORTED_VERSIONS, Credentials, Endpoint
+from steersman_databases.engines.model import ModelServer
+from steersman_databases.engines.work import LoginRejected, Raced
+from steersman_databases.resources import Names
+
+KEY = ObjectKey("default", "trial")
+VERSIONS = {engine: next(iter(versions)) for engine, versions in SUPPORTED_VERSIONS.items()}
+
+
+def hints(engine: str, deletion_policy: str) -> Hints:
+    """What the schema does not say; the first ``Database`` has this engine and policy."""
+    spec = {"engine": engine, "version": VERSIONS[engine], "deletionPolicy": deletion_policy}
+    return Hints(
+        start={"spec": spec},
+        examples={
+            "spec.version": [*VERSIONS.values(), "9"],
+            "spec.databaseName": ["orders", 'The "orders"; of Köln', "template1", "mysql", "x" * 64],
+            "spec.username": ["alice", "Älice's", "postgres", "root", "y" * 63],
+        },
+        bad={"spec.version": ["16", "latest"]},
+        refusals=["RetainedDataMismatch"],
+        leave=["spec.deletionPolicy"] if deletion_policy == "Delete" else [],
+        # The retained volume of a larger Database stays as large.
+        ignore=["PersistentVolumeClaim.spec.resources"] if deletion_policy == "Retain" else [],
+    )
+
+
+def systems() -> Systems:
+    """A cluster each, whose passwords differ from those of the others."""
+    made = 0
+
+    @asynccontextmanager
+    async def system() -> AsyncGenerator[System]:
+        nonlocal made
+        made += 1
+        place = _Place(made)
+        async with InMemorySystem(Database, place.server, place.operator, observe=place.contents) as ready:
+            yield ready
+
+    return system
+
+
+class _Place:
+    """What outlives the operator's process."""
+
+    def __init__(self, number: int) -> None:
+        self.runtime = virtual_runtime(number)
+        self.server = InMemoryApiServer(self.runtime)
+        self.server.register(Database)
+        self.machines = Machines()
+
+    @asynccontextmanager
+    async def operator(self, transport: Transport) -> AsyncGenerator[Manager]:
+        """A process of the operator, and what a cluster does meanwhile."""
+        options = ManagerOptions(name="steersman-databases", informers=INFORMERS, graceful_shutdown_timeout=0)
+        manager = Manager(transport, options, self.runtime)
+        setup(manager, self.machines.engine)
+        kubelet = Kubelet(self.server, Client(self.server, field_manager="kubelet"), self.machines)
+        running = asyncio.create_task(kubelet.run(self.runtime.clock))
+        try:
+            yield manager
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    def contents(self) -> dict[str, Any]:
+        """What the server holds for the ``Database``: whether its Secret opens it, and who owns it."""
+        database = self.server.read(Database, KEY)
+        if database is None:
+            return {}
+        engine = ENGINES[database.spec.engine]
+        server = self.machines.servers.get(Endpoint(f"{Names(KEY).host}.svc", engine.port))
+        held = server.databases.get(database.database_name) if server is not None and server.up else None
+        if server is None or held is None:
+            return {}
+        secret = self.server.read(Secret, Names(KEY).application_secret)
+        data = {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
+        return {
+            f"Server of {KEY.name}": {
+                "opens": _opens(server, data),
+                "owner": held.owner if server.owners_matter else None,
+                "public": held.public,
+            }
+        }
+
+
+def _opens(server: ModelServer, data: dict[str, str]) -> bool:
+    try:
+        server.log_in(Credentials(data.get("user", ""), data.get("password", "")), data.get("dbname", ""))
+    except (LoginRejected, Raced):
+        return False
+    return True
