@@ -8,7 +8,8 @@ from typing import Any
 
 import model
 from documents import GROUP_VERSIONS, KIND, VERBS, Documents, file_name
-from names import sentence
+
+from steersman.models.names import sentence
 
 
 def save(found: Documents, directory: Path, only: list[str] | None) -> None:

@@ -1,85 +1,163 @@
-"""The CustomResourceDefinition manifest of a kind."""
+"""The CustomResourceDefinition manifest of a kind, in one version or several."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, get_args, get_origin
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Literal, get_args, get_origin
 
-from steersman.crd.schema import Schema, SchemaError, rules_of, schema_of
-from steersman.meta import FrozenStruct, PrinterColumn, Resource
+from steersman.crd.conversion import ConversionWebhook
+from steersman.crd.docstrings import class_text
+from steersman.crd.errors import SchemaError, within
+from steersman.crd.names import check_names, version_order
+from steersman.crd.rules import Schema, with_rules
+from steersman.crd.schema import fields_schema, schema_of
+from steersman.crd.subresources import columns_of, scale_of, selectable_fields_of
+from steersman.crd.v1beta1 import to_v1beta1
+from steersman.meta import FrozenStruct, Object, Resource
+from steersman.meta.declaration import is_declared, options_of
 
-_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
+Kind = type[Object]
+
+# What all versions of a kind have in common.
+_SHARED = ("short_names", "categories", "singular", "list_kind", "labels", "annotations")
 
 
-def definition(kind: type[Resource[Any, Any]]) -> dict[str, Any]:
-    """The ``apiextensions.k8s.io/v1`` manifest for ``kind``, in wire form.
+def definition(
+    *kinds: Kind,
+    conversion: ConversionWebhook | None = None,
+    builtin_descriptions: bool = False,
+    api_version: Literal["v1", "v1beta1"] = "v1",
+) -> dict[str, Any]:
+    """The ``apiextensions.k8s.io`` manifest for a kind, in wire form.
+
+    Args:
+        kinds: the classes of one kind, each another version of it, in any order; exactly one is stored.
+        conversion: the webhook that converts between versions; without, only apiVersion is changed.
+        builtin_descriptions: keep the descriptions of Kubernetes' own types within, such as of a PodTemplateSpec,
+            which make the manifest many times larger.
+        api_version: ``v1beta1`` for Kubernetes before 1.16, which removed it in 1.22. It has neither CEL rules nor
+            selectable fields, which are left out.
 
     Raises:
-        SchemaError: ``kind`` was not declared with ``@resource``, or a field's type cannot be expressed.
+        SchemaError: a class was not declared with ``@resource``, a field's type cannot be expressed, markers
+            contradict each other, or the versions do not fit together.
     """
-    if "api_resource" not in vars(kind):
-        raise SchemaError(f"{kind.__name__} is not declared: put @resource(group=…, version=…) above the class")
-    resource, options = kind.api_resource, kind.resource_options
+    if not kinds:
+        raise SchemaError("no kind was given: definition(MyKind)")
+    for kind in kinds:
+        if not is_declared(kind):
+            raise SchemaError(f"{kind.__name__} is not declared: put @resource(group=…, version=…) above the class")
+        with within(kind.__name__):
+            check_names(kind.api_resource, options_of(kind))
+    _check_versions(kinds)
+    stored = next(k for k in kinds if options_of(k).storage)
+    ordered = sorted(kinds, key=lambda k: version_order(k.api_resource.version))
+    found = _manifest(stored, [_version(k, builtin_descriptions) for k in ordered])
+    if conversion is not None:
+        if len(kinds) == 1:
+            raise SchemaError(f"{stored.__name__} has one version, which needs no conversion: take it away")
+        found["spec"]["conversion"] = conversion.to_wire()
+    return to_v1beta1(found) if api_version == "v1beta1" else found
+
+
+def definitions(*kinds: Kind, builtin_descriptions: bool = False) -> list[dict[str, Any]]:
+    """The manifests of several kinds, each with all of its versions that are among ``kinds``.
+
+    Raises:
+        SchemaError: as ``definition``.
+    """
+    by_kind: dict[tuple[str, str], dict[Kind, None]] = {}
+    for kind in kinds:
+        resource = kind.api_resource
+        by_kind.setdefault((resource.group, resource.kind), {})[kind] = None
+    return [definition(*versions, builtin_descriptions=builtin_descriptions) for versions in by_kind.values()]
+
+
+def _manifest(stored: Kind, versions: list[dict[str, Any]]) -> dict[str, Any]:
+    resource, options = stored.api_resource, options_of(stored)
     names: dict[str, Any] = {
         "kind": resource.kind,
-        "listKind": f"{resource.kind}List",
+        "listKind": options.list_kind,
         "plural": resource.plural,
-        "singular": resource.kind.lower(),
+        "singular": options.singular,
     }
     if options.short_names:
         names["shortNames"] = list(options.short_names)
     if options.categories:
         names["categories"] = list(options.categories)
-    subresources: dict[str, Any] = {"status": {}}
-    if options.scale is not None:
-        subresources["scale"] = {
-            "specReplicasPath": options.scale.spec_replicas_path,
-            "statusReplicasPath": options.scale.status_replicas_path,
-        }
-        if options.scale.label_selector_path:
-            subresources["scale"]["labelSelectorPath"] = options.scale.label_selector_path
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": _object_schema(kind)},
-        "subresources": subresources,
-        "additionalPrinterColumns": [_column(c) for c in (*options.columns, _AGE)],
-    }
+    metadata: dict[str, Any] = {"name": f"{resource.plural}.{resource.group}"}
+    if options.labels:
+        metadata["labels"] = dict(options.labels)
+    if options.annotations:
+        metadata["annotations"] = dict(options.annotations)
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "metadata": metadata,
         "spec": {
             "group": resource.group,
             "names": names,
             "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "versions": [version],
+            "versions": versions,
         },
     }
 
 
-def _object_schema(kind: type[Resource[Any, Any]]) -> Schema:
-    spec, status = _type_arguments(kind)
-    schema: Schema = {
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "spec": schema_of(spec),
-            "status": schema_of(status),
-        },
-        "required": ["spec"],
-    }
-    if kind.__doc__:
-        schema = {"description": inspect.cleandoc(kind.__doc__), **schema}
-    if kind.resource_options.rules:
-        schema["x-kubernetes-validations"] = rules_of(kind.resource_options.rules)
-    return schema
+def _version(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
+    options = options_of(kind)
+    schema = _object_schema(kind, builtin_descriptions)
+    with within(kind.__name__):
+        subresources: dict[str, Any] = {"status": {}} if options.status_subresource else {}
+        if options.scale is not None:
+            subresources["scale"] = scale_of(options.scale, schema)
+        version: dict[str, Any] = {"name": kind.api_resource.version, "served": options.served}
+        version["storage"] = options.storage
+        if options.deprecated:
+            version["deprecated"] = True
+        if isinstance(options.deprecated, str):
+            version["deprecationWarning"] = options.deprecated
+        version |= {"schema": {"openAPIV3Schema": schema}, "subresources": subresources}
+        version["additionalPrinterColumns"] = columns_of(options.columns, schema)
+        if options.selectable_fields:
+            version["selectableFields"] = selectable_fields_of(options.selectable_fields, schema)
+    return version
 
 
-def _type_arguments(kind: type[Resource[Any, Any]]) -> tuple[type[FrozenStruct], type[FrozenStruct]]:
+def _object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
+    rules = options_of(kind).rules
+    metadata: Schema = {"type": "object"}
+    if any(r.field_path == ".metadata.name" for r in rules):
+        # A rule may name only what the schema tells; of the metadata it may tell this.
+        metadata["properties"] = {"name": {"type": "string"}}
+    with within(kind.__name__):
+        fields = _fields(kind, builtin_descriptions)
+        schema: Schema = {
+            "type": "object",
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": metadata,
+                **fields.pop("properties"),
+            },
+            **fields,
+        }
+        if text := class_text(kind):
+            schema = {"description": text, **schema}
+        return with_rules(schema, rules, correlated=True, root=True)
+
+
+def _fields(kind: Kind, builtin_descriptions: bool) -> Schema:
+    """What the kind has beside its metadata: ``properties``, and which of them are required."""
+    if Resource not in kind.__mro__:
+        # A kind of somebody else's has the fields that its definition tells.
+        return fields_schema(kind, without="metadata", builtin_descriptions=builtin_descriptions)
+    parts = zip(("spec", "status"), _type_arguments(kind), strict=True)
+    properties = {name: schema_of(part, builtin_descriptions=builtin_descriptions) for name, part in parts}
+    return {"properties": properties, "required": ["spec"]}
+
+
+def _type_arguments(kind: Kind) -> tuple[type[FrozenStruct], type[FrozenStruct]]:
     for base in getattr(kind, "__orig_bases__", ()):
         if get_origin(base) is Resource:
             spec, status = get_args(base)
@@ -87,10 +165,47 @@ def _type_arguments(kind: type[Resource[Any, Any]]) -> tuple[type[FrozenStruct],
     raise SchemaError(f"{kind.__name__} must derive from Resource[Spec, Status] directly")
 
 
-def _column(column: PrinterColumn) -> dict[str, Any]:
-    wire: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
-    if column.description:
-        wire["description"] = column.description
-    if column.priority:
-        wire["priority"] = column.priority
-    return wire
+def _check_versions(kinds: Sequence[Kind]) -> None:
+    """Whether ``kinds`` are versions of one kind, of which one is stored."""
+    first, *others = kinds
+    for other in others:
+        for name in ("group", "kind", "plural", "namespaced"):
+            here, there = getattr(first.api_resource, name), getattr(other.api_resource, name)
+            if here != there:
+                raise SchemaError(
+                    f"{_called(first)} has the {name} {here!r}, {_called(other)} {there!r}: versions of one kind "
+                    "have the same; make a definition of each kind"
+                )
+        for name in _SHARED:
+            here, there = getattr(options_of(first), name), getattr(options_of(other), name)
+            if here != there:
+                raise SchemaError(
+                    f"{_called(first)} and {_called(other)} have different {name}, {here!r} and {there!r}: a kind "
+                    "has them once, say the same in each"
+                )
+    versions = Counter(k.api_resource.version for k in kinds)
+    for version, count in versions.items():
+        if count > 1:
+            raise SchemaError(f"{first.api_resource.kind} has the version {version} {count} times: give each its own")
+    _check_storage(kinds)
+
+
+def _check_storage(kinds: Sequence[Kind]) -> None:
+    stored = [k for k in kinds if options_of(k).storage]
+    if not stored:
+        raise SchemaError(
+            f"no version of {kinds[0].api_resource.kind} is stored: give the class of the one that is, too, or take "
+            "storage=False from one"
+        )
+    if len(stored) > 1:
+        told = " and ".join(_called(k) for k in stored)
+        raise SchemaError(f"{told} are both stored: say storage=False for all but one")
+    if not options_of(stored[0]).served:
+        raise SchemaError(
+            f"{_called(stored[0])} is stored but not served, so that nobody can move its objects to another version: "
+            "store a version that is served first"
+        )
+
+
+def _called(kind: Kind) -> str:
+    return f"{kind.__name__} ({kind.api_resource.version})"

@@ -5,172 +5,151 @@ Source: "Extend the Kubernetes API with CustomResourceDefinitions", section "Spe
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from datetime import datetime
-from functools import cache
-from itertools import pairwise
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, replace
+from typing import Any, get_type_hints
 
 import msgspec
+from msgspec import UNSET
 
-from steersman.errors import SteersmanError
-from steersman.meta import Field, FrozenDict, FrozenStruct, Quantity, Rule, to_builtins
-from steersman.meta.quantity import PATTERN as QUANTITY_PATTERN
+from steersman.crd.docstrings import attribute_texts, class_text
+from steersman.crd.errors import ContainsItself, SchemaError, within
+from steersman.crd.marked import check_keywords, says_default
+from steersman.crd.rules import Schema, immutable, immutable_presence, with_rules
+from steersman.crd.types import Context, markers_of, type_schema
+from steersman.crd.values import violations
+from steersman.meta import Field, FrozenStruct, Rule, to_builtins
+from steersman.meta.markers import schema_options
 
-Schema = dict[str, Any]
-
-_SCALARS: dict[Any, Schema] = {
-    str: {"type": "string"},
-    bool: {"type": "boolean"},
-    int: {"type": "integer", "format": "int64"},
-    float: {"type": "number"},
-    bytes: {"type": "string", "format": "byte"},
-    datetime: {"type": "string", "format": "date-time"},
-    Any: {"x-kubernetes-preserve-unknown-fields": True},
-    Quantity: {
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "pattern": QUANTITY_PATTERN,
-        "x-kubernetes-int-or-string": True,
-    },
-}
-
-_BOUNDS = {
-    "ge": "minimum",
-    "le": "maximum",
-    "min_length": "minLength",
-    "max_length": "maxLength",
-    "min_items": "minItems",
-    "max_items": "maxItems",
-    "pattern": "pattern",
-    "format": "format",
-    "description": "description",
-}
+__all__ = ["Schema", "SchemaError", "schema_of"]
 
 
-class SchemaError(SteersmanError, TypeError):
-    """A Python type has no structural schema; the message names the class and the field."""
-
-
-def schema_of(kind: type[FrozenStruct]) -> Schema:
+def schema_of(kind: type[FrozenStruct], *, builtin_descriptions: bool = False) -> Schema:
     """The schema of a struct type: fields, defaults, required names, docstrings as descriptions.
 
+    Args:
+        kind: the struct.
+        builtin_descriptions: keep the descriptions of Kubernetes' own types, which make a schema many times larger.
+
     Raises:
-        SchemaError: a field's type cannot be expressed.
+        SchemaError: a field's type cannot be expressed, or its markers contradict each other.
     """
+    return struct_schema(kind, Context(struct_schema, builtin_descriptions=builtin_descriptions))
+
+
+def struct_schema(kind: type[FrozenStruct], context: Context) -> Schema:
+    """The schema of ``kind`` below other structs.
+
+    Raises:
+        SchemaError: as ``schema_of``.
+    """
+    if kind in context.entered:
+        raise ContainsItself(
+            f"{kind.__name__} contains itself, which no structural schema can express: keep the inner one unchecked, "
+            f"with Annotated[{kind.__name__}, Field(preserve_unknown=True)]"
+        )
+    fields = _properties(kind, replace(context, entered=(*context.entered, kind)))
+    result: Schema = {"type": "object", **_told(fields)}
+    if text := class_text(kind):
+        result = {"description": text, **result}
+    with within(kind.__name__):
+        return _optioned(kind, result, [r for f in fields for r in f.rules], context)
+
+
+def fields_schema(kind: type[FrozenStruct], *, without: str, builtin_descriptions: bool) -> Schema:
+    """``properties`` and ``required`` of the fields of ``kind`` but one.
+
+    Raises:
+        SchemaError: as ``schema_of``.
+    """
+    context = Context(struct_schema, builtin_descriptions=builtin_descriptions, entered=(kind,))
+    return _told(_properties(kind, context, without))
+
+
+def _properties(kind: type[FrozenStruct], context: Context, without: str = "") -> list[_Property]:
     hints = get_type_hints(kind, include_extras=True)
-    texts = _attribute_texts(kind)
-    properties: dict[str, Schema] = {}
-    required: list[str] = []
+    texts = attribute_texts(kind)
+    found: list[_Property] = []
     for field in msgspec.structs.fields(kind):
-        try:
-            schema = _of_type(hints[field.name])
-        except SchemaError as error:
-            raise SchemaError(f"{kind.__name__}.{field.name}: {error}") from None
-        if field.name in texts:
-            schema = {"description": texts[field.name], **schema}
-        if field.required:
-            required.append(field.encode_name)
-        elif (default := _default(field)) is not None:
-            schema = {**schema, "default": default}
-        properties[field.encode_name] = schema
-    result: Schema = {"type": "object", "properties": properties}
-    if text := vars(kind).get("__doc__"):
-        result = {"description": inspect.cleandoc(text), **result}
-    if required:
-        result["required"] = sorted(required)
-    return result
-
-
-def rules_of(rules: tuple[Rule, ...]) -> list[Schema]:
-    """CEL rules in wire form."""
-    return [
-        {"rule": r.rule, "message": r.message, "reason": r.reason}
-        | ({"fieldPath": r.field_path} if r.field_path else {})
-        for r in rules
-    ]
-
-
-def _of_type(hint: Any) -> Schema:
-    if get_origin(hint) is Annotated:
-        base, *markers = get_args(hint)
-        schema = _of_type(base)
-        for marker in markers:
-            if isinstance(marker, Field):
-                schema = _marked(schema, marker)
-        return schema
-    if hint in _SCALARS:
-        return dict(_SCALARS[hint])
-    origin = get_origin(hint)
-    if origin is Literal:
-        return _enumeration(get_args(hint))
-    if origin in (Union, UnionType):
-        return _of_union(get_args(hint))
-    if origin is tuple:
-        return _of_tuple(get_args(hint))
-    if origin is FrozenDict:
-        return {"type": "object", "additionalProperties": _of_type(get_args(hint)[1])}
-    if isinstance(hint, type) and issubclass(hint, FrozenStruct):
-        return schema_of(hint)
-    raise SchemaError(f"{hint!r} has no structural schema: use scalars, Literal, tuples, FrozenDict or structs")
-
-
-def _enumeration(values: tuple[Any, ...]) -> Schema:
-    if not all(isinstance(v, str) for v in values):
-        raise SchemaError("a Literal must consist of strings")
-    return {"type": "string", "enum": list(values)}
-
-
-def _of_union(members: tuple[Any, ...]) -> Schema:
-    present = [m for m in members if m is not NoneType]
-    if len(present) == 1:
-        return _of_type(present[0])
-    if set(present) == {int, str}:
-        return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-    raise SchemaError("the API allows no union but X | None and int | str")
-
-
-def _of_tuple(arguments: tuple[Any, ...]) -> Schema:
-    if len(arguments) != 2 or arguments[1] is not Ellipsis:
-        raise SchemaError("a list is written tuple[X, ...]")
-    return {"type": "array", "items": _of_type(arguments[0])}
-
-
-def _marked(schema: Schema, marker: Field) -> Schema:
-    bounds = {wire: value for name, wire in _BOUNDS.items() if (value := getattr(marker, name)) is not None}
-    result = {**schema, **bounds}
-    if marker.list_map_keys:
-        result["x-kubernetes-list-type"] = "map"
-        result["x-kubernetes-list-map-keys"] = list(marker.list_map_keys)
-    if marker.preserve_unknown:
-        result["x-kubernetes-preserve-unknown-fields"] = True
-    if marker.rules:
-        result["x-kubernetes-validations"] = [*result.get("x-kubernetes-validations", []), *rules_of(marker.rules)]
-    return result
-
-
-def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """The default as the API server should fill it in; empty values and None mean that nothing is filled in."""
-    if field.default is msgspec.NODEFAULT or field.default is None:
-        return None
-    wire = to_builtins(field.default)
-    return None if wire in ("", (), [], {}) else wire
-
-
-@cache
-def _attribute_texts(kind: type[FrozenStruct]) -> dict[str, str]:
-    """The string literals that follow attributes (PEP 257's attribute docstrings), base classes included."""
-    found: dict[str, str] = {}
-    for cls in reversed(kind.__mro__):
-        if not issubclass(cls, FrozenStruct) or cls is FrozenStruct:
+        if field.name == without:
             continue
-        body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]).body
-        for attribute, text in pairwise(body):
-            match attribute, text:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(value))):
-                    found[name] = inspect.cleandoc(value)
-                case _:
-                    continue
+        with within(f"{kind.__name__}.{field.name}"):
+            found.append(_property(field, hints[field.name], texts.get(field.name), context))
     return found
+
+
+def _told(fields: list[_Property]) -> Schema:
+    result: Schema = {"properties": {f.name: f.schema for f in fields}}
+    if required := sorted(f.name for f in fields if f.required):
+        result["required"] = required
+    return result
+
+
+def _optioned(kind: type[FrozenStruct], result: Schema, rules: list[Rule], context: Context) -> Schema:
+    options = schema_options(kind)
+    told = {
+        "x-kubernetes-map-type": options.map_type,
+        "minProperties": options.min_properties,
+        "maxProperties": options.max_properties,
+        "x-kubernetes-preserve-unknown-fields": options.preserve_unknown or None,
+        "title": options.title,
+        "externalDocs": None if options.external_docs is None else {"url": options.external_docs},
+    }
+    result |= {keyword: value for keyword, value in told.items() if value is not None}
+    check_keywords(result)
+    return with_rules(result, [*options.rules, *rules], correlated=context.correlated)
+
+
+@dataclass(frozen=True)
+class _Property:
+    name: str
+    schema: Schema
+    required: bool
+    rules: tuple[Rule, ...]
+    """What the struct has to say about it."""
+
+
+def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, context: Context) -> _Property:
+    schema = type_schema(hint, context)
+    markers = markers_of(hint)
+    if text is not None and all(m.description is None for m in markers):
+        schema = {**schema, "description": text}
+    if "description" in schema:
+        schema = {"description": schema.pop("description"), **schema}
+    default = _default(field, markers, schema)
+    if default is not UNSET:
+        schema = {**schema, "default": default}
+        for violation in violations(schema, default):
+            raise SchemaError(f"the default {default!r} does not fit: {violation}")
+    required = field.required and default is UNSET
+    rules: list[Rule] = []
+    if kept := next((m.immutable for m in markers if m.immutable), False):
+        once_set = kept == "once-set"
+        schema = with_rules(schema, [immutable(once_set=once_set)], correlated=context.correlated)
+        if not required and default is UNSET:
+            rules.append(immutable_presence(field.encode_name, once_set=once_set))
+    return _Property(field.encode_name, schema, required, tuple(rules))
+
+
+def _default(field: msgspec.structs.FieldInfo, markers: list[Field], schema: Schema) -> Any:
+    """The default as the API server should fill it in, or UNSET.
+
+    None and empty values mean in Python that there is nothing, so that nothing is filled in; a struct is filled in
+    only if that brings fields with it.
+    """
+    for marker in markers:
+        if (said := says_default(marker)) is not UNSET:
+            return said
+    value = field.default
+    if field.default_factory is not msgspec.NODEFAULT:
+        value = field.default_factory()
+    if value is msgspec.NODEFAULT or value is None or value is UNSET or value == msgspec.Raw():
+        return UNSET
+    wire = to_builtins(value)
+    if wire == {} and isinstance(value, msgspec.Struct):
+        return {} if _fills(schema) else UNSET
+    return UNSET if wire in ("", [], {}) else wire
+
+
+def _fills(schema: Schema) -> bool:
+    """Whether the API server adds fields to an empty object of ``schema``."""
+    return any("default" in inner for inner in schema.get("properties", {}).values())

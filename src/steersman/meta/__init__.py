@@ -3,8 +3,18 @@
 from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply, TemplateMetaApply
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
 from steersman.meta.condition import Condition, find_condition, is_true, set_condition
+from steersman.meta.declaration import PrinterColumn, Scale, resource
+from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict, FrozenStruct
-from steersman.meta.markers import Field, PrinterColumn, Rule, Scale, resource
+from steersman.meta.markers import (
+    Field,
+    Rule,
+    at_least_one_of,
+    at_most_one_of,
+    discriminated,
+    exactly_one_of,
+    schema,
+)
 from steersman.meta.object import (
     ApiResource,
     ManagedFieldsEntry,
@@ -23,6 +33,7 @@ __all__ = [
     "ApiResource",
     "ApplyConfiguration",
     "Condition",
+    "Duration",
     "Field",
     "FrozenDict",
     "FrozenStruct",
@@ -43,13 +54,18 @@ __all__ = [
     "Status",
     "TemplateMetaApply",
     "Unstructured",
+    "at_least_one_of",
+    "at_most_one_of",
     "decode",
     "decode_builtins",
+    "discriminated",
     "encode",
+    "exactly_one_of",
     "find_condition",
     "is_true",
     "metadata_only",
     "resource",
+    "schema",
     "set_condition",
     "to_builtins",
     "unstructured",

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
+from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict
 from steersman.meta.quantity import Quantity
 from steersman.meta.wire import MicroTime, frozen_json
@@ -16,8 +17,8 @@ T = TypeVar("T")
 
 
 def _decode_hook(kind: Any, value: Any) -> Any:
-    if kind is Quantity:
-        return Quantity(value)
+    if kind is Quantity or kind is Duration:
+        return kind(value)
     if kind is FrozenDict or get_origin(kind) is FrozenDict:
         if value is None:
             # Go writes a nil map as null.
@@ -36,7 +37,7 @@ def _decode_hook(kind: Any, value: Any) -> Any:
 
 
 def _encode_hook(value: Any) -> Any:
-    if isinstance(value, Quantity | MicroTime):
+    if isinstance(value, Quantity | Duration | MicroTime):
         return str(value)
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value)

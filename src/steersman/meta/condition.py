@@ -13,11 +13,14 @@ from steersman.meta.markers import Field
 
 ConditionStatus = Literal["True", "False", "Unknown"]
 
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED_NAME = rf"^({_LABEL}(\.{_LABEL})*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+
 
 class Condition(FrozenStruct):
     """One aspect of the current state of an object."""
 
-    type: Annotated[str, Field(max_length=316)]
+    type: Annotated[str, Field(max_length=316, pattern=_QUALIFIED_NAME)]
     """Type of the condition in CamelCase."""
     status: ConditionStatus
     """Status of the condition: one of True, False, Unknown."""

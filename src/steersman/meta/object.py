@@ -11,8 +11,9 @@ from urllib.parse import quote
 import msgspec
 
 from steersman.meta.condition import Condition
+from steersman.meta.declaration import ResourceOptions
 from steersman.meta.frozen import FrozenDict, FrozenStruct
-from steersman.meta.markers import Field, ResourceOptions
+from steersman.meta.markers import Field
 
 SpecT = TypeVar("SpecT", bound="Spec")
 StatusT = TypeVar("StatusT", bound="Status")

@@ -20,6 +20,7 @@ class ShipStatus(Status):
     """The ship as it is."""
 
     sails: int | None = None
+    selector: str | None = None
 
 
 @resource(
@@ -91,7 +92,12 @@ def test_the_whole_object_has_its_docstring_rules_and_both_halves() -> None:
     assert schema["description"] == "A ship.\n\nIt floats."
     assert schema["required"] == ["spec"]
     assert schema["properties"]["spec"]["description"] == "The ship that is wanted."
-    assert set(schema["properties"]["status"]["properties"]) == {"conditions", "observedGeneration", "sails"}
+    assert set(schema["properties"]["status"]["properties"]) == {
+        "conditions",
+        "observedGeneration",
+        "sails",
+        "selector",
+    }
     assert schema["x-kubernetes-validations"] == [
         {
             "rule": "self.metadata.name != 'titanic'",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from steersman.testing.apiserver.cel.declarations import Overload, functions
-from steersman.testing.apiserver.cel.syntax import (
+from steersman.cel.declarations import Overload, functions
+from steersman.cel.errors import refused_here
+from steersman.cel.syntax import (
     Call,
     Comprehension,
     Ident,
@@ -17,7 +18,7 @@ from steersman.testing.apiserver.cel.syntax import (
     Select,
     Tree,
 )
-from steersman.testing.apiserver.cel.types import (
+from steersman.cel.types import (
     BOOL,
     DYN,
     ERROR,
@@ -28,21 +29,17 @@ from steersman.testing.apiserver.cel.types import (
     optional_of,
 )
 
-_TYPE_NAMES = (
-    "bool",
-    "bytes",
-    "double",
-    "duration",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "string",
-    "timestamp",
-    "uint",
-)
+_TYPES = {
+    **{name: Type(name) for name in ("bool", "bytes", "double", "duration", "int", "null_type", "string")},
+    **{name: Type(name) for name in ("timestamp", "type", "uint")},
+    "google.protobuf.Duration": Type("duration"),
+    "google.protobuf.Timestamp": Type("timestamp"),
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+    "optional_type": optional_of(DYN),
+}
 _NULLABLE = ("timestamp", "duration")
-TWO_VARIABLES = ("all", "exists", "existsOne", "transformList", "transformMap", "transformMapEntry")
+TWO_VARIABLES = ("all", "exists", "exists_one", "existsOne", "transformList", "transformMap", "transformMapEntry")
 
 
 @dataclass(slots=True)
@@ -55,6 +52,7 @@ class Checked:
         called: the overload of each call, by id; calls of which the types are not known before have none.
         problems: what is wrong, with the position in the text.
         names: the variables that it uses.
+        reserved: the fields whose names are words of CEL, by the id of their selection, as they are called in data.
     """
 
     type: Type = DYN
@@ -62,6 +60,7 @@ class Checked:
     called: dict[int, Overload] = field(default_factory=dict[int, Overload])
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     names: set[str] = field(default_factory=set[str])
+    reserved: dict[int, str] = field(default_factory=dict[int, str])
 
 
 def check(tree: Tree, variables: Mapping[str, Type]) -> Checked:
@@ -83,8 +82,8 @@ class _Checker:
 
     # Reporting
 
-    def _problem(self, ident: int, text: str) -> Type:
-        self.result.problems.append((self._tree.positions.get(ident, 0), text))
+    def _problem(self, ident: int, text: str, *, offset: int = 0) -> Type:
+        self.result.problems.append((self._tree.positions.get(ident, 0) + offset, text))
         return ERROR
 
     # Parameters
@@ -135,6 +134,8 @@ class _Checker:
             return True
         if wanted.name == "null_type" and (given.fields is not None or given.name in _NULLABLE):
             return True
+        if wanted.name == given.name == "type":
+            return True
         if wanted.name != given.name or len(wanted.params) != len(given.params):
             return False
         return all(map(self._assign, wanted.params, given.params))
@@ -177,11 +178,16 @@ class _Checker:
         if name in scope:
             self.result.names.add(name)
             return scope[name]
-        if name in _TYPE_NAMES:
-            return Type("type", (Type(name),))
+        if name in _TYPES:
+            return Type("type", (_TYPES[name],))
         return self._problem(node.id, f"undeclared reference to '{name}' (in container '')")
 
     def _select(self, node: Select, scope: dict[str, Type]) -> Type:
+        qualified = _qualified(node)
+        if qualified in _TYPES and qualified.split(".")[0] not in scope:
+            return Type("type", (_TYPES[qualified],))
+        if not node.field.isidentifier():
+            return self._problem(node.id, "unsupported syntax: '`'", offset=1)
         operand = self.of(node.operand, scope)
         found = self._field(node.id, operand, node.field, optional=False)
         return BOOL if node.test else found
@@ -192,6 +198,8 @@ class _Checker:
         target = self._seen(found.params[0]) if wrapped else found
         result = DYN
         if target.fields is not None:
+            if name not in target.fields and f"__{name}__" in target.fields:
+                name = self.result.reserved[ident] = f"__{name}__"
             if name not in target.fields:
                 return self._problem(ident, f"undefined field '{name}'")
             result = target.fields[name]
@@ -214,28 +222,43 @@ class _Checker:
         qualified = _qualified(node.target) if node.target is not None else ""
         if qualified and qualified.split(".")[0] not in scope and f"{qualified}.{node.function}" in declared:
             name = f"{qualified}.{node.function}"
-            return self._resolve(node, declared[name], [self.of(a, scope) for a in node.args], member=False)
+            return self._resolve(node, declared[name], [self.of(a, scope) for a in node.args], name, member=False)
         if node.target is not None and node.function in TWO_VARIABLES and _variables(node) is not None:
             return self._two_variables(node, scope)
+        if node.target is not None and node.function == "sortBy" and len(node.args) == 2:
+            return self._sort_by(node, node.target, scope)
         target = [] if node.target is None else [self.of(node.target, scope)]
         if node.function not in declared:
-            arguments = [self.of(a, scope) for a in node.args]
-            del arguments
+            for argument in node.args:
+                self.of(argument, scope)
             return self._problem(node.id, f"undeclared reference to '{node.function}' (in container '')")
-        given = self._mixed if node.function == "format" else self.of
-        arguments = [given(a, scope) for a in node.args]
-        return self._resolve(node, declared[node.function], [*target, *arguments], member=bool(target))
+        arguments = [self.of(a, scope) for a in node.args]
+        if node.function in ("_&&_", "_||_"):
+            return self._logical(node, arguments)
+        result = self._resolve(
+            node, declared[node.function], [*target, *arguments], node.function, member=bool(target)
+        )
+        # A list without an order stays one when something is added.
+        tags = self._seen(arguments[0]).tags if node.function == "_+_" else ""
+        return Type(result.name, result.params, tags=tags) if tags else result
 
-    def _mixed(self, node: Node, scope: dict[str, Type]) -> Type:
-        """As ``of``; but a list may have items of several types, as what is formatted has."""
-        if not isinstance(node, ListOf):
-            return self.of(node, scope)
-        for item in node.items:
-            self.of(item, scope)
-        found = self.result.types[node.id] = list_of(DYN)
-        return found
+    def _logical(self, node: Call, given: list[Type]) -> Type:
+        for part, found in zip(node.args, given, strict=True):
+            if not self._assign(BOOL, found):
+                self._problem(part.id, f"expected type 'bool' but found '{self.bound(found)}'")
+        return BOOL
 
-    def _resolve(self, node: Call, overloads: list[Overload], given: list[Type], *, member: bool) -> Type:
+    def _sort_by(self, node: Call, target: Node, scope: dict[str, Type]) -> Type:
+        source = self.of(target, scope)
+        variable, key = node.args
+        if not isinstance(variable, Ident):
+            return self._problem(variable.id, "argument is not an identifier")
+        found = self.of(key, {**scope, variable.name: self._items(target.id, source)[0]})
+        self.result.types[variable.id] = DYN
+        name = "@sortByAssociatedKeys"
+        return self._resolve(node, functions()[name], [source, list_of(found)], name, member=True)
+
+    def _resolve(self, node: Call, overloads: list[Overload], given: list[Type], name: str, *, member: bool) -> Type:
         result: Type | None = None
         for overload in overloads:
             if overload.member != member:
@@ -255,7 +278,7 @@ class _Checker:
             return result
         shown = [str(self.bound(t)) if not self._seen(t).param else "dyn" for t in given]
         told = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
-        return self._problem(node.id, f"found no matching overload for '{node.function}' applied to '{told}'")
+        return self._problem(node.id, f"found no matching overload for '{name}' applied to '{told}'")
 
     def _list(self, node: ListOf, scope: dict[str, Type]) -> Type:
         item: Type | None = None
@@ -264,28 +287,32 @@ class _Checker:
             found = self.of(part, scope)
             if position in optional and self._seen(found).name == "optional_type":
                 found = self._seen(found).params[0]
-            item = self._joined(part.id, item, found)
+            item = self._joined(item, found)
         return list_of(item or self._new())
 
     def _map(self, node: MapOf, scope: dict[str, Type]) -> Type:
+        if node.name.startswith("google.protobuf."):
+            raise refused_here(f"the message {node.name} in CEL")
         if node.name:
-            return self._problem(node.id, f"undeclared reference to '{node.name}' (in container '')")
+            # It stands at the bracket.
+            text = f"undeclared reference to '{node.name}' (in container '')"
+            return self._problem(node.id, text, offset=len(node.name))
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
-            key = self._joined(entry.key.id, key, self.of(entry.key, scope))
+            key = self._joined(key, self.of(entry.key, scope))
             found = self.of(entry.value, scope)
             if entry.optional and self._seen(found).name == "optional_type":
                 found = self._seen(found).params[0]
-            value = self._joined(entry.value.id, value, found)
+            value = self._joined(value, found)
         return map_of(key or self._new(), value or self._new())
 
-    def _joined(self, ident: int, former: Type | None, found: Type) -> Type:
+    def _joined(self, former: Type | None, found: Type) -> Type:
         if former is None:
             return found
         if self._assign_all([former], [found]):
-            return found if self._seen(former).name == "null_type" else former
-        return self._problem(ident, f"expected type '{self.bound(former)}' but found '{self.bound(found)}'")
+            return found if self._seen(former).name == "null_type" or self._seen(found).name == "dyn" else former
+        return DYN
 
     def _comprehension(self, node: Comprehension, scope: dict[str, Type]) -> Type:
         source = self.of(node.range, scope)

@@ -11,37 +11,44 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
-from steersman.meta import Quantity
-from steersman.testing.apiserver import formats
-from steersman.testing.apiserver.cel import addresses
-from steersman.testing.apiserver.names import (
+from steersman.cel import addresses, quantities, texts, versions
+from steersman.cel.formatting import formatted, time_text, trimmed
+from steersman.cel.names import (
     label_key_problem,
     label_problem,
     label_value_problem,
     lower_label_problem,
     subdomain_problem,
 )
-from steersman.testing.apiserver.patterns import compiled
-from steersman.testing.apiserver.values import is_list, is_map
+from steersman.cel.patterns import compiled
+from steersman.cel.values import is_list, is_map
+from steersman.meta import formats
+from steersman.meta.urls import check_request_uri, parse_url
 
-_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_SEMVER = re.compile(
-    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
-    r"(?:-((?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(?:\.(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?"
-    r"(?:\+([0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*))?",
-    re.ASCII,
-)
+_INT64, _UINT64 = range(-(2**63), 2**63), range(2**64)
+_LONGEST = timedelta(microseconds=2**63 // 1000)
 
 # Lists
 
 
 def _sum(items: list[Any]) -> Any:
-    return sum(items[1:], items[0]) if items else 0
+    found: Any = sum(items[1:], items[0]) if items else 0
+    if isinstance(found, timedelta) and abs(found) > _LONGEST:
+        raise ValueError("integer overflow")
+    if isinstance(found, int) and found not in _INT64:
+        raise ValueError("integer overflow")
+    return found
+
+
+def _unsigned_sum(items: list[int]) -> int:
+    if sum(items) not in _UINT64:
+        raise ValueError("unsigned integer overflow")
+    return sum(items)
 
 
 def _least(items: list[Any]) -> Any:
@@ -66,6 +73,8 @@ def same(left: Any, right: Any) -> bool:
         return is_list(right) and len(left) == len(right) and all(map(same, left, right))
     if is_map(left):
         return is_map(right) and left.keys() == right.keys() and all(same(v, right[k]) for k, v in left.items())
+    if quantities.is_amount(left) and quantities.is_amount(right):
+        return quantities.amount(left).value == quantities.amount(right).value
     return left == right and isinstance(left, bool) == isinstance(right, bool)
 
 
@@ -73,16 +82,12 @@ def _has(items: Iterable[Any], item: Any) -> bool:
     return any(same(i, item) for i in items)
 
 
-def _index_of(target: Any, wanted: Any, start: int = 0) -> int:
-    if isinstance(target, str):
-        return target.find(wanted, start)
-    return next((i for i, item in enumerate(target) if same(item, wanted)), -1)
+def _index_of(items: list[Any], wanted: Any) -> int:
+    return next((i for i, item in enumerate(items) if same(item, wanted)), -1)
 
 
-def _last_index_of(target: Any, wanted: Any, start: int | None = None) -> int:
-    if isinstance(target, str):
-        return target.rfind(wanted) if start is None else target.rfind(wanted, 0, start + len(wanted))
-    return next((i for i in reversed(range(len(target))) if same(target[i], wanted)), -1)
+def _last_index_of(items: list[Any], wanted: Any) -> int:
+    return next((i for i in reversed(range(len(items))) if same(items[i], wanted)), -1)
 
 
 def _slice(items: list[Any], start: int, end: int) -> list[Any]:
@@ -120,12 +125,13 @@ def _range(count: int) -> list[int]:
     return list(range(count))
 
 
-def _reversed(items: list[Any]) -> list[Any]:
+def _reversed(items: Any) -> Any:
     return items[::-1]
 
 
-def _indices(items: list[Any]) -> list[int]:
-    return list(range(len(items)))
+def _keys(items: Any) -> list[Any]:
+    """What the first of two variables goes over: positions, or keys."""
+    return list(range(len(items))) if is_list(items) else list(items)
 
 
 def _map_of(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
@@ -147,6 +153,10 @@ def _merged(entries: list[Any]) -> dict[Any, Any]:
 
 def _same_as(left: Any, right: Any, shape: str) -> bool:
     return _same_in_shape(left, right, json.loads(shape))
+
+
+def _within(item: Any, items: list[Any], shape: str) -> bool:
+    return any(_same_in_shape(item, other, json.loads(shape)) for other in items)
 
 
 def _same_in_shape(left: Any, right: Any, shape: Any) -> bool:
@@ -195,60 +205,46 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
     return found if most < 0 else found[:most]
 
 
+# Times
+
+
+def _nanoseconds(duration: str) -> int:
+    """Of a duration that is told in seconds."""
+    return int(Decimal(duration.removesuffix("s")) * 10**9)
+
+
+def sent(value: Any) -> Any:
+    """``value`` as the engine takes it from us: it has no times, which are told as texts."""
+    if is_list(value):
+        return [sent(v) for v in value]
+    if is_map(value):
+        return {k: sent(v) for k, v in value.items()}
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return time_text(value) if isinstance(value, datetime | timedelta) else value
+
+
 # URLs
 
 
 def _url(text: str) -> str:
-    problem = _url_problem(text)
-    if problem:
-        raise ValueError(f'URL parse error during conversion from string: parse "{text}": {problem}')
-    return text
-
-
-def _url_problem(text: str) -> str:
     try:
-        parts = urlsplit(text)
-        _ = parts.port
+        parse_url(text)
+    except ValueError as error:
+        raise ValueError(f"URL parse error during conversion from string: {error}") from None
+    # Two are equal as Go writes them: the scheme in lower case, the path with its escapes.
+    return re.sub("^[A-Za-z][A-Za-z0-9+.-]*:", lambda scheme: scheme[0].lower(), text).replace(" ", "%20")
+
+
+def _uri_problem(text: str) -> str:
+    try:
+        check_request_uri(text)
     except ValueError as error:
         return str(error)
-    if re.search(r"[\x00-\x1f\x7f]", text):
-        return "net/url: invalid control character in URL"
-    if not text:
-        return "empty url"
-    if " " in parts.netloc:
-        return 'invalid character " " in host name'
-    if re.search(r"%(?![0-9a-fA-F]{2})", parts.netloc + parts.path):
-        return "invalid URL escape"
-    if not (text.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text)):
-        return "invalid URI for request"
     return ""
 
 
-def _hostname(text: str) -> str:
-    host = urlsplit(text).netloc.rpartition("@")[2]
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _port(text: str) -> str:
-    host = urlsplit(text).netloc.rpartition("@")[2]
-    found = re.search(r":(\d*)$", host)
-    return found[1] if found else ""
-
-
 # Quantities
-
-
-def _exact(value: Decimal) -> str:
-    return f"{value.normalize():f}"
-
-
-def _quantity(text: str) -> str:
-    try:
-        return _exact(Quantity(text).value)
-    except ValueError:
-        raise ValueError(_QUANTITY) from None
 
 
 def _fits(check: Callable[[str], Any], *arguments: Any) -> bool:
@@ -259,72 +255,42 @@ def _fits(check: Callable[[str], Any], *arguments: Any) -> bool:
     return True
 
 
+def _quantity(text: str) -> str:
+    return quantities.parsed(text).text()
+
+
 def _compared(left: str, right: str) -> int:
-    return (Decimal(left) > Decimal(right)) - (Decimal(left) < Decimal(right))
+    one, two = quantities.amount(left).value, quantities.amount(right).value
+    return (one > two) - (one < two)
 
 
-def _is_integer(value: str) -> bool:
-    return Decimal(value) == Decimal(value).to_integral_value() and -(2**63) <= Decimal(value) < 2**63
+def _sign(text: str) -> int:
+    value = quantities.amount(text).value
+    return (value > 0) - (value < 0)
 
 
-def _as_integer(value: str) -> int:
-    if not _is_integer(value):
+def _is_integer(text: str) -> bool:
+    return quantities.amount(text).integer is not None
+
+
+def _as_integer(text: str) -> int:
+    found = quantities.amount(text).integer
+    if found is None:
         raise ValueError("cannot convert value to integer")
-    return int(Decimal(value))
+    return found
+
+
+def _amount(value: str | int) -> quantities.Amount:
+    return quantities.Amount(Decimal(value), 0) if isinstance(value, int) else quantities.amount(value)
 
 
 def _added(left: str, right: str | int) -> str:
-    return _exact(Decimal(left) + Decimal(right))
+    return quantities.added(_amount(left), _amount(right)).text()
 
 
 def _subtracted(left: str, right: str | int) -> str:
-    return _exact(Decimal(left) - Decimal(right))
-
-
-# Versions
-
-
-def _semver(text: str, normalize: bool = False) -> str:
-    wanted = text
-    if normalize:
-        found = re.match(r"v?([^-+]*)", text)
-        core = found[1] if found else ""
-        rest = text[found.end() :] if found else text
-        numbers = [n.lstrip("0") or "0" if n else n for n in core.split(".")]
-        wanted = ".".join([*numbers, "0", "0"][: max(3, len(numbers))]) + rest
-    if not _SEMVER.fullmatch(wanted):
-        raise ValueError(f"invalid semantic version: {text}")
-    return wanted
-
-
-def _is_semver(text: str, normalize: bool = False) -> bool:
-    return _fits(_semver, text, normalize)
-
-
-def _parts(version: str) -> tuple[list[int], list[str]]:
-    found = _SEMVER.fullmatch(version)
-    assert found is not None
-    return [int(found[n]) for n in (1, 2, 3)], (found[4] or "").split(".") if found[4] else []
-
-
-def _semver_compared(left: str, right: str) -> int:
-    (numbers, before), (others, other_before) = _parts(left), _parts(right)
-    if numbers != others:
-        return 1 if numbers > others else -1
-    if not before or not other_before:
-        return bool(other_before) - bool(before)
-    for one, two in zip(before, other_before, strict=False):
-        if one != two:
-            return _identifiers_compared(one, two)
-    return (len(before) > len(other_before)) - (len(before) < len(other_before))
-
-
-def _identifiers_compared(one: str, two: str) -> int:
-    if one.isdigit() and two.isdigit():
-        return 1 if int(one) > int(two) else -1
-    if one.isdigit() != two.isdigit():
-        return -1 if one.isdigit() else 1
-    return 1 if one > two else -1
+    other = _amount(right)
+    return quantities.added(_amount(left), other._replace(value=-other.value)).text()
 
 
 # Formats
@@ -338,7 +304,7 @@ _FORMATS: dict[str, Callable[[str], str]] = {
     "dns1123SubdomainPrefix": lambda text: subdomain_problem(_masked(text)),
     "dns1035LabelPrefix": lambda text: label_problem(_masked(text)),
     "labelValue": label_value_problem,
-    "uri": lambda text: _url_problem(text) and f'parse "{text}": {_url_problem(text)}',
+    "uri": _uri_problem,
     "uuid": lambda text: "" if formats.has_format(text, "uuid") else "does not match the UUID format",
     "byte": lambda text: "" if formats.has_format(text, "byte") else "invalid base64",
     "date": lambda text: "" if formats.has_format(text, "date") else "invalid date",
@@ -362,7 +328,7 @@ def _text(run: Callable[[str], Any]) -> Implementation:
     return run
 
 
-def _texts(run: Callable[[str, str], Any]) -> Implementation:
+def _pair(run: Callable[[str, str], Any]) -> Implementation:
     return run
 
 
@@ -373,18 +339,24 @@ def _lists(run: Callable[[list[Any], list[Any]], Any]) -> Implementation:
 # By the name of the function; where a type decides, the type comes first.
 IMPLEMENTATIONS: dict[str, Implementation] = {
     "sum": _sum,
+    "@unsignedSum": _unsigned_sum,
     "min": _least,
     "max": _most,
     "isSorted": _is_sorted,
-    "indexOf": _index_of,
-    "lastIndexOf": _last_index_of,
+    "list.indexOf": _index_of,
+    "list.lastIndexOf": _last_index_of,
+    "string.indexOf": texts.index_of,
+    "string.lastIndexOf": texts.last_index_of,
+    "charAt": texts.char_at,
+    "substring": texts.substring,
+    "format": formatted,
     "slice": _slice,
     "flatten": _flatten,
     "lists.range": _range,
     "distinct": _distinct,
     "reverse": _reversed,
     "sort": sorted,
-    "sortBy": _sort_by,
+    "@sortByAssociatedKeys": _sort_by,
     "sets.contains": _lists(lambda left, right: all(_has(left, item) for item in right)),
     "sets.equivalent": _lists(
         lambda left, right: all(_has(left, i) for i in right) and all(_has(right, i) for i in left)
@@ -393,40 +365,41 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
     "find": _find,
     "findAll": _find_all,
     "url": _url,
-    "isURL": _text(lambda text: not _url_problem(text)),
-    "getScheme": _text(lambda text: urlsplit(text).scheme),
-    "getHost": _text(lambda text: urlsplit(text).netloc.rpartition("@")[2]),
-    "getHostname": _hostname,
-    "getPort": _port,
-    "getEscapedPath": _text(lambda text: urlsplit(text).path),
-    "getQuery": _text(
-        lambda text: {unquote(k): v for k, v in parse_qs(urlsplit(text).query, keep_blank_values=True).items()}
-    ),
+    "isURL": _text(lambda text: _fits(parse_url, text)),
+    "getScheme": _text(lambda text: parse_url(text).scheme),
+    "getHost": _text(lambda text: parse_url(text).host),
+    "getHostname": _text(lambda text: parse_url(text).hostname),
+    "getPort": _text(lambda text: parse_url(text).port),
+    "getEscapedPath": _text(lambda text: parse_url(text).path),
+    "getQuery": _text(lambda text: parse_url(text).values()),
     "quantity": _quantity,
     "isQuantity": _text(lambda text: _fits(_quantity, text)),
     "isInteger": _is_integer,
     "asInteger": _as_integer,
-    "asApproximateFloat": float,
-    "sign": _text(lambda value: _compared(value, "0")),
+    "asApproximateFloat": _text(lambda text: float(quantities.amount(text).value)),
+    "sign": _sign,
     "add": _added,
     "sub": _subtracted,
-    "isLessThan": _texts(lambda left, right: _compared(left, right) < 0),
-    "isGreaterThan": _texts(lambda left, right: _compared(left, right) > 0),
+    "isLessThan": _pair(lambda left, right: _compared(left, right) < 0),
+    "isGreaterThan": _pair(lambda left, right: _compared(left, right) > 0),
     "compareTo": _compared,
-    "semver": _semver,
-    "isSemver": _is_semver,
-    "kubernetes.Semver.isLessThan": _texts(lambda left, right: _semver_compared(left, right) < 0),
-    "kubernetes.Semver.isGreaterThan": _texts(lambda left, right: _semver_compared(left, right) > 0),
-    "kubernetes.Semver.compareTo": _semver_compared,
-    "major": _text(lambda version: _parts(version)[0][0]),
-    "minor": _text(lambda version: _parts(version)[0][1]),
-    "patch": _text(lambda version: _parts(version)[0][2]),
+    "semver": versions.version,
+    "isSemver": lambda *given: _fits(versions.version, *given),
+    "kubernetes.Semver.isLessThan": _pair(lambda left, right: versions.compared(left, right) < 0),
+    "kubernetes.Semver.isGreaterThan": _pair(lambda left, right: versions.compared(left, right) > 0),
+    "kubernetes.Semver.compareTo": versions.compared,
+    "major": _text(lambda version: versions.parts(version)[0][0]),
+    "minor": _text(lambda version: versions.parts(version)[0][1]),
+    "patch": _text(lambda version: versions.parts(version)[0][2]),
     "format.isNamed": _text(lambda name: name in _FORMATS),
     "format.problems": _problems,
-    "@indices": _indices,
+    "@keys": _keys,
+    "@nanoseconds": _nanoseconds,
+    "@trimmed": trimmed,
     "@mapOf": _map_of,
     "@merged": _merged,
     "@same": _same_as,
+    "@within": _within,
     "@union": _union,
     **addresses.IMPLEMENTATIONS,
 }

@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import NamedTuple
 
-from steersman.testing.apiserver.cel.types import (
+from steersman.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -106,6 +106,7 @@ reverse                 list(A).()list(A)
 sets.contains           (list(A),list(A))bool
 sets.equivalent         (list(A),list(A))bool
 sets.intersects         (list(A),list(A))bool
+@sortByAssociatedKeys   list(A).(list(S))list(A)
 isSorted                list(S).()bool
 min                     list(S).()S
 max                     list(S).()S
@@ -126,7 +127,7 @@ isQuantity              (string)bool
 isInteger               kubernetes.Quantity.()bool
 asInteger               kubernetes.Quantity.()int
 asApproximateFloat      kubernetes.Quantity.()double
-sign                    kubernetes.Quantity.()int
+sign                    (kubernetes.Quantity)int
 add                     kubernetes.Quantity.(kubernetes.Quantity)kubernetes.Quantity \
 kubernetes.Quantity.(int)kubernetes.Quantity
 sub                     kubernetes.Quantity.(kubernetes.Quantity)kubernetes.Quantity \
@@ -157,6 +158,23 @@ masked                  net.CIDR.()net.CIDR
 format.named            (string)optional_type(kubernetes.NamedFormat)
 validate                kubernetes.NamedFormat.(string)optional_type(list(string))
 """
+# No rule of a custom resource has an authorizer; but nobody may call these names unknown.
+_AUTHORIZATION = """
+path                    AUTHORIZER.(string)AUTH.PathCheck
+group                   AUTHORIZER.(string)AUTH.GroupCheck
+serviceAccount          AUTHORIZER.(string,string)AUTHORIZER
+resource                AUTH.GroupCheck.(string)AUTH.ResourceCheck
+subresource             AUTH.ResourceCheck.(string)AUTH.ResourceCheck
+namespace               AUTH.ResourceCheck.(string)AUTH.ResourceCheck
+name                    AUTH.ResourceCheck.(string)AUTH.ResourceCheck
+fieldSelector           AUTH.ResourceCheck.(string)AUTH.ResourceCheck
+labelSelector           AUTH.ResourceCheck.(string)AUTH.ResourceCheck
+check                   AUTH.PathCheck.(string)AUTH.Decision AUTH.ResourceCheck.(string)AUTH.Decision
+errored                 AUTH.Decision.()bool
+error                   AUTH.Decision.()string
+allowed                 AUTH.Decision.()bool
+reason                  AUTH.Decision.()string
+""".replace("AUTHORIZER", "AUTH.Authorizer").replace("AUTH.", "kubernetes.authorization.")
 FORMATS = (
     *("dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix"),
     *("dns1123SubdomainPrefix", "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime"),
@@ -223,7 +241,9 @@ def _overload(name: str, form: str) -> Overload:
 def functions() -> dict[str, list[Overload]]:
     """All functions by name."""
     found: dict[str, list[Overload]] = {}
-    for line in (*_STANDARD.strip().splitlines(), *_EXTENSIONS.strip().splitlines()):
+    for line in (_STANDARD + _EXTENSIONS + _AUTHORIZATION).splitlines():
+        if not line:
+            continue
         name, told = line.split(maxsplit=1)
         found.setdefault(name, []).extend(_overloads(name, told))
     pairs = [(t, t) for t in _ORDERED] + [(a, b) for a in _NUMBERS for b in _NUMBERS if a != b]

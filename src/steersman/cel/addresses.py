@@ -13,7 +13,7 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def _parsed(text: str) -> _Address:
     if "%" in text:
-        raise ValueError(f"IP Address {_quoted(text)} with zone value is not allowed")
+        raise ValueError(f"IP address {_quoted(text)} with zone value is not allowed")
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
@@ -65,7 +65,10 @@ def _canonical(text: str) -> str:
 
 
 def _contains_ip(block: str, text: str) -> bool:
-    return _parsed(text) in _network(block)
+    network = _network(block)
+    if not _is_ip(text):
+        raise ValueError("no such overload")
+    return _parsed(text) in network
 
 
 def _contains_block(block: str, text: str) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.cel.checker import TWO_VARIABLES, Checked
-from steersman.testing.apiserver.cel.declarations import Overload
-from steersman.testing.apiserver.cel.functions import IMPLEMENTATIONS
-from steersman.testing.apiserver.cel.syntax import (
+from steersman.cel.checker import TWO_VARIABLES, Checked
+from steersman.cel.declarations import Overload
+from steersman.cel.errors import refused_here
+from steersman.cel.functions import IMPLEMENTATIONS
+from steersman.cel.syntax import (
     Call,
     Comprehension,
     Entry,
@@ -26,15 +26,14 @@ from steersman.testing.apiserver.cel.syntax import (
     Tree,
     string,
 )
-from steersman.testing.apiserver.cel.types import Type
+from steersman.cel.types import Type
 
 PREFIX = "k8s."
-_TRUE, _FALSE, _ZERO, _ONE = b"\x10\x01", b"\x10\x00", b"\x18\x00", b"\x18\x01"
+_TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
+_ZERO, _ONE, _THOUSAND = b"\x18\x00", b"\x18\x01", b"\x18\xe8\x07"
 _RESULT = "@result"
-# What the engine has for texts, and we for lists.
-_NATIVE_FOR_TEXT = ("indexOf", "lastIndexOf", "reverse")
-_ABSENT = ("optional.unwrap", "unwrapOpt")
-_TIMES = {"timestamp": "timestamp", "duration": "duration"}
+# What neither data nor our functions can give the engine, and what makes it of a text or a number.
+_MADE = ("timestamp", "duration", "uint")
 
 
 def rewrite(tree: Tree, checked: Checked, *, optional_old: bool) -> Tree:
@@ -99,11 +98,16 @@ class _Rewriter:
         match node:
             case Literal():
                 return node
+            case Ident(name="optional_type"):
+                return self._call("type", self._optional("none"))
             case Ident():
-                return self._timed(node, self._variable(node))
+                # What is gathered step by step has all that it needs.
+                gathered = node.name.startswith(("@", "__"))
+                return node if gathered else self._restored(self._type(node), self._variable(node))
             case Select():
-                selected = Select(node.id, self.of(node.operand), node.field, node.test)
-                return selected if node.test else self._timed(node, selected)
+                name = self._checked.reserved.get(node.id, node.field)
+                selected = Select(node.id, self.of(node.operand), name, node.test)
+                return selected if node.test else self._restored(self._type(node), selected)
             case Call():
                 return self._rewritten_call(node)
             case ListOf():
@@ -117,10 +121,20 @@ class _Rewriter:
                 over = self.of(node.range)
                 return Comprehension(node.id, node.var, over, node.accu, init, condition, step, result)
 
-    def _timed(self, node: Node, rewritten: Node) -> Node:
-        kind = self._checked.types.get(node.id)
-        # Data has texts for times; a time stays one.
-        return self._call(_TIMES[kind.name], rewritten) if kind is not None and kind.name in _TIMES else rewritten
+    def _restored(self, kind: Type | None, node: Node) -> Node:
+        """``node`` of the type ``kind``, with times where it has texts for them."""
+        if kind is None or not _is_made(kind):
+            return node
+        if kind.name == "list":
+            var = f"@item{self._id()}"
+            return self._mapped(var, node, self._restored(kind.params[0], self._ident(var)))
+        if kind.name == "optional_type":
+            var = f"@value{self._id()}"
+            value = self._restored(kind.params[0], self._method("value", self._ident(var)))
+            some = self._optional("of", value)
+            chosen = self._either(self._method("hasValue", self._ident(var)), some, self._optional("none"))
+            return self._bind(var, node, chosen)
+        return self._call(kind.name, node)
 
     def _variable(self, node: Ident) -> Node:
         if node.name != "oldSelf" or not self._optional_old:
@@ -135,22 +149,26 @@ class _Rewriter:
     def _rewritten_call(self, node: Call) -> Node:
         overload = self._checked.called.get(node.id)
         if node.target is not None and node.function in TWO_VARIABLES and overload is None and len(node.args) > 2:
-            return self._two_variables(node)
-        if node.function in ("_==_", "_!=_", "_+_") and (shaped := self._unordered(node)) is not None:
+            return self._two_variables(node, node.target)
+        if node.function in ("_==_", "_!=_", "@in", "_+_") and (shaped := self._shaped(node)) is not None:
             return shaped
-        name = overload.name if overload is not None else node.function
-        if name in _ABSENT:
-            raise failures.refused_here(f"the CEL function {name}")
+        if node.function == "sortBy" and node.target is not None:
+            return self._sort_by(node.target, node.args)
         target = None
         if node.target is not None and (overload is None or overload.member):
             target = self.of(node.target)
         args = [self.of(a) for a in node.args]
-        if node.function == "sortBy" and target is not None:
-            return self._sort_by(target, args)
+        if node.function == "dyn" and any(map(_hides_times, map(self._type, node.args))):
+            raise refused_here("an object with times in it as the CEL type dyn")
+        if node.function == "_?._":
+            name = self._checked.reserved.get(node.id)
+            args[1] = string(self._id(), name) if name is not None else args[1]
+        name = overload.name if overload is not None else node.function
         if (ours := self._replaced(name, overload, target, args)) is not None:
-            return ours
+            return self._restored(self._type(node), ours)
         called = Call(node.id, node.function, args, target if target is not None else node.target)
-        return self._timed(node, called) if node.function == "_[_]" else called
+        selects = node.function in ("_[_]", "_[?_]", "_?._")
+        return self._restored(self._type(node), called) if selects else called
 
     def _replaced(self, name: str, overload: Overload | None, target: Node | None, args: list[Node]) -> Node | None:
         """A call of ours, or made of the engine's, in place of one of ``name``; None where the engine has it."""
@@ -163,11 +181,33 @@ class _Rewriter:
             return self._either(none, self._optional("none"), self._optional("of", problems))
         if name in ("first", "last") and target is not None:
             return self._end(target, last=name == "last")
-        if name in _NATIVE_FOR_TEXT and overload is not None and overload.params[0].name == "string":
-            return None
-        specific = f"{overload.params[0].name}.{name}" if overload is not None and overload.member else name
-        found = specific if specific in IMPLEMENTATIONS else name
+        if name in ("optional.unwrap", "unwrapOpt"):
+            return self._unwrapped(*given)
+        if overload is None:
+            return self._ours(name, *given) if name in IMPLEMENTATIONS else None
+        return self._typed(name, overload.params[0] if overload.params else None, given, member=overload.member)
+
+    def _typed(self, name: str, first: Type | None, given: list[Node], *, member: bool) -> Node | None:
+        """As ``_replaced``, where the type of the first argument decides."""
+        kind = "" if first is None else first.name
+        if kind in ("timestamp", "duration") and name == "string":
+            return self._ours("@trimmed", self._call(name, *given))
+        if kind == "duration" and name == "int":
+            return self._ours("@nanoseconds", self._call("string", *given))
+        if kind == "duration" and name == "getMilliseconds":
+            # The engine tells those of the last second alone.
+            seconds = self._method("getSeconds", given[0])
+            thousand = self._call("_*_", seconds, self._literal("int", _THOUSAND))
+            return self._call("_+_", thousand, self._method(name, given[0]))
+        if name == "sum" and first is not None and first.params[0].name == "uint":
+            return self._ours("@unsignedSum", *given)
+        found = f"{kind}.{name}" if member and f"{kind}.{name}" in IMPLEMENTATIONS else name
         return self._ours(found, *given) if found in IMPLEMENTATIONS else None
+
+    def _unwrapped(self, items: Node) -> Node:
+        var = f"@item{self._id()}"
+        value = self._method("value", self._ident(var))
+        return self._mapped(var, items, value, self._method("hasValue", self._ident(var)))
 
     def _format(self, name: str, args: list[Node]) -> Node:
         if name != "named":
@@ -185,8 +225,10 @@ class _Rewriter:
         return self._either(empty, self._optional("none"), self._optional("of", item))
 
     def _sort_by(self, target: Node, args: list[Node]) -> Node:
-        var = args[0].name if isinstance(args[0], Ident) else ""
-        return self._ours("sortBy", target, self._mapped(var, target, args[1]))
+        items = self.of(target)
+        keys = self._mapped(args[0].name if isinstance(args[0], Ident) else "", items, self.of(args[1]))
+        kind = self._type(target)
+        return self._restored(kind, self._ours("@sortByAssociatedKeys", items, keys))
 
     # Macros
 
@@ -198,21 +240,18 @@ class _Rewriter:
         always = self._literal("bool", _TRUE)
         return self._fold(var, over, ListOf(self._id(), []), always, step, self._ident(_RESULT))
 
-    def _two_variables(self, node: Call) -> Node:
-        assert node.target is not None
-        source = self._type(node.target)
-        if source is None or source.name not in ("list", "map"):
-            raise failures.refused_here(f"the CEL macro {node.function} of two variables on what is of any type")
+    def _two_variables(self, node: Call, target: Node) -> Node:
         names = [a.name for a in node.args[:2] if isinstance(a, Ident)]
         kept, first = f"@source{self._id()}", names[0]
+        source = self._type(target)
         over: Node = self._ident(kept)
-        if source.name == "list":
-            over = self._ours("@indices", over)
+        if source is None or source.name != "map":
+            over = self._ours("@keys", over)
         parts: list[Node] = []
         for part in node.args[2:]:
             value = self._call("_[_]", self._ident(kept), self._ident(first))
             parts.append(self._bind(names[1], value, self.of(part)))
-        return self._bind(kept, self.of(node.target), self._macro(node.function, first, over, parts))
+        return self._bind(kept, self.of(target), self._macro(node.function, first, over, parts))
 
     def _macro(self, name: str, var: str, over: Node, parts: list[Node]) -> Node:
         body, condition = parts[-1], parts[0] if len(parts) == 2 else None
@@ -224,7 +263,7 @@ class _Rewriter:
                 return self._ours("@mapOf", keys, self._mapped(var, over, body, condition))
             case "transformMapEntry":
                 return self._ours("@merged", self._mapped(var, over, body, condition))
-            case "existsOne":
+            case "existsOne" | "exists_one":
                 one = self._call("_+_", self._ident(_RESULT), self._literal("int", _ONE))
                 step = self._either(body, one, self._ident(_RESULT))
                 zero, always = self._literal("int", _ZERO), self._literal("bool", _TRUE)
@@ -243,27 +282,55 @@ class _Rewriter:
         step = self._call("_&&_" if every else "_||_", self._ident(_RESULT), body)
         return self._fold(var, over, init, condition, step, self._ident(_RESULT))
 
-    # Lists without an order
+    # What is equal in a way of its own
 
-    def _unordered(self, node: Call) -> Node | None:
-        types = [self._type(a) for a in node.args]
-        kind = next((t for t in types if t is not None and _shape(t) is not None), None)
-        if kind is None:
+    def _shaped(self, node: Call) -> Node | None:
+        """``==``, ``!=``, ``in`` and ``+`` where the left side says what is equal."""
+        left, right = node.args
+        while isinstance(left, Call) and left.function == "dyn":
+            left = left.args[0]
+        kind = self._type(left)
+        shape = None if kind is None else _shape(kind)
+        if kind is None or shape is None:
             return None
-        left, right = (self.of(a) for a in node.args)
+        one, two = self.of(left), self.of(right)
         if node.function == "_+_":
-            return self._ours("@union", left, right, string(self._id(), kind.tags)) if kind.tags else None
-        same = self._ours("@same", left, right, string(self._id(), json.dumps(_shape(kind))))
+            return self._ours("@union", one, two, string(self._id(), kind.tags)) if kind.tags else None
+        told = string(self._id(), json.dumps(shape))
+        if node.function == "@in":
+            over = self._type(right)
+            return self._ours("@within", one, two, told) if over is None or over.name != "map" else None
+        same = self._ours("@same", one, two, told)
         return self._call("!_", same) if node.function == "_!=_" else same
 
 
+def _is_made(kind: Type) -> bool:
+    if kind.name in ("list", "optional_type"):
+        return _is_made(kind.params[0])
+    return kind.name in _MADE
+
+
+def _hides_times(kind: Type | None) -> bool:
+    """Whether values of the type have times that are told apart by the types of fields alone."""
+    if kind is None:
+        return False
+    inner = [*kind.params, *(kind.fields or {}).values()]
+    return any(t.name in ("timestamp", "duration") or _hides_times(t) for t in inner) and not _is_made(kind)
+
+
 def _shape(found: Type) -> dict[str, Any] | None:
-    """Where in a value there are lists without an order; None where there are none."""
+    """Where in a value there are quantities and lists without an order; None where there are none."""
+    if found.name == "kubernetes.Quantity":
+        return {"quantity": True}
     if found.name == "list":
         items = _shape(found.params[0])
         return {"unordered": bool(found.tags), "items": items} if found.tags or items else None
     if found.name == "map":
         values = _shape(found.params[1])
         return {"values": values} if values else None
+    if found.name == "optional_type":
+        if _shape(found.params[0]):
+            raise refused_here(f"whether two values of the CEL type {found} are equal")
+        return None
     fields = {name: shape for name, inner in (found.fields or {}).items() if (shape := _shape(inner))}
     return {"fields": fields} if fields else None

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import product
 from typing import Any
 
-from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.cel.checker import check, report
-from steersman.testing.apiserver.cel.declarations import functions
-from steersman.testing.apiserver.cel.functions import IMPLEMENTATIONS
-from steersman.testing.apiserver.cel.rewriting import PREFIX, rewrite
-from steersman.testing.apiserver.cel.syntax import Tree, read, write
-from steersman.testing.apiserver.cel.types import Type, optional_of
+from steersman.cel.checker import Checked, check, report
+from steersman.cel.declarations import functions
+from steersman.cel.errors import refused_here
+from steersman.cel.functions import IMPLEMENTATIONS, Implementation, sent
+from steersman.cel.literals import (
+    constant_calls,
+    mixed_literals,
+    unfit_literals,
+    wrong_constants,
+)
+from steersman.cel.rewriting import PREFIX, rewrite
+from steersman.cel.syntax import Tree, read, write
+from steersman.cel.types import DYN, Type, optional_of
 
 _VARIABLES = ("self", "oldSelf", "object", "oldObject", "request")
-_ENGINE = ("cel", "ext.ext_strings", "ext.ext_optional", "ext.ext_bindings")
-_EXTENSIONS = ("ExtStrings", "ExtOptional", "ExtBindings")
+_ENGINE = ("cel", "ext.ext_strings", "ext.ext_optional")
+_EXTENSIONS = ("ExtStrings", "ExtOptional")
 _KINDS = ("BOOL", "INT", "UINT", "DOUBLE", "STRING", "BYTES", "LIST", "MAP", "TIMESTAMP", "DURATION", "NULL")
 _KIND_OF = {
     "bool": "BOOL",
@@ -36,22 +42,53 @@ _KIND_OF = {
 }
 # What takes other things than the functions that are declared.
 _INNER = {
-    "sortBy": [("LIST", "LIST")],
+    "list.indexOf": [("LIST", kind) for kind in _KINDS],
+    "list.lastIndexOf": [("LIST", kind) for kind in _KINDS],
     "format.isNamed": [("STRING",)],
     "format.problems": [("STRING", "STRING")],
-    "@indices": [("LIST",)],
+    "@keys": [("LIST",), ("MAP",)],
     "@mapOf": [("LIST", "LIST")],
     "@merged": [("LIST",)],
-    "@same": [("LIST", "LIST", "STRING"), ("MAP", "MAP", "STRING")],
+    "@nanoseconds": [("STRING",)],
+    "@same": [(left, right, "STRING") for left in ("LIST", "MAP", "STRING") for right in _KINDS],
+    "@sortByAssociatedKeys": [("LIST", "LIST")],
+    "@trimmed": [("STRING",)],
     "@union": [("LIST", "LIST", "STRING")],
+    "@unsignedSum": [("LIST",)],
+    "@within": [(item, "LIST", "STRING") for item in ("LIST", "MAP", "STRING")],
 }
-_PREFIXES = re.compile(r"^(?:INVALID_ARGUMENT|UNKNOWN|NOT_FOUND|OUT_OF_RANGE|UNIMPLEMENTED|INTERNAL): ")
+_PREFIXES = re.compile(r"^[A-Z]+(?:_[A-Z]+)*: ")
 _ABSENT_KEY = re.compile(r'Key not found in map : "(.*)"')
 _OUT_OF_BOUNDS = re.compile(r"Index error: index=(-?\d+) size=\d+")
+_NO_OVERLOAD = re.compile(r"No matching overloads found : (?:\(.*\)\.)?([^\s(]+)\(")
+# What the engine says, in the words of cel-go.
+_OTHERWISE = {
+    "divide by zero": "division by zero",
+    "cannot convert string to int": "type conversion error from 'string' to 'int'",
+    "cannot convert string to uint": "type conversion error from 'string' to 'uint'",
+    "cannot convert string to double": "type conversion error from 'string' to 'double'",
+    "Type conversion error from 'string' to 'bool'": "type conversion error from 'string' to 'bool'",
+    "double out of int64 range": "integer overflow",
+    "uint64 out of int64 range": "integer overflow",
+    "double out of uint64 range": "unsigned integer overflow",
+    "int64 out of uint64 range": "unsigned integer overflow",
+    "String to Duration conversion failed": "type conversion error from 'string' to 'google.protobuf.Duration'",
+    "String to Timestamp conversion failed": "type conversion error from 'string' to 'google.protobuf.Timestamp'",
+    "malformed UTF-8 bytes": "invalid UTF-8 in bytes, cannot convert to string",
+}
+_MACROS = (
+    (
+        re.compile(r"(?:all|exists|exists_one)\(\) variable name must be a simple identifier"),
+        "argument must be a simple name",
+    ),
+    (re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
+    (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
+    (re.compile(r"\nERROR: <input>:4294967295:0: <<nil>> parsetree$"), ""),
+)
 
 
 class CompilationError(Exception):
-    """An expression is wrong; the text is what cel-go says of it."""
+    """An expression is wrong; the text is what the real server says of it."""
 
 
 class EvaluationError(Exception):
@@ -92,7 +129,9 @@ def _told(text: str) -> str:
         return f"no such key: {found[1]}"
     if found := _OUT_OF_BOUNDS.fullmatch(text):
         return f"index out of bounds: {found[1]}"
-    return text.replace("divide by zero", "division by zero")
+    if found := _NO_OVERLOAD.match(text):
+        return f"no such overload{': size' if found[1] == 'size' else ''}"
+    return _OTHERWISE.get(text, text)
 
 
 def compile_rule(expression: str, self_type: Type, *, optional_old: bool) -> Program:
@@ -113,19 +152,34 @@ def compile_expression(expression: str, variables: Mapping[str, Type], *, option
     """The program of ``expression`` on ``variables``, by their types. Raises as ``compile_rule``."""
     tree = _parsed(expression)
     checked = check(tree, variables)
-    if checked.problems:
-        raise CompilationError(report(checked.problems, expression))
+    unfit = (*mixed_literals(tree, checked), *unfit_literals(tree, checked))
+    problems = checked.problems or [(tree.positions.get(ident, 0), text) for ident, text in unfit]
+    if problems:
+        raise CompilationError(f"compilation failed: {report(problems, expression)}")
+    for text in (*wrong_constants(tree), *_failing_constants(tree, checked)):
+        raise CompilationError(f"program instantiation failed: {text}")
     rewritten = rewrite(tree, checked, optional_old=optional_old)
     return Program(checked.type, "oldSelf" in checked.names, _environment().deserialize(write(rewritten)))
+
+
+def _failing_constants(tree: Tree, checked: Checked) -> Iterator[str]:
+    for call in constant_calls(tree):
+        rewritten = rewrite(Tree(call, tree.positions), checked, optional_old=False)
+        constant = Program(DYN, False, _environment().deserialize(write(rewritten)))
+        try:
+            constant.run({})
+        except EvaluationError as error:
+            yield str(error)
 
 
 def _parsed(expression: str) -> Tree:
     try:
         return read(_environment().compile(expression, disable_check=True).serialize())
     except RuntimeError as error:
-        raise CompilationError(
-            str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-        ) from error
+        text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+        for pattern, replacement in _MACROS:
+            text = pattern.sub(replacement, text)
+        raise CompilationError(f"compilation failed: {text}") from error
 
 
 @cache
@@ -134,7 +188,7 @@ def _environment() -> Any:
     try:
         cel, *extensions = (import_module(f"cel_expr_python.{name}") for name in _ENGINE)
     except ModuleNotFoundError as error:
-        raise failures.refused_here(f"CEL rules without {error.name}: install steersman[testing]") from error
+        raise refused_here(f"CEL rules without {error.name}: install steersman[testing]") from error
     return cel.NewEnv(
         variables={**dict.fromkeys(_VARIABLES, cel.Type.DYN), "hasOldSelf": cel.Type.BOOL},
         extensions=[made() for made in (e.__dict__[n] for e, n in zip(extensions, _EXTENSIONS, strict=True))],
@@ -143,7 +197,7 @@ def _environment() -> Any:
 
 
 def _declared(cel: Any, name: str) -> Any:
-    implementation = IMPLEMENTATIONS[name]
+    implementation = _sending(IMPLEMENTATIONS[name])
     overloads = [
         cel.Overload(
             f"{PREFIX}{name}_{'_'.join(kinds)}".lower(),
@@ -155,6 +209,10 @@ def _declared(cel: Any, name: str) -> Any:
         for kinds in _signatures(name)
     ]
     return cel.FunctionDecl(PREFIX + name, overloads)
+
+
+def _sending(implementation: Implementation) -> Implementation:
+    return lambda *arguments: sent(implementation(*arguments))
 
 
 def _signatures(name: str) -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from steersman.testing.apiserver.values import JsonObject, is_map, map_at
+from steersman.cel.values import JsonObject, is_map, map_at
 
 
 @dataclass(frozen=True, slots=True)

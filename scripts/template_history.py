@@ -1,0 +1,23 @@
+"""Notes the templates of this release, for ``steersman update`` of later ones. Run it before a release is tagged."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from steersman.cli.update import HISTORY, repository
+
+
+def note(history: Path = HISTORY) -> None:
+    """Writes ``history`` anew, with the present templates under the tag of their version."""
+    with tempfile.TemporaryDirectory() as directory:
+        templates = Path(directory) / "templates"
+        repository(templates, history)
+        bundle = Path(directory) / "history.bundle"
+        subprocess.run(["git", "bundle", "create", "--quiet", str(bundle), "--tags"], cwd=templates, check=True)
+        history.write_bytes(bundle.read_bytes())
+
+
+if __name__ == "__main__":
+    note()

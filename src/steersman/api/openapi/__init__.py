@@ -1,0 +1,34 @@
+"""What Kubernetes publishes of its own kinds: their OpenAPI schemas, by name."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+REFERENCE = "#/components/schemas/"
+
+_MACHINERY = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+_PACKAGES = {"meta_v1": _MACHINERY, "apiextensions_v1": _EXTENSIONS}
+
+
+@cache
+def published() -> dict[str, dict[str, Any]]:
+    """The schemas of Kubernetes, such as ``io.k8s.api.core.v1.Pod``. Shared: not to be changed."""
+    found = msgspec.json.decode((resources.files("steersman.api.openapi") / "published.json").read_bytes())
+    return {name: schema for name, schema in found.items() if name}
+
+
+def published_name(kind: type) -> str | None:
+    """The name of the schema of a class in ``steersman.api``; None for any other class.
+
+    The schema need not be among the published ones, which are those of kinds that are kept in etcd, and their parts.
+    """
+    package, _, module = kind.__module__.rpartition(".")
+    if package != "steersman.api":
+        return None
+    group, _, version = module.rpartition("_")
+    return f"{_PACKAGES.get(module, f'io.k8s.api.{group}.{version}')}.{kind.__name__}"

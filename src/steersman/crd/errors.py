@@ -1,0 +1,25 @@
+"""What is wrong with a declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from steersman.errors import SteersmanError
+
+
+class SchemaError(SteersmanError, TypeError):
+    """A Python type has no structural schema; the message names the class and the field, and says what to do."""
+
+
+class ContainsItself(SchemaError):
+    """A type contains itself, which a schema without references cannot express."""
+
+
+@contextmanager
+def within(place: str) -> Generator[None]:
+    """Puts ``place`` in front of the message of a SchemaError that is raised inside."""
+    try:
+        yield
+    except SchemaError as error:
+        raise type(error)(f"{place}: {error}") from None

@@ -1,0 +1,71 @@
+"""What the API server takes as names of a kind."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from steersman.crd.errors import SchemaError
+from steersman.meta import ApiResource
+from steersman.meta.declaration import ResourceOptions
+
+_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_VERSION = re.compile(r"v(?P<major>[1-9][0-9]*)((?P<stability>alpha|beta)(?P<minor>[1-9][0-9]*))?")
+_APPROVAL = "api-approved.kubernetes.io"
+
+
+def check_names(resource: ApiResource, options: ResourceOptions) -> None:
+    """Whether the API server takes these names.
+
+    Raises:
+        SchemaError: it does not.
+    """
+    if not _SUBDOMAIN.fullmatch(resource.group) or len(resource.group) > 253:
+        raise SchemaError(f"the group {resource.group!r} is no domain of yours: write one such as shop.example.com")
+    _check_label("version", resource.version)
+    _check_label("plural", resource.plural)
+    _check_label("singular", options.singular)
+    _check_label("kind", resource.kind.lower())
+    _check_label("list_kind", options.list_kind.lower())
+    if options.list_kind == resource.kind:
+        raise SchemaError(f"kind and list_kind are both {resource.kind!r}: give lists another name")
+    for name in options.short_names:
+        _check_label("short name", name)
+    for name in options.categories:
+        _check_label("category", name)
+    _check_twice(resource, options)
+    if _is_protected(resource.group) and not dict(options.annotations).get(_APPROVAL):
+        raise SchemaError(
+            f"the group {resource.group} belongs to the Kubernetes community: use a domain of yours, or give the "
+            f"annotation {_APPROVAL}"
+        )
+
+
+def version_order(version: str) -> tuple[bool, int, int, int, str]:
+    """Sorts as Kubernetes prefers versions: ``v2``, ``v1``, ``v1beta1``, ``v1alpha2``, then all others by name."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        return True, 0, 0, 0, version
+    stability = {None: 0, "beta": 1, "alpha": 2}[found["stability"]]
+    return False, stability, -int(found["major"]), -int(found["minor"] or 0), version
+
+
+def _check_label(what: str, name: str) -> None:
+    if not _LABEL.fullmatch(name):
+        raise SchemaError(
+            f"the {what} {name!r} is no name: write lower-case letters, digits and '-', at most 63, a letter in front"
+        )
+
+
+def _check_twice(resource: ApiResource, options: ResourceOptions) -> None:
+    for what, names in (("short name", options.short_names), ("category", options.categories)):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise SchemaError(f"the {what} {twice[0]!r} is there twice: say it once")
+    for name in options.short_names:
+        if name in (resource.plural, options.singular):
+            raise SchemaError(f"the short name {name!r} is a name of the kind already: take it away")
+
+
+def _is_protected(group: str) -> bool:
+    return group.endswith((".k8s.io", ".kubernetes.io")) or group in ("k8s.io", "kubernetes.io")

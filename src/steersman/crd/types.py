@@ -1,0 +1,201 @@
+"""Python types to schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from uuid import UUID
+
+import msgspec
+from msgspec import UNSET
+
+from steersman.api.openapi import published_name
+from steersman.crd.builtin import ANYTHING, EMBEDDED_METADATA, INT_OR_STRING, MOMENT, QUANTITY, builtin_schema
+from steersman.crd.docstrings import class_text
+from steersman.crd.errors import ContainsItself, SchemaError
+from steersman.crd.marked import marked
+from steersman.crd.rules import Schema
+from steersman.meta import Duration, Field, FrozenDict, FrozenStruct, ObjectMeta, Quantity
+from steersman.meta.duration import PATTERN as DURATION_PATTERN
+
+_SCALARS: dict[Any, Schema] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int64"},
+    float: {"type": "number"},
+    bytes: {"type": "string", "format": "byte"},
+    datetime: MOMENT,
+    date: {"type": "string", "format": "date"},
+    UUID: {"type": "string", "format": "uuid"},
+    Duration: {"type": "string", "pattern": DURATION_PATTERN},
+    Quantity: QUANTITY,
+    Any: ANYTHING,
+    msgspec.Raw: ANYTHING,
+    ObjectMeta: EMBEDDED_METADATA,
+}
+_INSTEAD = {
+    list: "a list is written tuple[X, ...]",
+    dict: "a map is written FrozenDict[str, X]",
+    set: 'a set is written Annotated[tuple[X, ...], Field(list_type="set")]',
+    frozenset: 'a set is written Annotated[tuple[X, ...], Field(list_type="set")]',
+    timedelta: "a duration is written steersman.meta.Duration: Kubernetes has its own text for them",
+    FrozenDict: "a map is written FrozenDict[str, X]",
+    tuple: "a list is written tuple[X, ...]",
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a type stands.
+
+    Attributes:
+        struct: writes the schema of a struct.
+        builtin_descriptions: whether Kubernetes' own types keep their descriptions.
+        entered: the structs around it.
+        correlated: whether the API server can tell which old value belongs to a new one.
+        keyed: whether this is a list whose items are told apart by keys, so that each has an old value.
+    """
+
+    struct: Callable[[type[FrozenStruct], Context], Schema] = field(repr=False)
+    builtin_descriptions: bool = False
+    entered: tuple[type, ...] = ()
+    correlated: bool = True
+    keyed: bool = False
+
+
+def type_schema(hint: Any, context: Context) -> Schema:
+    """The schema of the type ``hint``, markers included.
+
+    Raises:
+        SchemaError: it has none.
+    """
+    hint = _unaliased(hint)
+    if get_origin(hint) is Annotated:
+        return _annotated(hint, context)
+    if (isinstance(hint, type) and hint in _SCALARS) or hint is Any:
+        return deepcopy(_SCALARS[hint])
+    origin = get_origin(hint)
+    if origin is Literal:
+        return _enumeration(get_args(hint))
+    if origin in (Union, UnionType):
+        return _union(get_args(hint), context)
+    if origin is tuple:
+        return _list(get_args(hint), context)
+    if origin is FrozenDict:
+        return _map(get_args(hint), context)
+    if isinstance(hint, type):
+        return _class(cast("type[Any]", hint), context)
+    if origin in _INSTEAD:
+        raise SchemaError(f"{hint!r} has no structural schema: {_INSTEAD[origin]}")
+    raise SchemaError(f"{hint!r} has no structural schema: use scalars, Literal, tuples, FrozenDict or structs")
+
+
+def markers_of(hint: Any) -> list[Field]:
+    """The markers on ``hint`` itself, through ``X | None`` and aliases; not those on items and values."""
+    hint = _unaliased(hint)
+    if get_origin(hint) is Annotated:
+        base, *markers = get_args(hint)
+        return [*markers_of(base), *(m for m in markers if isinstance(m, Field))]
+    if get_origin(hint) in (Union, UnionType):
+        return [m for member in get_args(hint) for m in markers_of(member)]
+    return []
+
+
+def _unaliased(hint: Any) -> Any:
+    """What a ``type X = …`` or a ``NewType`` stands for."""
+    while (meant := getattr(hint, "__value__", getattr(hint, "__supertype__", None))) is not None:
+        hint = meant
+    return hint
+
+
+def _annotated(hint: Any, context: Context) -> Schema:
+    base, *markers = get_args(hint)
+    if any(isinstance(m, msgspec.Meta) for m in markers):
+        raise SchemaError("msgspec.Meta would refuse to read what an older schema let in: use Field instead")
+    fields = [m for m in markers if isinstance(m, Field)]
+    if any(m.nullable for m in fields) and not _takes_none(base):
+        raise SchemaError("nullable keeps an explicit null, which the type does not take: write X | None")
+    try:
+        schema = type_schema(base, replace(context, keyed=any(m.list_map_keys for m in fields)))
+    except ContainsItself:
+        if not any(m.preserve_unknown for m in fields):
+            raise
+        schema = {"type": "object", **ANYTHING}
+    for marker in fields:
+        schema = marked(schema, marker, correlated=context.correlated)
+    return schema
+
+
+def _takes_none(hint: Any) -> bool:
+    hint = _unaliased(hint)
+    if get_origin(hint) in (Union, UnionType):
+        return NoneType in get_args(hint)
+    return hint is Any
+
+
+def _class(kind: type[Any], context: Context) -> Schema:
+    if issubclass(kind, Enum):
+        text = class_text(kind)
+        found = _enumeration(tuple(member.value for member in kind))
+        return {"description": text, **found} if text else found
+    name = published_name(kind)
+    if name is not None:
+        return builtin_schema(name, descriptions=context.builtin_descriptions)
+    if issubclass(kind, FrozenStruct):
+        return context.struct(kind, context)
+    if kind in _INSTEAD:
+        raise SchemaError(f"{kind.__name__} has no structural schema: {_INSTEAD[kind]}")
+    raise SchemaError(f"{kind!r} has no structural schema: use scalars, Literal, tuples, FrozenDict or structs")
+
+
+def _enumeration(values: tuple[Any, ...]) -> Schema:
+    if not values:
+        raise SchemaError("an enum without members admits nothing: give it one")
+    if all(isinstance(v, str) for v in values):
+        return {"type": "string", "enum": [str(v) for v in values]}
+    if all(type(v) is int for v in values):
+        return {"type": "integer", "format": "int64", "enum": list(values)}
+    raise SchemaError("an enum consists of texts or of whole numbers: for others, say X | None, or use two fields")
+
+
+def _union(members: tuple[Any, ...], context: Context) -> Schema:
+    present = [m for m in members if m is not NoneType]
+    if len(present) == 1:
+        return type_schema(present[0], context)
+    if set(present) == {int, str}:
+        return deepcopy(INT_OR_STRING)
+    if set(present) == {int, float}:
+        return dict(_SCALARS[float])
+    raise SchemaError(
+        "the API allows no union but X | None and int | str: write a struct with an optional field for each member, "
+        "and above it @schema(rules=[exactly_one_of(…)])"
+    )
+
+
+def _list(arguments: tuple[Any, ...], context: Context) -> Schema:
+    if len(arguments) != 2 or arguments[1] is not Ellipsis:
+        raise SchemaError("a list is written tuple[X, ...]")
+    inner = replace(context, correlated=context.correlated and context.keyed, keyed=False)
+    return {"type": "array", "items": _part(arguments[0], "an item", inner)}
+
+
+def _map(arguments: tuple[Any, ...], context: Context) -> Schema:
+    key, value = arguments
+    if isinstance(key, TypeVar) or type_schema(key, context).get("type") != "string":
+        raise SchemaError("the keys of a map are texts: FrozenDict[str, X]")
+    return {"type": "object", "additionalProperties": _part(value, "a value", context)}
+
+
+def _part(hint: Any, what: str, context: Context) -> Schema:
+    """The schema of items of a list or values of a map."""
+    for marker in markers_of(hint):
+        if marker.default is not UNSET:
+            raise SchemaError(f"{what} has no default of its own: give the whole field one")
+        if marker.immutable:
+            raise SchemaError(f'{what} cannot be immutable: write a rule, such as Rule(rule="self == oldSelf", …)')
+    return type_schema(hint, context)

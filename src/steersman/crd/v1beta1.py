@@ -1,0 +1,69 @@
+"""The form of definitions before Kubernetes 1.16: what all versions share stands once, at the top.
+
+Source: ``pkg/apis/apiextensions/v1beta1`` of ``k8s.io/apiextensions-apiserver``; it was removed in Kubernetes 1.22.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from steersman.crd.rules import RULES, Schema
+
+# The field of a version, and its name at the top.
+_HOISTED = {
+    "schema": "validation",
+    "subresources": "subresources",
+    "additionalPrinterColumns": "additionalPrinterColumns",
+}
+
+
+def to_v1beta1(manifest: dict[str, Any]) -> dict[str, Any]:
+    """``manifest`` (v1) as v1beta1. CEL rules and selectable fields, which came later, are left out."""
+    spec: dict[str, Any] = {k: v for k, v in manifest["spec"].items() if k not in ("versions", "conversion")}
+    versions = [_version(v) for v in manifest["spec"]["versions"]]
+    for field, name in _HOISTED.items():
+        # The API server refuses what is the same in all versions and is not said once.
+        if all(v[field] == versions[0][field] for v in versions):
+            spec[name] = versions[0][field]
+            for version in versions:
+                del version[field]
+    spec |= {"version": versions[0]["name"], "versions": versions, "preserveUnknownFields": False}
+    if "conversion" in manifest["spec"]:
+        spec["conversion"] = _conversion(manifest["spec"]["conversion"])
+    return {**manifest, "apiVersion": "apiextensions.k8s.io/v1beta1", "spec": spec}
+
+
+def _version(version: dict[str, Any]) -> dict[str, Any]:
+    wire = {k: v for k, v in version.items() if k != "selectableFields"}
+    wire["schema"] = without_rules(version["schema"])
+    wire["additionalPrinterColumns"] = [
+        {("JSONPath" if k == "jsonPath" else k): v for k, v in column.items()}
+        for column in version["additionalPrinterColumns"]
+    ]
+    return wire
+
+
+def _conversion(conversion: dict[str, Any]) -> dict[str, Any]:
+    webhook = conversion["webhook"]
+    return {
+        "strategy": conversion["strategy"],
+        "webhookClientConfig": webhook["clientConfig"],
+        "conversionReviewVersions": webhook["conversionReviewVersions"],
+    }
+
+
+def without_rules(schema: Any) -> Any:
+    """``schema`` without its CEL rules, at all depths."""
+    if isinstance(schema, list):
+        return [without_rules(s) for s in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    told = cast("Schema", schema)
+    return {keyword: _kept(keyword, value) for keyword, value in told.items() if keyword != RULES}
+
+
+def _kept(keyword: str, value: Any) -> Any:
+    if keyword == "properties":
+        # Fields may have the names of keywords.
+        return {name: without_rules(inner) for name, inner in value.items()}
+    return value if keyword in ("default", "example", "enum") else without_rules(value)

@@ -1,0 +1,69 @@
+"""Durations as Kubernetes writes them (``metav1.Duration``)."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from decimal import Decimal
+from functools import total_ordering
+
+PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
+
+_SECOND = 10**9
+_FRACTIONS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6}
+_NANOSECONDS = {**_FRACTIONS, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
+_WHOLE = re.compile(PATTERN, re.ASCII)
+_PART = re.compile(r"([0-9]*\.?[0-9]*)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+
+
+@total_ordering
+class Duration:
+    """A length of time such as ``90s``, ``1h30m`` or ``1.5h``: compares by value, prints as it was written.
+
+    Raises:
+        ValueError: the text is not a duration.
+
+    Source: Go, ``time.ParseDuration``.
+    """
+
+    __slots__ = ("_nanoseconds", "_text")
+
+    def __init__(self, value: str | timedelta) -> None:
+        # What is decoded may be of any type.
+        self._text = _written(value) if isinstance(value, timedelta) else str(value)
+        if not _WHOLE.match(self._text):
+            raise ValueError(f"{value!r} is not a duration: write numbers with units, such as 90s or 1h30m")
+        amount = sum((Decimal(n) * _NANOSECONDS[unit] for n, unit in _PART.findall(self._text)), Decimal(0))
+        self._nanoseconds = int(-amount if self._text.startswith("-") else amount)
+
+    @property
+    def timedelta(self) -> timedelta:
+        """As Python has it, cut to microseconds."""
+        return timedelta(microseconds=int(self._nanoseconds / 1000))
+
+    @property
+    def seconds(self) -> float:
+        """The whole of it in seconds, fractions included."""
+        return self._nanoseconds / 10**9
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Duration({self._text!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self._nanoseconds == other._nanoseconds if isinstance(other, Duration) else NotImplemented
+
+    def __lt__(self, other: Duration) -> bool:
+        return self._nanoseconds < other._nanoseconds
+
+    def __hash__(self) -> int:
+        return hash(self._nanoseconds)
+
+
+def _written(value: timedelta) -> str:
+    microseconds = value // timedelta(microseconds=1)
+    sign, microseconds = ("-" if microseconds < 0 else ""), abs(microseconds)
+    whole, fraction = divmod(microseconds, 10**6)
+    return f"{sign}{whole}{f'.{fraction:06}'.rstrip('0') if fraction else ''}s"

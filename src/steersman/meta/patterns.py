@@ -1,0 +1,238 @@
+"""Regular expressions as Go and RE2 read them, for Python's ``re``.
+
+What RE2 does not have (look-around, references back, possessive quantifiers) is refused as Go refuses it; where the
+same text means another thing to Python, it is written anew. Classes of Unicode properties (``\\pL``) are not
+imitated.
+
+Source: https://github.com/google/re2/wiki/Syntax; wording of Go's ``regexp/syntax``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_POSIX = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7F",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1F\x7F",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+_REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_MOST_REPEATS = 1000
+_GROUP = re.compile(r"\(\?(?:P?<(?P<name>\w+)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
+_SIMPLE = frozenset("aftnrvxbBdDwWAz.") | frozenset("01234567")
+
+
+class PatternError(Exception):
+    """Go does not take the pattern; the text is Go's."""
+
+
+class UnsupportedPattern(Exception):
+    """Go takes the pattern, but here it cannot be imitated; the text says why."""
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """``pattern`` for Python.
+
+    Raises:
+        PatternError: it is no pattern for RE2.
+        UnsupportedPattern: it uses a class or a flag that is not imitated.
+    """
+    translated = _Translation(pattern).run()
+    try:
+        return re.compile(translated, re.ASCII)
+    except re.error as error:
+        raise PatternError(f"error parsing regexp: {error.msg}: `{pattern}`") from None
+
+
+class _Translation:
+    """One pass over a pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self._text = pattern
+        self._at = 0
+        self._out: list[str] = []
+        # Flags that were set within a group hold to its end: as many Python groups are closed there.
+        self._open: list[int] = []
+        self._outer = 0
+        self._multiline = [False]
+        # Whether something stands before, that a quantifier could repeat; and whether that is a quantifier.
+        self._repeatable = False
+        self._repeated = ""
+
+    def run(self) -> str:
+        while self._at < len(self._text):
+            self._token()
+        if self._open:
+            raise self._wrong("missing closing )", self._text)
+        return "".join(self._out) + ")" * self._outer
+
+    def _wrong(self, what: str, where: str) -> PatternError:
+        return PatternError(f"error parsing regexp: {what}: `{where}`")
+
+    def _put(self, text: str, length: int, *, repeatable: bool = True) -> None:
+        self._out.append(text)
+        self._at += length
+        self._repeatable, self._repeated = repeatable, ""
+
+    def _token(self) -> None:
+        char = self._text[self._at]
+        match char:
+            case "(":
+                self._group()
+            case ")":
+                if not self._open:
+                    raise self._wrong("unexpected )", self._text)
+                self._put(")" * (self._open.pop() + 1), 1)
+                self._multiline.pop()
+            case "[":
+                self._class()
+            case "\\":
+                self._escape()
+            case "*" | "+" | "?":
+                self._quantifier(char)
+            case "{" if _REPEAT.match(self._text, self._at):
+                self._count()
+            case "{" | "}":
+                self._put(f"\\{char}", 1)
+            case "$":
+                self._put("$" if self._multiline[-1] else r"\Z", 1)
+            case "|":
+                self._put("|", 1, repeatable=False)
+            case _:
+                self._put(char, 1)
+
+    def _group(self) -> None:
+        if not self._text.startswith("(?", self._at):
+            self._put("(", 1, repeatable=False)
+            self._open.append(0)
+            self._multiline.append(self._multiline[-1])
+            return
+        found = _GROUP.match(self._text, self._at)
+        if found is None:
+            rest = self._text[self._at :]
+            if rest.startswith(("(?<", "(?P<")):
+                raise self._wrong("invalid named capture", rest)
+            raise self._wrong("invalid or unsupported Perl syntax", rest[:3])
+        if found["name"] is not None:
+            # Nobody asks for groups by name, and Go takes a name twice.
+            self._put("(", len(found[0]), repeatable=False)
+            self._open.append(0)
+            self._multiline.append(self._multiline[-1])
+            return
+        flags = found["flags"]
+        if "U" in flags:
+            raise UnsupportedPattern(f"the flag U in the pattern {self._text!r}")
+        on, _, off = flags.partition("-")
+        multiline = (self._multiline[-1] or "m" in on) and "m" not in off
+        self._put(f"(?{flags}:", len(found[0]), repeatable=False)
+        if found["end"] == ":":
+            self._open.append(0)
+            self._multiline.append(multiline)
+        else:
+            self._multiline[-1] = multiline
+            if self._open:
+                self._open[-1] += 1
+            else:
+                self._outer += 1
+
+    def _quantifier(self, char: str) -> None:
+        if not self._repeatable:
+            if self._repeated:
+                raise self._wrong("invalid nested repetition operator", self._repeated + char)
+            raise self._wrong("missing argument to repetition operator", char)
+        lazy = self._text.startswith("?", self._at + 1)
+        self._put(char + "?" * lazy, 1 + lazy, repeatable=False)
+        self._repeated = char + "?" * lazy
+
+    def _count(self) -> None:
+        found = _REPEAT.match(self._text, self._at)
+        assert found is not None
+        if not self._repeatable:
+            if self._repeated:
+                raise self._wrong("invalid nested repetition operator", self._repeated + found[0])
+            raise self._wrong("missing argument to repetition operator", found[0])
+        least, most = int(found[1]), int(found[2] or found[1])
+        if least > _MOST_REPEATS or most > _MOST_REPEATS or (found[2] and most < least):
+            raise self._wrong("invalid repeat count", found[0])
+        lazy = self._text.startswith("?", self._at + len(found[0]))
+        self._put(found[0] + "?" * lazy, len(found[0]) + lazy, repeatable=False)
+        self._repeated = found[0] + "?" * lazy
+
+    def _escape(self) -> None:
+        if self._at + 1 >= len(self._text):
+            raise self._wrong("trailing backslash at end of expression", "")
+        char = self._text[self._at + 1]
+        if char == "Q":
+            end = self._text.find(r"\E", self._at)
+            quoted = self._text[self._at + 2 : end if end >= 0 else len(self._text)]
+            self._put(re.escape(quoted), len(quoted) + 2 + (2 if end >= 0 else 0))
+        elif char in "sS":
+            self._put("[^\\t\\n\\f\\r ]" if char == "S" else "[\\t\\n\\f\\r ]", 2)
+        elif char == "z":
+            self._put(r"\Z", 2)
+        else:
+            text, length = self._escaped(self._at)
+            self._put(text, length)
+
+    def _escaped(self, at: int) -> tuple[str, int]:
+        """What is written for the escape at ``at``, in a class or outside, and how long the escape is."""
+        char = self._text[at + 1]
+        if char in "pP":
+            raise UnsupportedPattern(f"the Unicode class in the pattern {self._text!r}")
+        if braces := re.compile(r"\\x\{([0-9A-Fa-f]+)\}").match(self._text, at):
+            return re.escape(chr(int(braces[1], 16))), len(braces[0])
+        if char in "123456789" and not re.compile(r"\\[1-7][0-7]").match(self._text, at):
+            raise self._wrong("invalid escape sequence", f"\\{char}")
+        if char.isalnum() and char not in _SIMPLE:
+            raise self._wrong("invalid escape sequence", f"\\{char}")
+        return f"\\{char}", 2
+
+    def _class(self) -> None:
+        start, at = self._at, self._at + 1
+        out = ["["]
+        if self._text.startswith("^", at):
+            out.append("^")
+            at += 1
+        first = True
+        while True:
+            if at >= len(self._text):
+                raise self._wrong("missing closing ]", self._text[start:])
+            char = self._text[at]
+            if char == "]" and not first:
+                break
+            first = False
+            text, length = self._class_item(at)
+            out.append(text)
+            at += length
+        self._put("".join(out) + "]", at + 1 - start)
+
+    def _class_item(self, at: int) -> tuple[str, int]:
+        char = self._text[at]
+        if found := re.compile(r"\[:(\^?)(\w+):\]").match(self._text, at):
+            if found[2] not in _POSIX:
+                raise self._wrong("invalid character class range", found[0])
+            if found[1]:
+                raise UnsupportedPattern(f"the negated class in the pattern {self._text!r}")
+            return _POSIX[found[2]], len(found[0])
+        if char == "\\" and at + 1 < len(self._text):
+            if self._text[at + 1] == "s":
+                return r"\t\n\f\r ", 2
+            return self._escaped(at)
+        if span := re.compile(r"([^\\\]])-([^\\\]])").match(self._text, at):
+            if span[2] < span[1]:
+                raise self._wrong("invalid character class range", span[0])
+            return f"{re.escape(span[1])}-{re.escape(span[2])}", 3
+        return (f"\\{char}" if char in "[]&~|" else char), 1
