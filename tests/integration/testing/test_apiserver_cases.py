@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from apiserver_cases import CASES, CRDS, DIFFERENTLY_ANSWERED, NOT_IMITATED_YET
-from apiserver_cases.installation import install
 from apiserver_cases.servers import Outcome, new_namespace, run_in_memory, run_on
 from apiserver_cases.transcript import difference, outcome_difference
 from steersman.client import connect
@@ -15,9 +14,9 @@ from steersman.testing.envtest import Envtest
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_on_the_real_server(case: str, envtest: Envtest) -> None:
+def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
     namespace = new_namespace()
-    theirs = asyncio.run(_on_the_real_server(case, namespace, envtest))
+    theirs = asyncio.run(_on_the_real_server(case, namespace, envtest_of_cases))
     if theirs.failure is not None:
         raise theirs.failure
     if case not in NOT_IMITATED_YET:
@@ -27,6 +26,6 @@ def test_on_the_real_server(case: str, envtest: Envtest) -> None:
 
 
 async def _on_the_real_server(case: str, namespace: str, envtest: Envtest) -> Outcome:
-    async with connect(envtest.config) as transport:
-        await install(transport, CRDS)
+    # What the server refuses for a while is an answer, too.
+    async with connect(envtest.config, retry=None) as transport:
         return await run_on(envtest, transport, CASES[case], namespace)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import shlex
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from steersman.testing import InMemoryApiServer
 from steersman.testing.envtest import Envtest
 from steersman.testing.serving import serve
 
-NAMESPACE = f"kubectl-{os.getpid()}"
+_numbers = itertools.count()
 PAGE = DOCS / "how-to/use-kubectl-without-a-cluster.md"
 MANIFESTS = {
     "shop.yaml": """
@@ -222,37 +223,59 @@ STORIES = {
 _EDITOR = "sed -i s/before/after/"
 
 
+@pytest.fixture(scope="module")
+def envtest() -> Generator[Envtest]:
+    """One of its own: where hundreds of definitions came and went, a server tells of new ones minutes late."""
+    with Envtest.start() as environment:
+        yield environment
+
+
 @asynccontextmanager
-async def in_memory(home: Path) -> AsyncGenerator[Kubectl]:
+async def in_memory(home: Path, namespace: str) -> AsyncGenerator[Kubectl]:
     server = InMemoryApiServer(controllers=False)
-    server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     async with serve(server) as endpoint:
         kubeconfig = home / "kubeconfig"
         kubeconfig.write_text(endpoint.kubeconfig)
-        yield Kubectl(kubeconfig, home, NAMESPACE)
+        yield Kubectl(kubeconfig, home, namespace)
 
 
 @asynccontextmanager
-async def on_the_real_server(home: Path, envtest: Envtest) -> AsyncGenerator[Kubectl]:
-    kubectl = Kubectl(envtest.kubeconfig, home, NAMESPACE)
-    await kubectl("create", "namespace", NAMESPACE)
+async def on_the_real_server(home: Path, namespace: str, envtest: Envtest) -> AsyncGenerator[Kubectl]:
+    kubectl = Kubectl(envtest.kubeconfig, home, namespace)
+    await kubectl("create", "namespace", namespace)
     yield kubectl
 
 
 async def told(kubectl: Kubectl, home: Path, story: str) -> list[tuple[str, Said]]:
     for name, text in MANIFESTS.items():
         (home / name).write_text(text)
-    commands = [line.strip() for line in story.strip().splitlines()]
-    return [(c, (await kubectl(*shlex.split(c), editor=_EDITOR)).lasting) for c in commands]
+    heard: list[tuple[str, Said]] = []
+    for command in map(str.strip, story.strip().splitlines()):
+        heard.append((command, (await kubectl(*shlex.split(command), editor=_EDITOR)).lasting))
+        if "condition=Established" in command:
+            await until_explained(kubectl, "buoys.kubectl.example.com")
+    return heard
+
+
+async def until_explained(kubectl: Kubectl, kind: str) -> None:
+    """Returns once kubectl knows a kind: the real server tells of it some time after it serves it."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 60
+    while (said := await kubectl("explain", kind)).code:
+        assert loop.time() < end, said.text
+        await asyncio.sleep(0.1)
 
 
 @pytest.mark.parametrize("story", STORIES)
 async def test_both_servers_tell_the_same(story: str, envtest: Envtest, tmp_path: Path) -> None:
     for name in ("memory", "real"):
         (tmp_path / name).mkdir()
-    async with in_memory(tmp_path / "memory") as kubectl:
+    # What one story leaves behind, as quotas, is not there for the next.
+    namespace = f"kubectl-{os.getpid()}-{next(_numbers)}"
+    async with in_memory(tmp_path / "memory", namespace) as kubectl:
         ours = await told(kubectl, tmp_path / "memory", STORIES[story])
-    async with on_the_real_server(tmp_path / "real", envtest) as kubectl:
+    async with on_the_real_server(tmp_path / "real", namespace, envtest) as kubectl:
         theirs = await told(kubectl, tmp_path / "real", STORIES[story])
     for (command, mine), (_, expected) in zip(ours, theirs, strict=True):
         assert mine == expected, f"kubectl {command}"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from documented import files_of
-from steersman.testing.envtest import find_binaries
+from steersman.testing.envtest import Envtest, find_binaries
 
 pytest_plugins = ["pytester"]
 
@@ -166,9 +166,23 @@ def test_failures_of_webhook_files_are_told_in_a_line(project: pytest.Pytester) 
     result.stdout.fnmatch_lines(["*hooks.yaml has no MutatingWebhookConfiguration or ValidatingWebhookConfiguration"])
 
 
-@pytest.mark.parametrize("page", ["test-an-operator", "coming-from-controller-runtime"])
-def test_the_documented_test_passes(project: pytest.Pytester, page: str) -> None:
-    for name, text in files_of(f"how-to/{page}.md").items():
-        (project.path / name).write_text(text)
+def test_the_documented_test_passes(project: pytest.Pytester) -> None:
+    _write("test-an-operator", project)
     result = project.runpytest_subprocess("-p", "steersman.pytest_plugin", "test_on_the_api_server.py")
     result.assert_outcomes(passed=1)
+
+
+def test_so_it_does_in_a_cluster_that_is_there(
+    project: pytest.Pytester, envtest: Envtest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USE_EXISTING_CLUSTER", "true")
+    monkeypatch.setenv("KUBECONFIG", str(envtest.kubeconfig))
+    for page in ("test-an-operator", "coming-from-controller-runtime"):
+        _write(page, project)
+        result = project.runpytest_subprocess("-p", "steersman.pytest_plugin", "test_on_the_api_server.py")
+        result.assert_outcomes(passed=1)
+
+
+def _write(page: str, project: pytest.Pytester) -> None:
+    for name, text in files_of(f"how-to/{page}.md").items():
+        (project.path / name).write_text(text)

@@ -15,7 +15,7 @@ from steersman.testing.envtest import Envtest
 from steersman.testing.transitions import Budget, ClusterPatience, Hints, Report, Systems, explore, on_cluster
 
 HINTS = Hints(bad={"spec.image": [harbour.GONE]})
-PATIENCE = ClusterPatience(quiet=0.6, look_every=0.1, limit=20)
+PATIENCE = ClusterPatience(quiet=0.2, look_every=0.04, limit=20)
 
 
 @asynccontextmanager

@@ -2,8 +2,7 @@
 
 Alike is: the same codes, the same content, and of refusals the same reason. What differs on purpose is in ``gaps``.
 
-
-Words: ``python -m apiserver_cases [BEGINNING …]`` runs the cases whose names begin so; without one, all. A table
+Usage: ``python -m apiserver_cases [BEGINNING …]`` runs the cases whose names begin so; without one, all. A table
 counts by area as it goes; the last line counts all. The exit code is 1 where a case differs, 2 where there is none of
 the names.
 """
@@ -94,7 +93,7 @@ def main(beginnings: Sequence[str]) -> int:
 
 async def _compare(environment: Envtest, chosen: Sequence[str], report: _Report) -> None:
     report.console.print(_ROW.format("area", "cases", "agreements", "differences", "time"), style="bold")
-    async with connect(environment.config) as transport, _progress(report, len(chosen)) as progress:
+    async with connect(environment.config, retry=None) as transport, _progress(report, len(chosen)) as progress:
         await install(transport, CRDS)
         for area, names in itertools.groupby(chosen, key=lambda n: n.partition("-")[0]):
             started, here = time.monotonic(), list(names)

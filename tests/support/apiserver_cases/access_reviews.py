@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply
+from apiserver_cases.api import Api, Json, Reply, told
 from apiserver_cases.roles import binding, grant, rule, until, user
 
 _ACCESS = "/apis/authorization.k8s.io/v1"
@@ -135,9 +135,23 @@ async def case_what_may_i_with_a_missing_role(api: Api) -> None:
     assert found.body["status"]["evaluationError"] == 'role.rbac.authorization.k8s.io "nowhere" not found'
 
 
-async def _review(api: Api, spec: Json) -> Json:
+async def _asked_about(api: Api, spec: Json) -> Reply:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-    return (await api.call("POST", f"{_IDENTITY}/tokenreviews", body)).ok().body["status"]
+    return await api.call("POST", f"{_IDENTITY}/tokenreviews", body)
+
+
+async def review_token(api: Api, spec: Json) -> Json:
+    """The status of a TokenReview."""
+    return (await _asked_about(api, spec)).ok().body["status"]
+
+
+async def dies(api: Api, token: str, why: str) -> None:
+    """Waits until ``token`` is nobody's: the real server watches what it hangs on, and remembers answers for 10 s."""
+    error = f"[invalid bearer token, {why}]"
+    refused = await until(
+        lambda: _asked_about(api, {"token": token}), lambda r: error in r.ok().body["status"].get("error", "")
+    )
+    assert refused.body["status"] == {"user": {}, "error": error}
 
 
 async def _issue(api: Api, *audiences: str) -> tuple[str, str]:
@@ -151,7 +165,7 @@ async def _issue(api: Api, *audiences: str) -> tuple[str, str]:
 
 async def case_who_holds_a_token(api: Api) -> None:
     token, uid = await _issue(api)
-    status = await _review(api, {"token": token})
+    status = await review_token(api, {"token": token})
     extra = status["user"].pop("extra")
     assert list(extra) == ["authentication.kubernetes.io/credential-id"]
     (credential,) = extra["authentication.kubernetes.io/credential-id"]
@@ -164,14 +178,14 @@ async def case_who_holds_a_token(api: Api) -> None:
 
 async def case_a_token_for_somebody_else(api: Api) -> None:
     token, _ = await _issue(api, "vault", "till")
-    assert (await _review(api, {"token": token, "audiences": ["till", "x"]}))["audiences"] == ["till"]
-    refused = await _review(api, {"token": token, "audiences": ["x"]})
+    assert (await review_token(api, {"token": token, "audiences": ["till", "x"]}))["audiences"] == ["till"]
+    refused = await review_token(api, {"token": token, "audiences": ["x"]})
     text = 'token audiences ["vault" "till"] is invalid for the target audiences ["x"]'
     assert refused == {"user": {}, "error": f"[invalid bearer token, {text}]"}
 
 
 async def case_a_token_of_nobody(api: Api) -> None:
-    assert await _review(api, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
+    assert await review_token(api, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
     refused = await api.call("POST", f"{_IDENTITY}/tokenreviews", body)
     refused.refused(400, "BadRequest", "token is required for TokenReview in authentication")
@@ -180,5 +194,78 @@ async def case_a_token_of_nobody(api: Api) -> None:
 async def case_a_token_whose_account_is_gone(api: Api) -> None:
     token, _ = await _issue(api)
     (await api.delete("serviceaccounts", "bot")).ok()
-    status = await _review(api, {"token": token})
-    assert status == {"user": {}, "error": '[invalid bearer token, serviceaccounts "bot" not found]'}
+    await dies(api, token, 'serviceaccounts "bot" not found')
+
+
+async def case_selectors_in_questions(api: Api) -> None:
+    kind, path = "SubjectAccessReview", "spec.resourceAttributes"
+    requirement: Json = {"key": "a", "operator": "In", "values": ["b"]}
+
+    async def ask(selector: str, value: Json) -> Reply:
+        return await _ask(
+            api, kind, {"user": "kate", "resourceAttributes": {**_wants(api)["resourceAttributes"], selector: value}}
+        )
+
+    for selector in ("fieldSelector", "labelSelector"):
+        fits: tuple[Json, ...] = ({"rawSelector": "a=b"}, {"requirements": [requirement]})
+        for value in fits:
+            assert (await ask(selector, value)).ok().body["status"] == {"allowed": False}
+        mistakes: list[tuple[Json, str, str]] = [
+            ({}, "requirements", "requirements or rawSelector is required"),
+            ({"rawSelector": "a=b", "requirements": [requirement]}, "rawSelector", "same time as requirements"),
+            ({"requirements": [{**requirement, "values": []}]}, "requirements[0].values", "must be specified when"),
+            ({"requirements": [{**requirement, "operator": "Exists"}]}, "requirements[0].values", "may not be"),
+        ]
+        for value, where, text in mistakes:
+            refused = (await ask(selector, value)).refused(422, "Invalid", text)
+            assert [field for field, _ in refused.causes()] == [f"{path}.{selector}.{where}"]
+        unread = (await ask(selector, {"requirements": [{**requirement, "operator": "Odd"}]})).ok().body["status"]
+        assert unread == {"allowed": False, "evaluationError": f"{path}.{selector} ignored due to parse error"}
+
+
+async def case_questions_about_what_there_is_not(api: Api) -> None:
+    for attributes in (
+        {"group": "odd.dev", "resource": "odds"},
+        {"verb": ""},
+        {"verb": "*", "resource": "*", "group": "*"},
+    ):
+        spec: Json = {"user": "kate", **_wants(api)}
+        spec["resourceAttributes"] |= attributes
+        assert (await _ask(api, "SubjectAccessReview", spec)).ok().body["status"] == {"allowed": False}
+    for path in ("/healthz", "x", ""):
+        about = {"nonResourceAttributes": {"verb": "get", "path": path}}
+        (await _ask(api, "SubjectAccessReview", {"user": "kate", **about})).ok()
+
+
+async def case_questions_are_read_as_their_type(api: Api) -> None:
+    path = f"{_ACCESS}/subjectaccessreviews"
+    spec: Json = {"user": "u", **_wants(api)}
+    for body, text in told(
+        (None, "the object provided is unrecognized (must be of type SubjectAccessReview)"),
+        ([], "json: cannot unmarshal array into Go value of type struct"),
+        ({"kind": "Odd", "apiVersion": "authorization.k8s.io/v1"}, 'no kind "Odd" is registered for version'),
+        ({"spec": "x"}, "Go struct field SubjectAccessReview.spec of type v1.SubjectAccessReviewSpec"),
+        ({"spec": {**spec, "groups": "x"}}, "SubjectAccessReviewSpec.spec.groups of type []string"),
+        ({"spec": {**spec, "user": 1}}, "SubjectAccessReviewSpec.spec.user of type string"),
+        ({"spec": {"resourceAttributes": "x"}}, "spec.resourceAttributes of type v1.ResourceAttributes"),
+    ):
+        (await api.call("POST", path, body)).refused(400, "BadRequest", text)
+    odd = {"spec": {**spec, "odd": 1}}
+    assert "odd" not in (await api.call("POST", path, odd)).ok().body["spec"]
+    strict = await api.call("POST", path, odd, {"fieldValidation": "Strict"})
+    strict.refused(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
+    (await api.call("POST", path, {"spec": spec}, {"dryRun": "Odd"})).refused(422, "Invalid", "dryRun")
+    named = await api.call("POST", path, {"spec": spec, "metadata": {"name": "x"}})
+    named.refused(422, "Invalid", "must be empty")
+    token = f"{_IDENTITY}/tokenreviews"
+    (await api.call("POST", token, {"spec": {"token": 1}})).refused(400, "BadRequest", "spec.token of type string")
+    (await api.call("POST", token, {"spec": {"token": "x", "audiences": "x"}})).refused(
+        400, "BadRequest", "audiences"
+    )
+    assert (await api.call("POST", token, {"spec": {"token": "x"}, "metadata": {"name": "n"}})).metadata[
+        "name"
+    ] == "n"
+    local = f"{_ACCESS}/namespaces/{api.namespace}/localsubjectaccessreviews"
+    elsewhere = await api.call("POST", local, {"spec": spec, "metadata": {"namespace": "other"}})
+    elsewhere.refused(400, "BadRequest", "the namespace of the provided object does not match")
+    (await api.call("GET", f"{path}/x")).refused(404, "NotFound", "could not find the requested resource")

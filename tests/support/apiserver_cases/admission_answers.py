@@ -16,6 +16,7 @@ from apiserver_cases.hooks import (
     allowed,
     configured,
     denied,
+    forgotten,
     installed,
     patched,
     served,
@@ -244,7 +245,6 @@ async def case_an_unreachable_webhook(api: Api) -> None:
     lax = webhook(api, {"url": NOWHERE}, "c", rules=[_rule(resources=["services"])], failurePolicy="Ignore")
     config = await api.serve_webhook(hook)
     for mutating in (False, True):
-        hook.is_served.clear()
         async with installed(api, webhook(api, config), strict, lax, mutating=mutating):
             await served(api, hook)
             refused = await api.create("secrets", {"metadata": {"name": "s"}})
@@ -253,6 +253,7 @@ async def case_an_unreachable_webhook(api: Api) -> None:
         call = 'Post "https://127.0.0.1:1/review?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused'
         text = f'failed calling webhook "{strict["name"]}": failed to call webhook: {call}'
         assert refused.body == _failing(text)
+        await forgotten(api, hook)
 
 
 async def case_a_webhook_that_is_too_slow(api: Api) -> None:
@@ -424,3 +425,29 @@ async def case_malformed_configurations(api: Api) -> None:
         refused = (await api.call("POST", path, body, {"dryRun": "All"})).refused(422, "Invalid")
         named = f'ValidatingWebhookConfiguration.admissionregistration.k8s.io "a-{api.namespace}" is invalid'
         assert refused.message == f"{named}: webhooks[0].{text}", refused.message
+
+
+async def case_an_eviction_is_changed(api: Api) -> None:
+    pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    (await api.create("pods", pod)).ok()
+    body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    tried = patched({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
+    hook = Hook(lambda request: tried if request.get("subResource") == "eviction" else allowed())
+    async with configured(api, hook, mutating=True):
+        assert (await api.call("POST", api.path("pods", "p", "eviction"), body)).code == 201
+    assert "deletionTimestamp" not in (await api.get("pods", "p")).ok().metadata
+
+
+async def case_applied_nulls_beside_a_webhook(api: Api) -> None:
+    wrong, fine = widget("a", {"size": None}), widget("a", {"size": 1, "note": None})
+    async with configured(api, Hook()):
+        (await api.apply("widgets", wrong)).refused(422, "Invalid", "spec.size")
+        (await api.apply("widgets", fine)).ok()
+        (await api.apply("widgets", wrong)).refused(422, "Invalid", "spec.size")
+    async with configured(
+        api,
+        Hook(lambda _: patched({"op": "add", "path": "/metadata/labels", "value": {"l": "1"}})),
+        mutating=True,
+        name="b",
+    ):
+        (await api.apply("widgets", widget("b", {"size": None}))).refused(422, "Invalid", "spec.size")

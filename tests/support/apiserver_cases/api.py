@@ -9,9 +9,12 @@ from typing import Any, Protocol
 
 from steersman.client import HttpRequest
 from steersman.client.transport import Transport
+from steersman.testing.apiserver.access.impersonation import Impersonated
 
 Json = dict[str, Any]
 GROUP = "cases.steersman.dev"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+"""Asks ``/api`` and ``/apis`` for one document with everything in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ class Backend(Protocol):
         """The server as a user meets it, who is impersonated."""
         ...
 
-    def as_bearer(self, token: str) -> Transport:
-        """The server as who shows a bearer token meets it."""
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        """The server as who shows a bearer token meets it, and wants to act as somebody."""
         ...
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
@@ -86,10 +89,10 @@ class Api:
         assert self.backend is not None
         return replace(self, transport=self.backend.as_user(name, groups))
 
-    def as_bearer(self, token: str) -> Api:
-        """The same, as who shows ``token``."""
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Api:
+        """The same, as who shows ``token``, and wants to be ``acting``."""
         assert self.backend is not None
-        return replace(self, transport=self.backend.as_bearer(token))
+        return replace(self, transport=self.backend.as_bearer(token, acting))
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         """Serves a webhook, and gives its ``clientConfig``."""
@@ -107,7 +110,9 @@ class Api:
             **dict.fromkeys(("ingresses", "networkpolicies"), "/apis/networking.k8s.io/v1"),
             "poddisruptionbudgets": "/apis/policy/v1",
             **dict.fromkeys(("rolebindings", "roles"), "/apis/rbac.authorization.k8s.io/v1"),
-            **dict.fromkeys(("gadgets", "ruleds", "samples", "scaleds", "twins", "widgets"), f"/apis/{GROUP}/v1"),
+            **dict.fromkeys(
+                ("gadgets", "owneds", "ruleds", "samples", "scaleds", "twins", "widgets"), f"/apis/{GROUP}/v1"
+            ),
         }
         parts = [prefixes.get(plural, "/api/v1"), "namespaces", self.namespace, plural, name, subresource]
         return "/".join(p for p in parts if p)
@@ -189,6 +194,11 @@ class Api:
                 if len(found) == count:
                     break
         return found
+
+
+def told(*mistakes: tuple[Any, str]) -> tuple[tuple[Any, str], ...]:
+    """Mistakes of any type, each with what the server says of it."""
+    return mistakes
 
 
 Case = Callable[[Api], Awaitable[None]]

@@ -162,6 +162,19 @@ async def case_apply_with_another_uid_conflicts(api: Api) -> None:
     refused.refused(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
 
 
+async def case_apply_with_a_uid_to_a_custom_resource(api: Api) -> None:
+    text = "uid mismatch: the provided object specified uid other, and no existing object was found"
+    body = widget("a")
+    claimed = {**body, "metadata": {**body["metadata"], "uid": "other"}}
+    (await api.apply("widgets", claimed)).refused(409, "Conflict", text)
+    made = await api.apply("widgets", body)
+    refused = await api.apply("widgets", claimed)
+    refused.refused(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
+    assert {cause["field"] for cause in refused.body["details"]["causes"]} == {"metadata.uid"}
+    claimed["metadata"]["uid"] = made.body["metadata"]["uid"]
+    assert (await api.apply("widgets", claimed)).ok().version == made.version
+
+
 async def case_applying_the_status_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
     made = await api.apply("widgets", widget("a"))
     body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a", "uid": "other"}}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import itertools
 import ssl
 import tempfile
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,13 +18,15 @@ from apiserver_cases.api import Json, WebhookHandler
 from certificates import Authority
 from loopback import serving
 from steersman.client import ClusterConfig, HttpTransport, Impersonation, StaticToken
-from steersman.client.transport import Transport
+from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ConnectionFailed
 from steersman.testing import InMemoryApiServer
+from steersman.testing.apiserver.access.impersonation import Impersonated
 
 HOST = "localhost"
 NOWHERE = "https://127.0.0.1:1/review"
 """A URL at which nobody listens."""
+_INITIALIZING = b"storage is (re)initializing"
 
 
 class InMemoryBackend:
@@ -36,13 +40,32 @@ class InMemoryBackend:
     def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
         return self._server.as_user(name, groups)
 
-    def as_bearer(self, token: str) -> Transport:
-        return self._server.as_bearer(token)
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        return self._server.as_bearer(token, acting)
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         url = f"https://{HOST}:{next(self._ports)}/review"
         self._server.serve_webhook(url, handler)
         return {"url": url}
+
+
+class Initialized:
+    """A way to the real server that asks again while the storage of a kind is made anew: after a definition's schema
+    has changed, and for no more than moments."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        while (response := await self._transport.request(request)).status == 429 and _INITIALIZING in response.body:
+            await asyncio.sleep(0.1)
+        return response
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.stream(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
 
 
 class RealBackend:
@@ -55,8 +78,12 @@ class RealBackend:
     def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
         return self._open(replace(self._config, impersonate=Impersonation(user=name, groups=groups)))
 
-    def as_bearer(self, token: str) -> Transport:
-        return self._open(replace(self._config, credentials=StaticToken(token)))
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        config = replace(self._config, credentials=StaticToken(token))
+        if acting is not None:
+            other = Impersonation(user=acting.name, uid=acting.uid, groups=acting.groups, extra=acting.extra)
+            config = replace(config, impersonate=other)
+        return self._open(config)
 
     def _open(self, config: ClusterConfig) -> Transport:
         transport = HttpTransport(config)

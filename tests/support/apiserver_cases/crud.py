@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from apiserver_cases.api import Api, config_map, deployment, widget
+from apiserver_cases.api import Api, Json, config_map, deployment, widget
 
 
 async def case_create_sets_the_servers_metadata(api: Api) -> None:
@@ -446,3 +446,43 @@ async def case_immutable_fields_are_kept(api: Api) -> None:
     refused = await api.merge("deployments", "a", {"spec": {"selector": labels, "template": template}})
     refused.refused(422, "Invalid", "spec.selector: Invalid value: ")
     assert "field is immutable" in refused.message
+
+
+async def case_versions_that_writes_name(api: Api) -> None:
+    lease: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {}}
+    for plural, body, unconditional in (
+        ("configmaps", config_map("a", {"x": "1"}), True),
+        ("widgets", widget("a"), False),
+        ("leases", lease, False),
+    ):
+        (await api.create(plural, body)).ok()
+        for version, code in (("0", 422), ("00", 422), ("", 422), ("1", 409), ("x", 500), ("-1", 500)):
+            sent: Json = {"name": "a", "resourceVersion": version}
+            expected = 200 if unconditional and code == 422 else code
+            put = await api.put(plural, {**body, "metadata": sent})
+            merged = await api.merge(plural, "a", {"metadata": {"resourceVersion": version}})
+            applied = await api.apply(plural, {**body, "metadata": sent}, force=True)
+            assert {put.code, merged.code, applied.code} == {expected}
+        await api.merge(plural, "a", {"metadata": {"resourceVersion": None}})
+
+
+async def case_versions_that_creations_name(api: Api) -> None:
+    for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
+        for version, code in (("0", 201), ("00", 201), ("", 201), ("1", 500), ("x", 201), ("-1", 201)):
+            meta = {"generateName": "a-", "resourceVersion": version}
+            assert (await api.create(plural, {**body, "metadata": meta})).code == code
+
+
+async def case_metadata_has_types(api: Api) -> None:
+    unfit: list[Json] = [{"resourceVersion": 5}, {"uid": True}, {"labels": {"a": 1}}, {"finalizers": "x"}]
+    unfit.append({"labels": []})
+    for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):
+        (await api.create(plural, body)).ok()
+        for meta in unfit:
+            wrong: Json = {**body, "metadata": {"name": "a", **meta}}
+            (await api.create(plural, wrong)).refused(400, "BadRequest")
+            (await api.put(plural, wrong)).refused(400, "BadRequest")
+            (await api.merge(plural, "a", {"metadata": meta})).refused(422, "Invalid")
+            (await api.apply(plural, wrong)).refused(500, "")
+        nothing = {"generateName": None, "labels": None, "uid": None, "finalizers": None, "resourceVersion": None}
+        (await api.create(plural, {**body, "metadata": {"name": "b", **nothing}})).ok()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from apiserver_cases.api import GROUP, Api, gadget, widget
+from apiserver_cases.api import AGGREGATED, GROUP, Api, gadget, widget
 
 SHORT_NAMES = {
     "": "configmaps=cm endpoints=ep events=ev limitranges=limits namespaces=ns nodes=no persistentvolumeclaims=pvc "
@@ -211,9 +211,8 @@ async def case_discovery_names_the_kinds(api: Api) -> None:
 
 
 async def case_discovery_in_one_document(api: Api) -> None:
-    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-    (core,) = (await api.call("GET", "/api", accept=accept)).ok().body["items"]
-    listed = (await api.call("GET", "/apis", accept=accept)).ok().body["items"]
+    (core,) = (await api.call("GET", "/api", accept=AGGREGATED)).ok().body["items"]
+    listed = (await api.call("GET", "/apis", accept=AGGREGATED)).ok().body["items"]
     assert core["metadata"] == {}
     groups = {g["metadata"]["name"]: g for g in listed}
     groups[""] = core

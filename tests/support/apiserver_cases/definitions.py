@@ -45,7 +45,7 @@ async def _refused(api: Api, body: Json, *texts: str) -> Reply:
 
 async def _until(call: Callable[[], Awaitable[Reply]], done: Callable[[Reply], bool]) -> Reply:
     """The first answer that is ``done``: the real server takes changes of definitions up after a moment."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not done(reply := await call()):
             await asyncio.sleep(0.05)
     return reply
@@ -322,6 +322,41 @@ async def case_a_definition_tells_that_it_is_being_removed(api: Api) -> None:
     await _until(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
 
 
+async def case_custom_resources_while_their_definition_goes(api: Api) -> None:
+    group = _group(api)
+    path = await _serve(api, _definition(group))
+    for name in "ab":
+        held = _thing(group, name)
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        (await api.call("POST", path, held)).ok()
+    await api.call("DELETE", f"{_PATH}/things.{group}")
+    await _until(lambda: api.call("POST", path, _thing(group, "c"), {"dryRun": "All"}), lambda r: r.code != 201)
+    await _until(
+        lambda: api.call("GET", path), lambda r: all("deletionTimestamp" in i["metadata"] for i in r.body["items"])
+    )
+    merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
+    text = "create not allowed while custom resource definition is terminating"
+    nameless = {**_thing(group), "metadata": {"generateName": "g-"}}
+    for body in (nameless, _thing(group, "Bad_name"), _thing(group, "a")):
+        (await api.call("POST", path, body)).refused(403, "Forbidden", text)
+    nowhere = f"/apis/{group}/v1/namespaces/nowhere-to-be-found/things"
+    (await api.call("POST", nowhere, _thing(group, "a"))).refused(403, "Forbidden", text)
+    (await api.call("PATCH", f"{path}/c", _thing(group, "c"), {"fieldManager": "m"}, apply)).refused(403, "Forbidden")
+    (await api.call("PUT", f"{path}/c", _thing(group, "c"))).refused(404, "NotFound")
+    (await api.call("PATCH", f"{path}/c", {}, {}, merge)).refused(404, "NotFound")
+    (await api.call("PATCH", f"{path}/a", _thing(group, "a", x="applied"), {"fieldManager": "m"}, apply)).ok()
+    merged = (await api.call("PATCH", f"{path}/a", {"spec": {"x": "merged"}}, {}, merge)).ok()
+    (await api.call("PUT", f"{path}/a", {**merged.body, "spec": {"x": "put"}})).ok()
+    assert len((await api.call("GET", path)).ok().body["items"]) == 2
+    (resource,) = (await api.call("GET", f"/apis/{group}/v1")).ok().body["resources"]
+    assert sorted(resource["verbs"]) == ["delete", "deletecollection", "get", "list", "watch"]
+    (await api.call("DELETE", f"{path}/a")).ok()
+    (await api.call("DELETE", path)).ok()
+    for name in "ab":
+        await api.call("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, None, merge)
+    await _until(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
+
+
 async def case_stored_versions_are_remembered(api: Api) -> None:
     group = _group(api)
     schema = {"openAPIV3Schema": _SCHEMA}
@@ -350,8 +385,10 @@ async def case_a_definitions_status_is_written_apart(api: Api) -> None:
 async def case_short_names_and_categories_are_discovered(api: Api) -> None:
     names = {"kind": "Thing", "plural": "things", "shortNames": ["th"], "categories": ["all"]}
     await _serve(api, _definition(_group(api), names=names))
-    found = (await api.call("GET", f"/apis/{_group(api)}/v1")).ok().body["resources"]
-    assert (found[0]["shortNames"], found[0]["categories"]) == (["th"], ["all"])
+    # Objects are served, and told of, by two that hear of a definition each in their own time.
+    found = await _until(lambda: api.call("GET", f"/apis/{_group(api)}/v1"), lambda r: r.code == 200)
+    (told,) = found.body["resources"]
+    assert (told["shortNames"], told["categories"]) == (["th"], ["all"])
 
 
 async def case_unknown_fields_of_a_definition_are_refused_in_strict_mode(api: Api) -> None:

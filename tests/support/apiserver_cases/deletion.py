@@ -304,3 +304,48 @@ async def case_a_created_object_can_be_held_already(api: Api) -> None:
     made = (await api.create("configmaps", config_map("a", finalizers=["foregroundDeletion"]))).ok()
     assert made.metadata["finalizers"] == ["foregroundDeletion"]
     assert "deletionTimestamp" not in made.metadata
+
+
+def _job(name: str) -> Json:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
+
+
+async def case_jobs_leave_their_pods_unless_told(api: Api) -> None:
+    for name in "abcd":
+        (await api.create("jobs", _job(name))).ok()
+    for _ in range(2):
+        assert (await api.delete("jobs", "a")).ok().metadata["finalizers"] == ["orphan"]
+    await api.delete("jobs", "b", {"propagationPolicy": "Background"})
+    (await api.get("jobs", "b")).refused(404, "NotFound")
+    held = (await api.delete("jobs", "c", {"propagationPolicy": "Foreground"})).ok()
+    assert held.metadata["finalizers"] == ["foregroundDeletion"]
+    assert (await api.delete("jobs", "c")).ok().metadata["finalizers"] == ["foregroundDeletion"]
+    await api.delete("jobs", "a", {"propagationPolicy": "Background"})
+    (await api.get("jobs", "a")).refused(404, "NotFound")
+    (await api.call("DELETE", api.path("jobs"))).ok()
+    assert (await api.get("jobs", "d")).metadata["finalizers"] == ["orphan"]
+    for name in "cd":
+        (await api.merge("jobs", name, {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_events_have_no_dependents(api: Api) -> None:
+    about = {"namespace": api.namespace}
+    event: Json = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "involvedObject": about}
+    for policy in ("Orphan", "Foreground", "Background"):
+        (await api.create("events", event)).ok()
+        (await api.delete("events", "a", {"propagationPolicy": policy})).ok()
+        (await api.get("events", "a")).refused(404, "NotFound")
+    event["metadata"] = {"name": "a", "finalizers": ["example.com/hold", "orphan"]}
+    (await api.create("events", event)).ok()
+    assert (await api.delete("events", "a")).ok().metadata["finalizers"] == ["example.com/hold"]
+    (await api.merge("events", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_three_namespaces_stay(api: Api) -> None:
+    for name in ("default", "kube-system", "kube-public"):
+        refused = await api.call("DELETE", f"/api/v1/namespaces/{name}", {"dryRun": ["All"]})
+        refused.refused(403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
+        options = {"dryRun": ["All"], "preconditions": {"uid": "other"}}
+        (await api.call("DELETE", f"/api/v1/namespaces/{name}", options)).refused(409, "Conflict")
+    (await api.call("DELETE", "/api/v1/namespaces/kube-node-lease", {"dryRun": ["All"]})).ok()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import GROUP, Api
+from apiserver_cases.api import AGGREGATED, GROUP, Api
 
-_WHOLE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 _VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 
 
@@ -62,7 +61,7 @@ async def case_subresources_tell_their_verbs(api: Api) -> None:
 async def case_the_same_is_told_in_one_document(api: Api) -> None:
     (group,) = (
         g
-        for g in (await api.call("GET", "/apis", accept=_WHOLE)).ok().body["items"]
+        for g in (await api.call("GET", "/apis", accept=AGGREGATED)).ok().body["items"]
         if g["metadata"]["name"] == "apps"
     )
     apart = (await api.call("GET", "/apis/apps/v1")).ok().body["resources"]

@@ -93,3 +93,24 @@ async def case_a_tried_definition_is_not_served(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     (await api.call("POST", path, body, {"dryRun": "All"})).ok()
     assert (await api.call("GET", f"/apis/{group}")).code == 404
+
+
+async def case_a_tried_creation_keeps_the_version_sent(api: Api) -> None:
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "a", "resourceVersion": "5"},
+    }
+    tried = await api.put("leases", lease, dryRun="All")
+    assert tried.ok().version == "5"
+    assert (await api.put("leases", lease)).ok().version != "5"
+    for plural, body in (
+        ("configmaps", config_map("a", {"x": "1"}, resourceVersion="5")),
+        ("widgets", widget("a", resourceVersion="5")),
+    ):
+        tried = await api.apply(plural, body, dryRun="All")
+        assert (tried.code, tried.version) == (201, "5")
+        (await api.get(plural, "a")).refused(404, "NotFound")
+        made = await api.apply(plural, body)
+        assert made.ok().version != "5"
+        (await api.apply(plural, body, dryRun="All")).refused(409, "Conflict")

@@ -27,6 +27,11 @@ def patched(*operations: Json, **more: Any) -> Json:
     return allowed(patchType="JSONPatch", patch=base64.b64encode(json.dumps(operations).encode()).decode(), **more)
 
 
+def shaped(patch: Any) -> Json:
+    """A response with ``patch``, whatever it is, as a JSON patch."""
+    return allowed(patchType="JSONPatch", patch=base64.b64encode(json.dumps(patch).encode()).decode())
+
+
 def denied(message: str = "no", **status: Any) -> Json:
     """A response."""
     return {"allowed": False, "status": {"message": message, **status}}
@@ -71,13 +76,26 @@ async def configured(
     async with installed(api, webhook(api, config, name, **fields), mutating=mutating, name=name) as called:
         await served(api, hook)
         yield called
+    await forgotten(api, hook)
 
 
 async def served(api: Api, hook: Hook) -> None:
     """Returns once ``hook`` is asked: the real server reads its configurations some time after they are written."""
-    async with asyncio.timeout(10):
-        while not hook.is_served.is_set():
+    await _until_asked(api, hook, True)
+
+
+async def forgotten(api: Api, hook: Hook) -> None:
+    """Returns once ``hook`` is asked no more: what comes next would meet it otherwise."""
+    await _until_asked(api, hook, False)
+
+
+async def _until_asked(api: Api, hook: Hook, asked: bool) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            hook.is_served.clear()
             (await api.create("configmaps", config_map(PROBE), dryRun="All")).ok()
+            if hook.is_served.is_set() is asked:
+                return
             await asyncio.sleep(0.02)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, config_map, deployment, widget
+from apiserver_cases.api import Api, config_map, deployment, told, widget
 
 
 async def case_merge_patch_changes_and_removes(api: Api) -> None:
@@ -148,3 +148,27 @@ async def case_unknown_patch_types_are_refused(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.call("PATCH", api.path("configmaps", "a"), {}, {}, "application/json")
     refused.refused(415, "UnsupportedMediaType")
+
+
+async def case_json_patches_are_read_as_their_type(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    for operation, text in told(
+        ({"op": "add", "path": 5, "value": 1}, "number into Go struct field jsonPatchOp.path of type string"),
+        ({"op": "move", "from": 5, "path": "/data"}, "number into Go struct field jsonPatchOp.from of type string"),
+        ({"op": [], "path": "/data"}, "array into Go struct field jsonPatchOp.op of type string"),
+        (5, "number into Go value of type handlers.jsonPatchOp"),
+    ):
+        refused = await api.json_patch("configmaps", "a", operation)
+        refused.refused(400, "BadRequest", f"error decoding patch: json: cannot unmarshal {text}")
+
+
+async def case_json_patches_that_find_nothing(api: Api) -> None:
+    await api.create("configmaps", config_map("a"))
+    for operation in (
+        {"op": "remove", "path": "/metadata/name/x"},
+        {"op": "copy", "from": "/metadata/name/x", "path": "/data"},
+        {"op": "test", "path": "/metadata/name/x", "value": 1},
+        {"op": "remove", "path": ""},
+    ):
+        (await api.json_patch("configmaps", "a", operation)).refused(422, "Invalid")
+    (await api.json_patch("configmaps", "a", {"op": "test", "path": "/odd"})).ok()

@@ -68,7 +68,7 @@ async def until_allowed(api: Api, who: Json, allowed: Json) -> None:
 
 async def until(ask: Callable[[], Awaitable[Reply]], fits: Callable[[Reply], bool]) -> Reply:
     """The first answer that fits: the real server's caches lag behind what is written."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not fits(reply := await ask()):
             await asyncio.sleep(0.02)
     return reply

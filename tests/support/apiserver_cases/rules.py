@@ -23,6 +23,11 @@ _PART = {
     "required": ["name"],
     "properties": {"name": _TEXT, "weight": _ruled(_NUMBER, _rule("self >= oldSelf", "weight only grows"))},
 }
+_EMBEDDED: Json = {
+    "type": "object",
+    "x-kubernetes-embedded-resource": True,
+    "x-kubernetes-preserve-unknown-fields": True,
+}
 _SPEC = _ruled(
     {
         "type": "object",
@@ -70,6 +75,14 @@ _SPEC = _ruled(
             ),
             "divisor": _ruled(_NUMBER, _rule("100 / self > 0")),
             "note": {**_TEXT, "nullable": True},
+            "objects": _ruled(
+                {"type": "array", "maxItems": 2, "items": _EMBEDDED},
+                _rule("self.all(o, o.kind == 'Pod' && o.metadata.name.startsWith('p'))", "pods alone"),
+            ),
+            "named": _ruled(
+                {"type": "object", "maxProperties": 2, "additionalProperties": _EMBEDDED},
+                _rule("self.all(n, self[n].metadata.name == n)", "each by its name"),
+            ),
             "size": _ruled(_TEXT, _rule("quantity(self).isGreaterThan(quantity('1Gi'))", "too small")),
         },
     },
@@ -195,3 +208,13 @@ async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
         refused.refused(422, "Invalid", f"{place}: Invalid value: ")
         assert "compilation failed: ERROR: <input>:1:" in refused.message
         assert text in refused.message
+
+
+async def case_objects_within_lists_and_maps(api: Api) -> None:
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    fine = {"objects": [pod], "named": {"p": pod}}
+    (await api.create("ruleds", _body("a", fine))).ok()
+    refused = await api.create("ruleds", _body("b", {"objects": [{**pod, "kind": "Node"}]}))
+    _refused(refused, "spec.objects: Invalid value: pods alone")
+    refused = await api.create("ruleds", _body("b", {"named": {"q": pod}}))
+    _refused(refused, "spec.named: Invalid value: each by its name")

@@ -10,11 +10,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from apiserver_cases.api import Api, Backend, Case, Json, WebhookHandler
-from apiserver_cases.backends import InMemoryBackend, RealBackend
+from apiserver_cases.backends import Initialized, InMemoryBackend, RealBackend
 from apiserver_cases.installation import make_namespace
 from apiserver_cases.transcript import Exchange, Transcript
 from steersman.client.transport import Transport
 from steersman.testing import InMemoryApiServer, run_virtual, virtual_runtime
+from steersman.testing.apiserver.access.impersonation import Impersonated
 from steersman.testing.envtest import Envtest
 
 # Seconds for one case on the real server.
@@ -45,8 +46,9 @@ class _RecordedBackend:
     def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
         return self._transcript.record(self._backend.as_user(name, groups), name)
 
-    def as_bearer(self, token: str) -> Transport:
-        return self._transcript.record(self._backend.as_bearer(token), "bearer")
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        who = "bearer" if acting is None else f"bearer as {acting.name}"
+        return self._transcript.record(self._backend.as_bearer(token, acting), who)
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         return await self._backend.serve_webhook(handler)
@@ -81,7 +83,7 @@ async def run_on(environment: Envtest, transport: Transport, case: Case, namespa
         await make_namespace(transport, namespace)
         async with AsyncExitStack() as stack, asyncio.timeout(_LIMIT):
             backend = RealBackend(environment.config, stack)
-            await case(_recorded(transport, namespace, backend, transcript))
+            await case(_recorded(Initialized(transport), namespace, backend, transcript))
     except Exception as error:
         failure = error
     return Outcome(transcript.exchanges(), failure)

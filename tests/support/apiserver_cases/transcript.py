@@ -65,9 +65,13 @@ class Masks:
         return text
 
     def _mask_object(self, value: Json) -> Json:
-        if prefix := value.get("generateName"):
+        if isinstance(prefix := value.get("generateName"), str) and prefix:
             self._prefixes.add(prefix)
-        return {key: self._mask_field(key, value[key], value) for key in sorted(value.keys() - _LEFT_OUT)}
+        # Who owns an owner reference is told under a key that has its UID.
+        return {
+            self.mask_text(key) if key.startswith("k:") else key: self._mask_field(key, value[key], value)
+            for key in sorted(value.keys() - _LEFT_OUT)
+        }
 
     def _mask_field(self, key: str, value: Any, parent: Json) -> Any:
         if key == "resourceVersion" and isinstance(value, str):
@@ -240,7 +244,9 @@ def _differences(ours: Any, theirs: Any, path: str) -> list[str]:
         if len(before) == len(after):
             pairs = enumerate(zip(before, after, strict=True))
             return [line for i, (a, b) in pairs for line in _differences(a, b, f"{path}[{i}]")]
-    return [] if ours == theirs else [f"    {path or '.'}: {_short(ours)} != {_short(theirs)}"]
+    # In Python True == 1, in JSON not.
+    alike = ours == theirs and isinstance(ours, bool) == isinstance(theirs, bool)
+    return [] if alike else [f"    {path or '.'}: {_short(ours)} != {_short(theirs)}"]
 
 
 def _short(value: Any) -> str:

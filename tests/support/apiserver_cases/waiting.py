@@ -9,6 +9,6 @@ from apiserver_cases.api import Api
 
 async def until(api: Api, path: str) -> None:
     """Returns once a GET of ``path`` succeeds: definitions are served some time after they are written."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while (await api.call("GET", path)).code != 200:
             await asyncio.sleep(0.1)

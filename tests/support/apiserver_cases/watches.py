@@ -175,7 +175,7 @@ async def case_a_watch_list_not_older_than_a_write_begins_with_it(api: Api) -> N
 
 async def case_no_bookmark_comes_to_who_did_not_ask(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "timeoutSeconds": "1"}
+    query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "timeoutSeconds": "2"}
     assert told(await api.events("configmaps", 2, **query)) == [("ADDED", "a")]
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from apiserver_cases import CRDS, Api
 from apiserver_cases.api import Json, Reply, config_map, widget
+from apiserver_cases.backends import InMemoryBackend
+from apiserver_cases.hooks import Hook, allowed, denied, installed, webhook
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 Story = Callable[[Api], Awaitable[None]]
@@ -177,3 +180,181 @@ async def test_the_order_of_events_repeats(policy: str) -> None:
     first = await story()
     assert len(first) == 10
     assert first == await story()
+
+
+def child_of(reply: Reply, name: str, **metadata: Any) -> Json:
+    """A ConfigMap that holds up the deletion of its owner."""
+    return config_map(name, ownerReferences=[owner(reply, blockOwnerDeletion=True)], **metadata)
+
+
+@virtual_time
+async def test_foreground_deletion_goes_from_the_leaves_up() -> None:
+    server, api = world()
+    root = await api.create("widgets", widget("root"))
+    child = await api.create("configmaps", child_of(root, "child"))
+    grandchild = await api.create("configmaps", child_of(child, "grandchild"))
+    await api.create("configmaps", child_of(grandchild, "leaf", finalizers=["example.com/hold"]))
+    await api.delete("widgets", "root", {"propagationPolicy": "Foreground"})
+    for name in ("child", "grandchild"):
+        waiting = (await api.get("configmaps", name)).ok().metadata
+        assert waiting["finalizers"] == ["foregroundDeletion"]
+        assert waiting["deletionTimestamp"]
+    assert (await api.get("configmaps", "leaf")).ok().metadata["deletionTimestamp"]
+    (await api.merge("configmaps", "leaf", {"metadata": {"finalizers": None}})).ok()
+    assert await names(api) == []
+    (await api.get("widgets", "root")).refused(404, "NotFound")
+    removed = [e.before.key.name for e in server.history() if e.before is not None and e.after is None]
+    assert removed == ["leaf", "grandchild", "child", "root"]
+
+
+@virtual_time
+async def test_foreground_deletion_does_not_wait_for_who_does_not_block() -> None:
+    _, api = world()
+    root = await api.create("widgets", widget("root"))
+    free = config_map("free", ownerReferences=[owner(root)], finalizers=["example.com/hold"])
+    await api.create("configmaps", free)
+    await api.delete("widgets", "root", {"propagationPolicy": "Foreground"})
+    (await api.get("widgets", "root")).refused(404, "NotFound")
+    assert (await api.get("configmaps", "free")).ok().metadata["deletionTimestamp"]
+
+
+@virtual_time
+async def test_foreground_deletion_spares_who_has_another_owner() -> None:
+    _, api = world()
+    going, staying = [await api.create("widgets", widget(n)) for n in ("going", "staying")]
+    references = [owner(going, blockOwnerDeletion=True), owner(staying)]
+    await api.create("configmaps", config_map("child", ownerReferences=references))
+    await api.delete("widgets", "going", {"propagationPolicy": "Foreground"})
+    (await api.get("widgets", "going")).refused(404, "NotFound")
+    left = (await api.get("configmaps", "child")).ok().metadata
+    assert left["ownerReferences"] == references[1:]
+    assert "deletionTimestamp" not in left
+
+
+@virtual_time
+async def test_an_owner_that_is_held_and_goes_in_the_background_still_counts() -> None:
+    _, api = world()
+    going = await api.create("widgets", widget("a"))
+    held = await api.create("widgets", widget("b", finalizers=["example.com/hold"]))
+    references = [owner(going, blockOwnerDeletion=True), owner(held)]
+    await api.create("configmaps", config_map("child", ownerReferences=references))
+    await api.delete("widgets", "b", {"propagationPolicy": "Background"})
+    await api.delete("widgets", "a", {"propagationPolicy": "Foreground"})
+    assert (await api.get("configmaps", "child")).ok().metadata["ownerReferences"] == references[1:]
+    (await api.merge("widgets", "b", {"metadata": {"finalizers": None}})).ok()
+    assert await names(api) == []
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Background"])
+@virtual_time
+async def test_owners_in_a_circle_go_together(policy: str) -> None:
+    _, api = world()
+    first = await api.create("configmaps", config_map("first"))
+    second = await api.create("configmaps", child_of(first, "second"))
+    third = await api.create("configmaps", child_of(second, "third"))
+    patch = {"metadata": {"ownerReferences": [owner(third, blockOwnerDeletion=True)]}}
+    (await api.merge("configmaps", "first", patch)).ok()
+    await api.delete("configmaps", "first", {"propagationPolicy": policy})
+    assert await names(api) == []
+
+
+@virtual_time
+async def test_the_policy_of_a_dependents_own_finalizers_is_kept() -> None:
+    _, api = world()
+    root = await api.create("widgets", widget("root"))
+    body = config_map("child", ownerReferences=[owner(root)], finalizers=["orphan"])
+    child = await api.create("configmaps", body)
+    await api.create("configmaps", child_of(child, "grandchild"))
+    await api.delete("widgets", "root")
+    assert await names(api) == ["grandchild"]
+    assert "ownerReferences" not in (await api.get("configmaps", "grandchild")).metadata
+
+
+@virtual_time
+async def test_jobs_leave_their_pods_unless_told() -> None:
+    _, api = world()
+    containers = [{"name": "c", "image": "i:1"}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    for policy, left in ((None, ["p"]), ("Background", []), ("Foreground", [])):
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+        made = await api.create("jobs", job)
+        meta = {"name": "p", "ownerReferences": [owner(made, blockOwnerDeletion=True)]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
+        (await api.create("pods", pod)).ok()
+        await api.delete("jobs", "j", {"propagationPolicy": policy} if policy else None)
+        assert await names(api, "jobs") == []
+        assert await names(api, "pods") == left
+        await api.delete("pods", "p")
+
+
+@virtual_time
+async def test_an_owner_in_another_namespace_is_none() -> None:
+    server, api = world()
+    server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "m"}})
+    elsewhere = Api(server, "m")
+    foreign = await elsewhere.create("widgets", widget("a"))
+    (await api.create("configmaps", config_map("child", ownerReferences=[owner(foreign)]))).ok()
+    assert await names(api) == []
+    own = await api.create("widgets", widget("b"))
+    both = [owner(foreign), owner(own)]
+    (await api.create("configmaps", config_map("child", ownerReferences=both))).ok()
+    assert (await api.get("configmaps", "child")).ok().metadata["ownerReferences"] == both[1:]
+
+
+@virtual_time
+async def test_an_owner_of_another_name_or_kind_is_none() -> None:
+    _, api = world()
+    made = await api.create("widgets", widget("a"))
+    for wrong in ({"name": "b"}, {"kind": "Gadget"}):
+        (await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), **wrong}]))).ok()
+        assert await names(api) == []
+    unknown = {**owner(made), "kind": "Odd"}
+    (await api.create("configmaps", config_map("child", ownerReferences=[unknown]))).ok()
+    await api.delete("widgets", "a")
+    assert await names(api) == ["child"]
+
+
+@virtual_time
+async def test_what_is_in_no_namespace_has_owners_in_none() -> None:
+    server, api = world()
+    made = await api.create("widgets", widget("a"))
+    meta = {"name": "v", "ownerReferences": [owner(made)]}
+    server.load({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "p"})
+    await api.delete("widgets", "a")
+    (await api.call("GET", "/apis/storage.k8s.io/v1/storageclasses/v")).ok()
+    cluster = await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": "top"}})
+    await api.create("configmaps", config_map("child", ownerReferences=[owner(cluster)]))
+    await api.call("DELETE", "/api/v1/namespaces/top")
+    assert await names(api) == []
+
+
+@virtual_time
+async def test_a_volume_stays_while_it_is_bound() -> None:
+    _, api = world()
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}
+    path = "/api/v1/persistentvolumes/v"
+    (await api.call("POST", "/api/v1/persistentvolumes", body)).ok()
+    content_type = "application/merge-patch+json"
+    await api.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}, None, content_type)
+    await api.call("DELETE", path)
+    assert (await api.call("GET", path)).ok().metadata["deletionTimestamp"]
+    await api.call("PATCH", f"{path}/status", {"status": {"phase": "Released"}}, None, content_type)
+    (await api.call("GET", path)).refused(404, "NotFound")
+
+
+@virtual_time
+async def test_what_went_before_a_refusal_takes_its_dependents_along() -> None:
+    server, api = world()
+    hook = Hook(lambda r: denied() if r.get("oldObject", {}).get("metadata", {}).get("name") == "b" else allowed())
+    api = replace(api, backend=InMemoryBackend(server))
+    made = [await api.create("widgets", widget(n)) for n in "abc"]
+    for reply in made:
+        name = reply.metadata["name"]
+        await api.create("configmaps", config_map(f"of-{name}", ownerReferences=[owner(reply)]))
+    rules = [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["widgets"]}]
+    config = await api.serve_webhook(hook)
+    async with installed(api, webhook(api, config, rules=rules)):
+        (await api.call("DELETE", api.path("widgets"))).refused(400, "")
+    assert await names(api, "widgets") == ["b", "c"]
+    assert await names(api) == ["of-b", "of-c"]

@@ -232,10 +232,12 @@ async def test_what_is_not_imitated_is_refused(server: InMemoryApiServer) -> Non
     refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
     refused.refused(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
-    rule = {"rule": "optional.unwrap([optional.of(self.size)]).size() == 1"}
+    rule = {"rule": "google.protobuf.Int64Value{value: self.size} == 1"}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [rule]
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    (await api.call("POST", path, crd)).refused(501, "NotImplemented", "the CEL function optional.unwrap")
+    (await api.call("POST", path, crd)).refused(
+        501, "NotImplemented", "the message google.protobuf.Int64Value in CEL"
+    )
 
 
 @virtual_time

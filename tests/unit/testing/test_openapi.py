@@ -11,7 +11,8 @@ import pytest
 from steersman.client import HttpRequest
 from steersman.testing import InMemoryApiServer
 from steersman.testing.apiserver.kinds import KindRegistry
-from steersman.testing.apiserver.protobuf import MEDIA_TYPE, decode_protobuf
+from steersman.testing.apiserver.requests.media import PROTOBUF
+from steersman.testing.apiserver.requests.protobuf import decode_protobuf
 from steersman.testing.apiserver.values import is_list, is_map
 
 PREFIX = "#/components/schemas/"
@@ -139,7 +140,7 @@ def test_a_config_map_in_protobuf_is_created_as_if_in_json() -> None:
     # Go sends what is empty, too: a creation time of zero is no time.
     body = enveloped("v1", "ConfigMap", field(1, field(1, "m") + field(8, b"") + labels) + data + binary)
     path = "/api/v1/namespaces/default/configmaps"
-    response = server.answer(HttpRequest(method="POST", path=path, body=body, content_type=MEDIA_TYPE))
+    response = server.answer(HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF))
     made = json.loads(response.body)
     assert response.status == 201
     assert (made["metadata"]["name"], made["metadata"]["labels"]) == ("m", {"app": "shop"})
@@ -180,5 +181,5 @@ def test_what_is_broken_is_refused(body: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode_protobuf(body)
     path = "/api/v1/namespaces/default/configmaps"
-    request = HttpRequest(method="POST", path=path, body=body, content_type=MEDIA_TYPE)
+    request = HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF)
     assert InMemoryApiServer().answer(request).status == 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from steersman.client import Client, HttpRequest, Transport, connect, load_confi
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.testing import InMemoryApiServer, matching
+from steersman.testing.apiserver.access.authorization import RBAC
 from steersman.testing.serving import ApiEndpoint, serve
 from steersman.testing.serving.connection import LONGEST_BODY
 
@@ -25,6 +26,8 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
 HOOK = "https://hook.example.com/"
+PATIENCE = 60.0
+"""Seconds for an answer, on a machine that does other things."""
 
 Values = str | tuple[str, ...]
 """Of a header: once, or several times."""
@@ -81,7 +84,7 @@ class Line:
 
 
 async def until(reader: asyncio.StreamReader, end: bytes) -> bytes:
-    return await asyncio.wait_for(reader.readuntil(end), 10)
+    return await asyncio.wait_for(reader.readuntil(end), PATIENCE)
 
 
 @asynccontextmanager
@@ -156,7 +159,7 @@ async def test_what_cannot_be_read_is_refused_and_the_connection_closed(
         told = await line.read()
         assert told.status == status
         assert message in told.json["message"]
-        assert await asyncio.wait_for(line.reader.read(), 10) == b""
+        assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b""
 
 
 async def test_a_body_that_is_too_large_is_refused_and_the_next_one_is_read() -> None:
@@ -194,7 +197,7 @@ async def test_an_old_client_gets_a_watch_without_chunks() -> None:
         assert told.all("connection") == ["close"]
         server.load(json.loads(config_map("a")))
         assert json.loads(await until(line.reader, b"\n"))["type"] == "ADDED"
-        assert await asyncio.wait_for(line.reader.read(), 10) == b""
+        assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b""
 
 
 async def test_a_watch_is_told_each_change_at_once_and_ends_in_order_with_the_server() -> None:
@@ -207,7 +210,30 @@ async def test_a_watch_is_told_each_change_at_once_and_ends_in_order_with_the_se
                 assert (await other.ask("POST", MAPS, config_map(name))).status == 201
                 event = json.loads(await line.chunk())
                 assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", name)
-        assert await asyncio.wait_for(line.reader.read(), 10) == b"0\r\n\r\n"
+        assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b"0\r\n\r\n"
+
+
+async def test_a_watch_that_is_just_being_opened_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, asked, opened = InMemoryApiServer(), asyncio.Event(), asyncio.Event()
+    stream = server.stream
+
+    @asynccontextmanager
+    async def slowly(request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes]]:
+        asked.set()
+        await opened.wait()
+        async with stream(request) as lines:
+            yield lines
+
+    monkeypatch.setattr(server, "stream", slowly)
+    async with AsyncExitStack() as lines, asyncio.timeout(PATIENCE):
+        async with serve(server) as endpoint:
+            line = await lines.enter_async_context(line_to(endpoint))
+            line.write("GET", f"{MAPS}?watch=true")
+            await asked.wait()
+            # Once the server has begun to stop.
+            asyncio.get_running_loop().call_soon(opened.set)
+        assert (await line.read()).all("transfer-encoding") == ["chunked"]
+        assert await line.reader.read() == b"0\r\n\r\n"
 
 
 async def test_a_reader_who_does_not_read_keeps_nobody_waiting() -> None:
@@ -218,7 +244,9 @@ async def test_a_reader_who_does_not_read_keeps_nobody_waiting() -> None:
         # More than any buffer between the two takes.
         large = "x" * 500_000
         for number in range(30):
-            told = await asyncio.wait_for(other.ask("POST", MAPS, config_map(f"m{number}", data={"a": large})), 10)
+            told = await asyncio.wait_for(
+                other.ask("POST", MAPS, config_map(f"m{number}", data={"a": large})), PATIENCE
+            )
             assert told.status == 201
         seen = [json.loads(await line.chunk())["object"]["metadata"]["name"] for _ in range(30)]
     assert seen == [f"m{number}" for number in range(30)]
@@ -230,7 +258,7 @@ async def test_a_client_that_goes_away_ends_its_watch() -> None:
         async with line_to(endpoint) as line:
             line.write("GET", f"{MAPS}?watch=true")
             await line.read()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while server.break_watches():
                 await asyncio.sleep(0.01)
 
@@ -255,8 +283,23 @@ async def test_a_bearer_token_says_who_asks() -> None:
         assert 'User "ann" cannot list' in told.json["message"]
         assert (await line.ask("GET", MAPS, Authorization="Bearer other")).status == 401
         assert (await line.ask("GET", MAPS, Authorization="Basic YTpi")).status == 401
+
+
+async def test_who_has_a_token_acts_as_whom_the_roles_allow() -> None:
+    server = InMemoryApiServer()
+    server.reviews.users["secret"] = {"username": "ann"}
+    rule = {"apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"], "verbs": ["impersonate"]}
+    server.grant(
+        "ann", {"kind": "ClusterRole", "apiVersion": f"{RBAC}/v1", "metadata": {"name": "r"}, "rules": [rule]}
+    )
+    async with dialled(server) as line:
+        told = await line.ask("POST", WHOAMI, REVIEW, Authorization="Bearer secret", Impersonate_User="bob")
+        assert told.json["status"]["userInfo"]["username"] == "bob"
         told = await line.ask("GET", MAPS, Authorization="Bearer secret", Impersonate_User="bob")
-        assert told.status == 501
+        assert 'User "bob" cannot list' in told.json["message"]
+        told = await line.ask("GET", MAPS, Authorization="Bearer secret", Impersonate_User="eve")
+        assert (told.status, told.json["reason"]) == (403, "Forbidden")
+        assert 'User "ann" cannot impersonate resource "users"' in told.json["message"]
 
 
 async def test_an_administrator_acts_as_somebody_else() -> None:

@@ -3,6 +3,11 @@
 It is trusted as far as the same cases pass on it and on the real server: ``tests/conformance.md`` lists them, and
 ``make conformance`` counts. What it imitates, what it refuses with 501 and what it leaves out is listed for users in
 ``docs/reference/in-memory-server.md``.
+
+A request enters at ``server``. ``requests`` reads it, ``access`` allows it, ``verbs``, ``deletion`` and
+``subresources`` do it: by ``strategy`` they prepare the object, by ``admission`` they ask the webhooks, by ``writes``
+it comes to ``storage``, from where ``listing`` and ``watching`` read. ``builtin`` and ``definitions`` know the kinds,
+``schemas`` and ``cel`` judge values, ``fields`` knows who owns what, ``printing`` and ``discovery`` serve kubectl.
 """
 
 from steersman.testing.apiserver.faults import matching

@@ -240,6 +240,8 @@ class Callouts:
             kept.answers[call.key] = Answer(uid, end.value)
         except ConnectionFailed:
             kept.answers[call.key] = _refused(call)
+        except CallFailed as failure:
+            kept.answers[call.key] = failure
         else:
             steps.close()
             raise RuntimeError(f"{call.post}: its handler waits; send the request with a client, or load it earlier")
@@ -301,7 +303,7 @@ async def _post(call: Call, question: JsonObject) -> JsonObject:
         raise CallFailed(f"{call.post}: {error}") from error
     finally:
         await transport.close()
-    return _answer_of(response)
+    return answer_of(response)
 
 
 def _http_request(call: Call, path: str, question: JsonObject) -> HttpRequest:
@@ -314,7 +316,8 @@ def _http_request(call: Call, path: str, question: JsonObject) -> HttpRequest:
     )
 
 
-def _answer_of(response: HttpResponse) -> JsonObject:
+def answer_of(response: HttpResponse) -> JsonObject:
+    """The review that a webhook answered with. Raises CallFailed: it is none."""
     if response.status >= 300:
         raise CallFailed(_generic_refusal(response))
     try:

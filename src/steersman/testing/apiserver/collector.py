@@ -1,18 +1,24 @@
-"""What the controller manager does about deletion: owners' dependents, namespaces' content.
+"""What the controller manager does about deletion: owners' dependents, namespaces' content, volumes and claims.
 
 Everything happens within the request that causes it, in a fixed order, so that runs repeat; in a real cluster it
-happens some time later. Source: "Garbage Collection", "Use Cascading Deletion", "Namespaces".
+happens some time later. Source: "Garbage Collection", "Use Cascading Deletion", "Namespaces";
+``pkg/controller/garbagecollector`` of Kubernetes 1.36, whose names for the states of an owner these are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steersman.testing.apiserver.defaults import PVC_PROTECTION
-from steersman.testing.apiserver.kinds import GroupResource
+from steersman.meta import ObjectKey
+from steersman.testing.apiserver.builtin.defaults import PV_PROTECTION, PVC_PROTECTION
+from steersman.testing.apiserver.kinds import GroupResource, KindRegistry
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 from steersman.testing.apiserver.writes import FOREGROUND, ORPHAN, Writer
+
+
+class _UnknownKind(Exception):
+    """An owner's kind is not served, or namespaced while the dependent is not: nothing can be told of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,39 +27,75 @@ class Collector:
 
     storage: Storage
     writer: Writer
+    kinds: KindRegistry
 
     def settle(self) -> None:
         """Goes on until nothing more follows from the deletions so far."""
         progress = True
         while progress:
-            progress = False
-            for gone in self.storage.take_removed():
-                progress = True
+            before, removed = self.storage.version, self.storage.take_removed()
+            for gone in removed:
                 for dependent in self.storage.dependents(gone.uid):
-                    self._drop_absent_owners(dependent)
-            before = self.storage.version
+                    self._consider(dependent)
             for uid in self.storage.deleting():
                 stored = self.storage.by_uid(uid)
                 if stored is not None:
                     self._advance(stored)
-            progress = progress or self.storage.version != before
+            progress = bool(removed) or self.storage.version != before
 
     def sweep(self) -> None:
         """Deletes every object whose owners are all gone, also those that never had any; then ``settle``."""
         for stored in self.storage.all():
-            if _owners(stored) and self.storage.get(stored.collection, stored.key) is stored:
-                self._drop_absent_owners(stored)
+            if self.storage.get(stored.collection, stored.key) is stored:
+                self._consider(stored)
         self.settle()
 
-    def _drop_absent_owners(self, stored: Stored) -> None:
-        owners = _owners(stored)
-        present = [o for o in owners if self.storage.by_uid(o.get("uid", "")) is not None]
-        if len(present) == len(owners):
+    def written(self, stored: Stored) -> None:
+        """Collects ``stored`` where an owner is not where it looks for it, in its own namespace and by its kind.
+
+        Owners that nobody has heard of are left to ``sweep``: tests name such ones.
+        """
+        known = (o for o in _owners(stored) if self.storage.by_uid(o.get("uid", "")) is not None)
+        try:
+            misplaced = any(self._owner(stored, o) is None for o in known)
+        except _UnknownKind:
             return
-        if present:
-            self.writer.edit_metadata(stored, {"ownerReferences": present})
-        elif not stored.is_deleting:
-            self.writer.delete(stored, None if ORPHAN in stored.finalizers else "Background")
+        if misplaced:
+            self._consider(stored)
+
+    def _consider(self, item: Stored) -> None:
+        """Deletes ``item`` where it has lost all its owners, or these wait for it: attemptToDeleteItem."""
+        references = _owners(item)
+        if item.is_deleting or not references:
+            return
+        try:
+            found = [(r, self._owner(item, r)) for r in references]
+        except _UnknownKind:
+            return
+        solid = [r for r, owner in found if owner is not None and not _waits(owner)]
+        if solid:
+            if len(solid) < len(references):
+                self.writer.edit_metadata(item, {"ownerReferences": solid})
+            return
+        dependents = self.storage.dependents(item.uid)
+        if dependents and any(owner is not None for _, owner in found):
+            if any(_waits(d) for d in dependents):
+                # A cycle, perhaps: it must not wait for itself.
+                free = [{**r, "blockOwnerDeletion": False} for r in references]
+                item = self.writer.edit_metadata(item, {"ownerReferences": free})
+            self.writer.delete(item, "Foreground")
+        else:
+            told = {ORPHAN, FOREGROUND} & set(item.finalizers)
+            self.writer.delete(item, None if told else "Background")
+
+    def _owner(self, item: Stored, reference: JsonObject) -> Stored | None:
+        """The object that ``reference`` names as it stands in ``item``; None where it is dangling."""
+        kind = self.kinds.named(reference.get("apiVersion", ""), reference.get("kind", ""))
+        if kind is None or (kind.resource.namespaced and not item.key.namespace):
+            raise _UnknownKind
+        namespace = item.key.namespace if kind.resource.namespaced else ""
+        found = self.storage.get(kind.collection, ObjectKey(namespace, reference.get("name", "")))
+        return found if found is not None and found.uid == reference.get("uid") else None
 
     def _advance(self, stored: Stored) -> None:
         if ORPHAN in stored.finalizers:
@@ -67,15 +109,12 @@ class Collector:
             self._empty_namespace(stored)
         elif PVC_PROTECTION in stored.finalizers:
             self._release_unused_claim(stored)
+        elif PV_PROTECTION in stored.finalizers and map_at(stored.object, "status").get("phase") != "Bound":
+            self._release(stored, PV_PROTECTION)
 
     def _delete_dependents(self, owner: Stored) -> None:
         for dependent in self.storage.dependents(owner.uid):
-            others = [o for o in _owners(dependent) if o.get("uid") != owner.uid]
-            solid = [o for o in others if (s := self.storage.by_uid(o.get("uid", ""))) and not s.is_deleting]
-            if solid:
-                self.writer.edit_metadata(dependent, {"ownerReferences": others})
-            elif not dependent.is_deleting:
-                self.writer.delete(dependent, "Background")
+            self._consider(dependent)
         if not any(_blocks(d, owner.uid) for d in self.storage.dependents(owner.uid)):
             self._release(owner, FOREGROUND)
 
@@ -103,6 +142,11 @@ class Collector:
 
 def _owners(stored: Stored) -> list[JsonObject]:
     return stored.object["metadata"].get("ownerReferences") or []
+
+
+def _waits(owner: Stored) -> bool:
+    """Whether it goes after its dependents."""
+    return owner.is_deleting and FOREGROUND in owner.finalizers
 
 
 def _mounts(pod: Stored, claim: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from steersman.cel.errors import refused_here as refused_here
 from steersman.errors import ApiError, Status, StatusCause, StatusDetails, error_from_status
 from steersman.meta import ApiResource
 
@@ -110,6 +111,15 @@ def precondition_failed(resource: ApiResource, name: str, field: str, wanted: st
     return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
 
 
+def unbound(resource: ApiResource, name: str, uid: str) -> ApiError:
+    """A token is to be bound to an object whose UID is not ``uid``."""
+    message = (
+        f'Operation cannot be fulfilled on {resource.kind} "{name}": the UID in the bound object reference ({uid}) '
+        "does not match the UID in record. The object might have been deleted and then recreated"
+    )
+    return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
+
+
 def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
     return _failure(409, "Conflict", message, causes=tuple(causes))
 
@@ -138,6 +148,11 @@ def rejected_patch() -> ApiError:
 
 def bad_request(message: str) -> ApiError:
     return error_from_status(Status(message=message, reason="BadRequest", code=400))
+
+
+def nameless(name: str) -> ApiError:
+    """The object in the body has no name; that on the URL is ``name``."""
+    return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
 
 def body_too_large(limit: int) -> ApiError:
@@ -244,7 +259,7 @@ def denied(message: str, status: Mapping[str, Any]) -> ApiError:
     """An admission webhook says no; ``status``, in wire form, is what it says of code, reason and details."""
     code = status.get("code", 0)
     told = status.get("details")
-    details = msgspec.convert(told, StatusDetails) if told else None
+    details = msgspec.convert(told, StatusDetails) if told is not None else None
     refusal = Status(message=message, reason=status.get("reason", ""), code=max(code, 400), details=details)
     return error_from_status(refusal)
 
@@ -252,9 +267,3 @@ def denied(message: str, status: Mapping[str, Any]) -> ApiError:
 def untyped(message: str) -> ApiError:
     """An error that the server does not classify: 500 without a reason."""
     return error_from_status(Status(message=message, code=500))
-
-
-def refused_here(message: str) -> ApiError:
-    """The real server would do it, this one does not imitate it and says so."""
-    text = f"the in-memory API server does not imitate this: {message}"
-    return error_from_status(Status(message=text, reason="NotImplemented", code=501))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from steersman.meta import ApiResource
-from steersman.testing.apiserver.shapes import BuiltinShape, RegisteredShape, Shape
+from steersman.testing.apiserver.fields.shapes import BuiltinShape, RegisteredShape, Shape
 from steersman.testing.apiserver.values import JsonObject
 
 
@@ -22,6 +22,11 @@ class GroupResource(NamedTuple):
     def qualified(self) -> str:
         """``deployments.apps``, or ``pods`` for the core group."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NAMESPACE = ApiResource("", "v1", "Namespace", "namespaces", False)
+NAMESPACES = GroupResource("", "namespaces")
+DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class ScalePaths(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -13,14 +12,17 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.conversion import Conversion
+from steersman.testing.apiserver.definitions.conversion import Conversion
 from steersman.testing.apiserver.kinds import Kind
-from steersman.testing.apiserver.negotiation import PARTIAL, negotiate
-from steersman.testing.apiserver.routes import Route
-from steersman.testing.apiserver.selectors import Matcher, field_matcher, label_matcher
+from steersman.testing.apiserver.printing.tables import Tables
+from steersman.testing.apiserver.requests.negotiation import PARTIAL, negotiate
+from steersman.testing.apiserver.requests.parameters import number, parse_version
+from steersman.testing.apiserver.requests.routes import Route
+from steersman.testing.apiserver.requests.selectors import Matcher, field_matcher, label_matcher
 from steersman.testing.apiserver.storage import Storage, Stored, order
-from steersman.testing.apiserver.tables import Tables
 from steersman.testing.apiserver.values import JsonObject
+
+_MATCHES = ("Exact", "NotOlderThan")
 
 
 def selection(route: Route, query: Mapping[str, str]) -> Matcher | None:
@@ -37,7 +39,17 @@ def selection(route: Route, query: Mapping[str, str]) -> Matcher | None:
     return (lambda obj: all(m(obj) for m in matchers)) if matchers else None
 
 
-_MATCHES = ("Exact", "NotOlderThan")
+def check_list_options(query: Mapping[str, str]) -> None:
+    """Refuses numbers that are none, and what only a watch may ask for.
+
+    Raises:
+        ApiError: 400 or 422.
+    """
+    for name in ("timeoutSeconds", "limit"):
+        number(query, name)
+    if "sendInitialEvents" in query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        raise failures.invalid_options("ListOptions", "sendInitialEvents", text, "FieldValueForbidden")
 
 
 class _Token(msgspec.Struct):
@@ -56,31 +68,41 @@ def list_objects(
     """
     form = negotiate(request, listed=True)
     tables = Tables.of(route.kind, request) if form == "table" else None
-    query = request.query
+    page, meta = page_of(storage, route, request.query, conversion)
+    if tables is not None:
+        return tables.encode(page, meta, now)
+    return encode_list(route.kind, page, meta, partial=form == "metadata")
+
+
+def page_of(
+    storage: Storage, route: Route, query: Mapping[str, str], conversion: Conversion
+) -> tuple[list[Stored], JsonObject]:
+    """The objects of a page of a collection, and the list's metadata. Raises as ``list_objects``."""
+    check_list_options(query)
     token = _token(query.get("continue", ""))
     exact, shown = _version(storage, query, token)
     matches = selection(route, query)
     try:
         found = storage.list(route.kind.collection, route.namespace, exact)
     except ApiError as error:
-        raise failures.continue_expired() if token else error from error
+        if token is None:
+            raise
+        raise failures.continue_expired() from error
     if token is not None:
         after = order(ObjectKey(token.namespace, token.name))
         found = [s for s in found if order(s.key) > after]
     found = conversion.read_all(route.kind, found)
     if matches is not None:
         found = [s for s in found if matches(s.object)]
-    limit = parse_number(query, "limit")
-    page = found[:limit] if limit else found
+    limit = number(query, "limit") or 0
+    page = found[:limit] if limit > 0 else found
     meta: JsonObject = {"resourceVersion": str(shown)}
     if len(page) < len(found):
         last = page[-1].key
         meta["continue"] = _encode_token(_Token(shown, last.namespace, last.name))
         if matches is None:
             meta["remainingItemCount"] = len(found) - len(page)
-    if tables is not None:
-        return tables.encode(page, meta, now)
-    return encode_list(route.kind, page, meta, partial=form == "metadata")
+    return page, meta
 
 
 def encode_list(kind: Kind, items: list[Stored], meta: JsonObject, *, partial: bool) -> bytes:
@@ -112,7 +134,7 @@ def _version(storage: Storage, query: Mapping[str, str], token: _Token | None) -
         if query.get("resourceVersion", "") not in ("", "0"):
             raise failures.bad_request("specifying resource version is not allowed when using continue")
         return token.version, token.version
-    wanted = _parse_version(query)
+    wanted = _wanted(query)
     if wanted > storage.version:
         raise failures.too_large_version(wanted, storage.version)
     if match and not query.get("resourceVersion"):
@@ -126,26 +148,25 @@ def _version(storage: Storage, query: Mapping[str, str], token: _Token | None) -
     return None, storage.version
 
 
-def parse_number(query: Mapping[str, str], name: str) -> int:
-    """A number of the query, 0 where it is absent.
+def _wanted(query: Mapping[str, str]) -> int:
+    text = query.get("resourceVersion", "")
+    try:
+        return parse_version(text)
+    except ValueError as error:
+        detail = f'Invalid value: "{text}": {error}'
+        raise failures.bad_request(f"invalid resource version: resourceVersion: {detail}") from None
+
+
+def version_of(text: str) -> int:
+    """The version that a get or a watch asks for; 0 where ``text`` is empty.
 
     Raises:
-        ApiError: 400, not a number.
+        ApiError: 500, it is none.
     """
-    text = query.get(name, "")
-    if not text:
-        return 0
-    if not text.isdigit():
-        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    return int(text)
-
-
-def _parse_version(query: Mapping[str, str]) -> int:
-    text = query.get("resourceVersion", "")
-    if text and not text.isdigit():
-        detail = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise failures.bad_request(f"invalid resource version: resourceVersion: {detail}")
-    return int(text or 0)
+    try:
+        return parse_version(text)
+    except ValueError as error:
+        raise failures.untyped(f'resourceVersion: Invalid value: "{text}": {error}') from None
 
 
 def check_version(storage: Storage, text: str) -> None:
@@ -154,12 +175,9 @@ def check_version(storage: Storage, text: str) -> None:
     Raises:
         ApiError: 500, not a number; 504, to come.
     """
-    if text and not text.isdigit():
-        raise failures.untyped(
-            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
-    if int(text or 0) > storage.version:
-        raise failures.too_large_version(int(text), storage.version)
+    version = version_of(text)
+    if version > storage.version:
+        raise failures.too_large_version(version, storage.version)
 
 
 def _encode_token(token: _Token) -> str:
@@ -171,5 +189,5 @@ def _token(text: str) -> _Token | None:
         return None
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Token)
-    except (binascii.Error, msgspec.DecodeError) as error:
+    except (ValueError, msgspec.DecodeError) as error:
         raise failures.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

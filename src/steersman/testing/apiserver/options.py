@@ -11,13 +11,14 @@ from typing import Any
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.authorization import ADMINISTRATOR, User
-from steersman.testing.apiserver.bodies import decode_options
+from steersman.testing.apiserver.access.authorization import User
 from steersman.testing.apiserver.failures import shown
+from steersman.testing.apiserver.requests.bodies import decode_options
+from steersman.testing.apiserver.requests.media import APPLY, media_type
+from steersman.testing.apiserver.requests.parameters import flag, number
 from steersman.testing.apiserver.values import JsonObject
 
 _KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
-_APPLY = "application/apply-patch+yaml"
 _LONGEST_MANAGER = 128
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 _POLICIES = ("Foreground", "Background", "Orphan")
@@ -31,10 +32,10 @@ class WriteOptions:
     force: bool
     dry_run: bool
     validation: str
-    user: User = ADMINISTRATOR
+    user: User
 
     @staticmethod
-    def of(request: HttpRequest, user: User = ADMINISTRATOR) -> WriteOptions:
+    def of(request: HttpRequest, user: User) -> WriteOptions:
         """What ``request`` says.
 
         Raises:
@@ -44,8 +45,8 @@ class WriteOptions:
         query = request.query
         return WriteOptions(
             manager=query.get("fieldManager", ""),
-            force=query.get("force", "") in ("true", "1"),
-            dry_run=query.get("dryRun", "") == "All",
+            force=flag(query, "force"),
+            dry_run="dryRun" in query,
             validation=query.get("fieldValidation", ""),
             user=user,
         )
@@ -63,12 +64,12 @@ class WriteOptions:
 
 def _check(request: HttpRequest) -> None:
     query, kind = request.query, _KINDS.get(request.method, "CreateOptions")
-    is_apply = request.method == "PATCH" and request.content_type.partition(";")[0].strip() == _APPLY
+    is_apply = request.method == "PATCH" and media_type(request) == APPLY
     if "force" in query and request.method == "PATCH" and not is_apply:
         text = "Forbidden: may not be specified for non-apply patch"
         raise failures.invalid_options(kind, "force", text, "FieldValueForbidden")
     _check_manager(kind, query.get("fieldManager", ""))
-    _check_dry_run(kind, query.get("dryRun", ""))
+    _check_dry_run(kind, [query["dryRun"]] if "dryRun" in query else [])
     validation = query.get("fieldValidation", "")
     if validation and validation not in _VALIDATIONS:
         supported = ", ".join(f'"{v}"' for v in ("", *_VALIDATIONS))
@@ -89,8 +90,7 @@ def _check_manager(kind: str, manager: str) -> None:
             raise failures.invalid_options(kind, "fieldManager", text, "FieldValueInvalid")
 
 
-def _check_dry_run(kind: str, asked: str | list[str]) -> None:
-    values = [asked] if isinstance(asked, str) and asked else list(asked)
+def _check_dry_run(kind: str, values: list[str]) -> None:
     if any(v != "All" for v in values):
         text = f'Unsupported value: {shown(values)}: supported values: "All"'
         raise failures.invalid_options(kind, "dryRun", text)
@@ -102,7 +102,15 @@ def delete_options(request: HttpRequest) -> JsonObject:
     Raises:
         ApiError: 400, no DeleteOptions; 422, they make no sense.
     """
-    options = decode_options(request) if request.body else _from_query(request)
+    return checked_deletion(decode_options(request) if request.body else _from_query(request))
+
+
+def checked_deletion(options: JsonObject) -> JsonObject:
+    """DeleteOptions in wire form, of which older fields are told by newer ones.
+
+    Raises:
+        ApiError: 422, they make no sense.
+    """
     _check_dry_run("DeleteOptions", options.get("dryRun") or [])
     policy = options.get("propagationPolicy")
     if options.get("orphanDependents") is not None:
@@ -115,16 +123,18 @@ def delete_options(request: HttpRequest) -> JsonObject:
         text = f"Unsupported value: {shown(policy)}: supported values: {supported}"
         raise failures.invalid_options("DeleteOptions", "propagationPolicy", text)
     grace = options.get("gracePeriodSeconds")
-    return {**options, "gracePeriodSeconds": 1} if grace is not None and int(grace) < 0 else options
+    return {**options, "gracePeriodSeconds": 1} if grace is not None and grace < 0 else options
 
 
 def _from_query(request: HttpRequest) -> JsonObject:
     query = request.query
-    options: JsonObject = {n: query[n] for n in ("propagationPolicy", "gracePeriodSeconds") if query.get(n)}
-    if query.get("dryRun"):
+    options: JsonObject = {"gracePeriodSeconds": number(query, "gracePeriodSeconds")}
+    if query.get("propagationPolicy"):
+        options["propagationPolicy"] = query["propagationPolicy"]
+    if "dryRun" in query:
         options["dryRun"] = [query["dryRun"]]
-    if query.get("orphanDependents"):
-        options["orphanDependents"] = query["orphanDependents"] in ("true", "1")
+    if "orphanDependents" in query:
+        options["orphanDependents"] = flag(query, "orphanDependents")
     return options
 
 

@@ -5,42 +5,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import structs
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
-from steersman.crd import definition
+from steersman.crd import definitions
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
-from steersman.meta import ApiResource, Object, ObjectKey, Resource, decode, to_builtins
+from steersman.meta import ApiResource, Object, ObjectKey, decode, to_builtins
+from steersman.meta.declaration import is_declared
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.admission import Admission
-from steersman.testing.apiserver.aggregation import Aggregation
-from steersman.testing.apiserver.authorization import ADMINISTRATOR, Authorizer, User, attributes_of, impersonated
+from steersman.testing.apiserver.access.aggregation import Aggregation
+from steersman.testing.apiserver.access.authorization import (
+    ADMINISTRATOR,
+    Authorizer,
+    User,
+    attributes_of,
+    impersonated,
+)
+from steersman.testing.apiserver.access.grants import RoleLike, granting
+from steersman.testing.apiserver.access.impersonation import Impersonated
+from steersman.testing.apiserver.access.reviews import Reviews
+from steersman.testing.apiserver.access.tokens import Tokens
+from steersman.testing.apiserver.admission.chain import Admission
 from steersman.testing.apiserver.callouts import Callouts, Handler
 from steersman.testing.apiserver.collector import Collector
-from steersman.testing.apiserver.conversion import Conversion
-from steersman.testing.apiserver.definitions.controller import DEFINITIONS, DefinitionController
-from steersman.testing.apiserver.discovery import discover, verbs_of
+from steersman.testing.apiserver.definitions.controller import DefinitionController
+from steersman.testing.apiserver.definitions.conversion import Conversion
+from steersman.testing.apiserver.deletion import FIRST_NAMESPACES, Deletion
+from steersman.testing.apiserver.dispatch import Dispatcher, is_watch
 from steersman.testing.apiserver.faults import Failure, Faults, Moment, Predicate, failure_for
-from steersman.testing.apiserver.grants import RoleLike, granting
-from steersman.testing.apiserver.kinds import GroupResource, KindRegistry, registered_kind
-from steersman.testing.apiserver.listing import check_version, encode_list, list_objects, selection
-from steersman.testing.apiserver.negotiation import negotiate, wants_metadata
-from steersman.testing.apiserver.options import delete_options
-from steersman.testing.apiserver.reviews import Reviews
-from steersman.testing.apiserver.routes import Route, find_route, no_status
-from steersman.testing.apiserver.storage import Storage, Stored
+from steersman.testing.apiserver.incoming import Incoming
+from steersman.testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, registered_kind
+from steersman.testing.apiserver.requests.media import APPLY
+from steersman.testing.apiserver.requests.routes import find_route
+from steersman.testing.apiserver.storage import Event, Storage, Stored
 from steersman.testing.apiserver.subresources import Subresources
-from steersman.testing.apiserver.tables import Tables
-from steersman.testing.apiserver.tokens import Tokens
 from steersman.testing.apiserver.transports import UserTransport, each, unbroken
 from steersman.testing.apiserver.values import JsonObject
-from steersman.testing.apiserver.verbs import FIRST_NAMESPACES, Verbs
+from steersman.testing.apiserver.verbs import Verbs
 from steersman.testing.apiserver.watching import Watch, encode_status
-from steersman.testing.apiserver.webhooks import Attempt
 from steersman.testing.apiserver.writes import Writer
 
 T = TypeVar("T", bound=Object)
@@ -72,7 +78,7 @@ class InMemoryApiServer:
         self._conversion = Conversion(self._callouts)
         self._writer = Writer(self._storage, self._runtime, self._after_write)
         self._definitions = DefinitionController(self._storage, self._writer, self._kinds)
-        self._collector = Collector(self._storage, self._writer)
+        self._collector = Collector(self._storage, self._writer, self._kinds)
         self._authorizer = Authorizer(self._storage, aggregates=controllers)
         self.refused = self._authorizer.refused
         self._aggregation = Aggregation(self._storage, self._writer)
@@ -85,15 +91,18 @@ class InMemoryApiServer:
             self._conversion,
             self._authorizer,
             self._admission,
+            Incoming(self._kinds, self._admission.warnings),
         )
+        self._deletion = Deletion(self._storage, self._writer, self._conversion, self._admission)
         self._tokens = Tokens(self._storage, self._runtime.clock)
-        self._subresources = Subresources(self._verbs, self._tokens)
-        self.reviews = Reviews(self._tokens, self._authorizer, self._writer.timestamp)
-        self.logs = self._subresources.logs
+        self._subresources = Subresources(self._verbs, self._deletion, self._tokens)
+        self.reviews = Reviews(self._tokens, self._authorizer, self._writer.timestamp, self._verbs.incoming)
+        self.logs = self._subresources.logs.lines
+        self._dispatcher = Dispatcher(self._verbs, self._deletion, self._subresources, self.reviews)
         self._faults = Faults()
         self.requests: list[HttpRequest] = []
         for name in FIRST_NAMESPACES:
-            self.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            self._load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "kube-apiserver")
 
     # The transport
 
@@ -101,7 +110,23 @@ class InMemoryApiServer:
         """Answers ``request``. Raises ConnectionFailed where ``fail_next`` asked for it."""
         return await self._request(request, _administrator)
 
+    async def trace(self, request: HttpRequest) -> tuple[HttpResponse, tuple[Event, ...]]:
+        """Answers ``request``, and says what it changed: only it, not what others changed meanwhile."""
+        changed: tuple[Event, ...] = ()
+
+        def answer() -> HttpResponse:
+            nonlocal changed
+            before = self._storage.version
+            response = self._answer(request, _administrator)
+            changed = self._storage.since(before)
+            return response
+
+        return await self._carry(request, answer), changed
+
     async def _request(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
+        return await self._carry(request, lambda: self._answer(request, identify))
+
+    async def _carry(self, request: HttpRequest, answer: Callable[[], HttpResponse]) -> HttpResponse:
         self.requests.append(request)
         before, after = self._faults.take(request)
         # Other tasks run while a request is on its way, and while its answer is.
@@ -109,7 +134,7 @@ class InMemoryApiServer:
         if before is not None:
             response = _failed(before)
         else:
-            response = await self._callouts.complete(lambda: self._answer(request, identify))
+            response = await self._callouts.complete(answer)
         if after is not None:
             response = _failed(after)
         await asyncio.sleep(0)
@@ -128,12 +153,13 @@ class InMemoryApiServer:
         await asyncio.sleep(0)
         if failure := before or after:
             raise failure
-        self._authorizer.check(identify(), attributes_of(request))
+        user = identify()
+        self._authorizer.check(user, attributes_of(request))
         route = find_route(request.path, self._kinds)
-        if route.subresource == "log":
-            yield each(self._subresources.log_lines(route, request.query))
+        if route.subresource:
+            yield each(self._subresources.stream(route, request, user))
             return
-        if not _is_watch(request):
+        if not is_watch(request):
             raise failures.refused_here(f"streaming {request.path} without watch=true")
         watch = Watch(self._storage, route, request, self._runtime, self._conversion)
         async with aclosing(unbroken(watch, request)) as lines:
@@ -168,18 +194,25 @@ class InMemoryApiServer:
         """As ``as_user``, for a user as ``authenticate`` gives it."""
         return self._known_by(lambda: user)
 
-    def as_bearer(self, token: str) -> Transport:
-        """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody."""
-        return self._known_by(lambda: self._bearer(token))
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody.
+
+        Args:
+            acting: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
+        """
+        return self._known_by(lambda: self._bearer(token, acting))
 
     def _known_by(self, identify: Callable[[], User]) -> Transport:
         return UserTransport(lambda r: self._request(r, identify), lambda r: self._stream(r, identify))
 
-    def _bearer(self, token: str) -> User:
+    def _bearer(self, token: str, acting: Impersonated | None) -> User:
         user = self.authenticate(token)
         if user is None:
             raise failures.unauthorized()
-        return user
+        if acting is None:
+            return user
+        acting.check(self._authorizer, user)
+        return acting.user()
 
     def authenticate(self, token: str) -> User | None:
         """Who shows the bearer token ``token``: that of a TokenRequest, or one of ``reviews.users``; None: nobody."""
@@ -232,12 +265,14 @@ class InMemoryApiServer:
         try:
             user = identify()
             self._authorizer.check(user, attributes_of(request))
-            status, body = self._dispatch(request, user)
+            response = HttpResponse(*self._dispatcher.answer(request, user))
         except ApiError as error:
-            return structs.replace(refusal(error), warnings=self._warnings())
+            response = refusal(error)
         if request.method != "GET":
+            # After a refusal, too: of a collection, some may be gone.
             self._settle()
-        return HttpResponse(status, body, warnings=self._warnings())
+        warnings = self._warnings()
+        return structs.replace(response, warnings=warnings) if warnings else response
 
     def _warnings(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._admission.warnings))
@@ -258,12 +293,12 @@ class InMemoryApiServer:
         Raises:
             SchemaError: a custom resource type cannot be expressed as a CRD.
         """
+        custom: list[Any] = [k for k in kinds if not isinstance(k, ApiResource) and is_declared(k)]
+        self.load(*definitions(*custom))
         for kind in kinds:
             if isinstance(kind, ApiResource):
                 self._kinds.add(registered_kind(kind))
-            elif issubclass(kind, Resource):
-                self.load(definition(cast("type[Resource[Any, Any]]", kind)))
-            elif self._kinds.find(*_names(kind.api_resource)) is None:
+            elif kind not in custom and self._kinds.find(*_names(kind.api_resource)) is None:
                 self._kinds.add(registered_kind(kind.api_resource))
 
     def load(self, *manifests: JsonObject | Object) -> None:
@@ -275,14 +310,17 @@ class InMemoryApiServer:
             ValueError: a manifest's kind is not served.
         """
         for manifest in manifests:
-            obj = _manifest(manifest)
-            kind = self._kinds.named(obj.get("apiVersion", ""), obj.get("kind", ""))
-            if kind is None:
-                raise ValueError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served: register it first")
-            place = obj.get("metadata", {}).get("namespace") or "default"
-            namespace = place if kind.resource.namespaced else ""
-            path = kind.resource.path(namespace=namespace)
-            _check(self.answer(HttpRequest(method="POST", path=path, body=msgspec.json.encode(obj))))
+            self._load(_manifest(manifest))
+
+    def _load(self, obj: JsonObject, manager: str = "") -> None:
+        kind = self._kinds.named(obj.get("apiVersion", ""), obj.get("kind", ""))
+        if kind is None:
+            raise ValueError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served: register it first")
+        place = obj.get("metadata", {}).get("namespace") or "default"
+        namespace = place if kind.resource.namespaced else ""
+        path = kind.resource.path(namespace=namespace)
+        query = {"fieldManager": manager} if manager else {}
+        _check(self.answer(HttpRequest(method="POST", path=path, query=query, body=msgspec.json.encode(obj))))
 
     def _apply(self, manifest: JsonObject) -> None:
         """Creates an object at once, or replaces what the last call has set in it. Raises as ``load``."""
@@ -294,7 +332,7 @@ class InMemoryApiServer:
             path=kind.resource.path(ObjectKey(meta.get("namespace", ""), meta["name"])),
             query={"fieldManager": "test", "force": "true"},
             body=msgspec.json.encode(manifest),
-            content_type="application/apply-patch+yaml",
+            content_type=APPLY,
         )
         _check(self.answer(request))
 
@@ -329,10 +367,9 @@ class InMemoryApiServer:
         """How many changes there were, but for those of ``exclude``: resources, such as ``deployments.apps``."""
         return sum(n for collection, n in self._storage.changes.items() if collection.qualified not in exclude)
 
-    def removals(self) -> Iterator[tuple[str, ObjectKey]]:
-        """What was removed so far, by whom ever: its resource, such as ``deployments.apps``, and its key."""
-        for collection, key in self._storage.removals():
-            yield collection.qualified, key
+    def history(self) -> Iterator[Event]:
+        """All changes so far, in their order."""
+        return self._storage.history()
 
     @property
     def writes(self) -> list[HttpRequest]:
@@ -375,95 +412,20 @@ class InMemoryApiServer:
         self._storage.compact(version)
 
     def collect_garbage(self) -> None:
-        """Does what the garbage collector and the namespace controller would, objects that never had an owner too."""
+        """Does what the garbage collector and the namespace controller would, with owners that never were, too."""
         self._collector.sweep()
 
     # Inside
 
-    def _dispatch(self, request: HttpRequest, user: User) -> tuple[int, bytes]:
-        if request.method == "GET" and (found := discover(request.path, request.accept, self._kinds)) is not None:
-            return 200, found
-        if (review := self.reviews.answer(request, user)) is not None:
-            asked = attributes_of(request)
-            resource = ApiResource(asked.group, asked.version, "", asked.resource)
-            self._admission.check_unasked(Attempt("CREATE", resource, "", asked.namespace, "", user))
-            return 201, review
-        route = find_route(request.path, self._kinds)
-        if route.kind.deprecation:
-            self._admission.warnings.append(route.kind.deprecation)
-        if _is_watch(request) and not route.name:
-            # Errors of the query come before the stream; a healthy watch cannot be answered in one piece.
-            Watch(self._storage, route, request, self._runtime, self._conversion)
-            raise ValueError("a watch is opened with stream(), not with request()")
-        if route.name and route.kind.resource.namespaced and not route.namespace:
-            raise failures.unknown_path()
-        if route.subresource and not (route.subresource == "status" and route.kind.has_status):
-            if route.subresource == "status":
-                raise no_status(self._kinds, route)
-            return self._subresources.answer(route, request, user)
-        match request.method, bool(route.name):
-            case "GET", True:
-                check_version(self._storage, request.query.get("resourceVersion", ""))
-                return 200, self._encode(route, request, self._verbs.get(route))
-            case "GET", False:
-                return 200, list_objects(self._storage, route, request, self._conversion, self._runtime.clock.now())
-            case "POST", False:
-                return 201, self._encode(route, request, self._verbs.create(route, request, user))
-            case "PUT", True:
-                existed = self._storage.get(route.kind.collection, route.key) is not None
-                return 200 if existed else 201, self._encode(route, request, self._verbs.update(route, request, user))
-            case "PATCH", True:
-                existed = self._storage.get(route.kind.collection, route.key) is not None
-                return 200 if existed else 201, self._encode(route, request, self._verbs.patch(route, request, user))
-            case "DELETE", True if not route.subresource:
-                return self._verbs.delete(route, request, user)
-            case "DELETE", False if "deletecollection" in verbs_of(route.kind) and route.is_bounded:
-                return 200, self._delete_collection(route, request, user)
-            case verb, _:
-                named = {"POST": "create", "PUT": "update"}.get(verb, verb.lower())
-                raise failures.method_not_allowed(route.kind.resource if route.kind.custom else None, named)
-
-    def _encode(self, route: Route, request: HttpRequest, stored: Stored) -> bytes:
-        form = negotiate(request)
-        if form == "table":
-            meta = {"resourceVersion": str(stored.version)}
-            return Tables.of(route.kind, request).encode([stored], meta, self._runtime.clock.now())
-        return stored.encoded(route.kind.resource.api_version, partial=form == "metadata")
-
-    def _delete_collection(self, route: Route, request: HttpRequest, user: User) -> bytes:
-        options = delete_options(request)
-        matches = selection(route, request.query)
-        stored = self._storage.list(route.kind.collection, route.namespace)
-        found = self._conversion.read_all(route.kind, stored)
-        chosen = [s for s in found if matches is None or matches(s.object)]
-        refused: ApiError | None = None
-        admitted: list[Stored] = []
-        for stored in chosen:
-            # All are asked about before the first goes; the first that is refused keeps those behind it, too.
-            try:
-                self._verbs.admit_deletion(route, stored, options, user)
-            except ApiError as error:
-                refused = error
-                break
-            admitted.append(stored)
-        for stored in admitted:
-            self._verbs.remove(stored, options)
-        if refused is not None:
-            raise refused
-        meta: JsonObject = {"resourceVersion": str(self._storage.version)}
-        return encode_list(route.kind, chosen, meta, partial=wants_metadata(request, listed=True))
-
     def _after_write(self, stored: Stored) -> None:
         if stored.collection == DEFINITIONS:
             self._definitions.serve(stored)
+        elif self._controllers:
+            self._collector.written(stored)
 
 
 def _administrator() -> User:
     return ADMINISTRATOR
-
-
-def _is_watch(request: HttpRequest) -> bool:
-    return request.method == "GET" and request.query.get("watch") in ("true", "1")
 
 
 def _check(response: HttpResponse) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,10 +12,11 @@ from typing import Literal
 import msgspec
 
 from steersman.meta import ObjectKey
-from steersman.testing.apiserver import failures, ownership
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.fields import ownership
+from steersman.testing.apiserver.fields.ownership import Managers
 from steersman.testing.apiserver.kinds import GroupResource, Versions
-from steersman.testing.apiserver.negotiation import PARTIAL
-from steersman.testing.apiserver.ownership import Managers
+from steersman.testing.apiserver.requests.negotiation import PARTIAL
 from steersman.testing.apiserver.values import JsonObject
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -262,11 +264,14 @@ class Storage:
         removed, self._removed = self._removed, []
         return removed
 
-    def removals(self) -> Iterator[tuple[GroupResource, ObjectKey]]:
-        """What was removed, as far as the history goes."""
-        for event in self._history:
-            if event.after is None and event.before is not None:
-                yield event.collection, event.before.key
+    def history(self) -> Iterator[Event]:
+        """The changes in their order, as far as the history goes."""
+        return iter(self._history)
+
+    def since(self, version: int) -> tuple[Event, ...]:
+        """The changes after ``version``, in their order."""
+        newest = itertools.takewhile(lambda event: event.version > version, reversed(self._history))
+        return tuple(newest)[::-1]
 
     def _publish(self, event: Event) -> None:
         self._history.append(event)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, cast
 
-JsonObject = dict[str, Any]
+import msgspec
+
+from steersman.cel.values import JsonObject as JsonObject
+from steersman.cel.values import is_list as is_list
+from steersman.cel.values import is_map as is_map
+from steersman.cel.values import map_at as map_at
 
 
 class Missing:
@@ -16,16 +21,9 @@ class Missing:
 
 
 MISSING: Final = Missing()
-
-
-def is_map(value: Any) -> TypeGuard[JsonObject]:
-    """Whether ``value`` is a JSON object."""
-    return isinstance(value, dict)
-
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Whether ``value`` is a JSON array."""
-    return isinstance(value, list)
+# Greater ones do not fit into the integers that Go reads.
+_TOO_LARGE = 2.0**63
+_sorted = msgspec.json.Encoder(order="sorted")
 
 
 def type_of(value: object) -> Any:
@@ -42,15 +40,25 @@ def clone(value: Any) -> Any:
     return value
 
 
+def same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are the same: for Python ``True == 1 == 1.0``, for the API no two of these are."""
+    return left is right or (left == right and _sorted.encode(left) == _sorted.encode(right))
+
+
+def write_whole_numbers(value: Any) -> None:
+    """Makes integers of the numbers without a fraction in ``value``, in place: so Go writes them, and reads them."""
+    pairs: Iterable[tuple[Any, Any]] = value.items() if is_map(value) else enumerate(value) if is_list(value) else ()
+    holder: Any = value
+    for key, content in pairs:
+        if isinstance(content, dict | list):
+            write_whole_numbers(content)
+        elif isinstance(content, float) and content.is_integer() and abs(content) < _TOO_LARGE:
+            holder[key] = int(content)
+
+
 def child(value: Any, name: str) -> Any:
     """``value[name]``, or MISSING where there is no such field."""
     return value.get(name, MISSING) if is_map(value) else MISSING
-
-
-def map_at(value: Any, name: str) -> JsonObject:
-    """``value[name]`` where that is an object, and otherwise an empty one, which is put nowhere."""
-    found = child(value, name)
-    return found if is_map(found) else {}
 
 
 def list_at(value: Any, name: str) -> list[Any]:

@@ -11,12 +11,13 @@ from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.conversion import Conversion
-from steersman.testing.apiserver.listing import check_version, parse_number, selection
-from steersman.testing.apiserver.negotiation import PARTIAL, negotiate
-from steersman.testing.apiserver.routes import Route
+from steersman.testing.apiserver.definitions.conversion import Conversion
+from steersman.testing.apiserver.listing import selection, version_of
+from steersman.testing.apiserver.printing.tables import Tables
+from steersman.testing.apiserver.requests.negotiation import PARTIAL, negotiate
+from steersman.testing.apiserver.requests.parameters import flag, number
+from steersman.testing.apiserver.requests.routes import Route
 from steersman.testing.apiserver.storage import Event, Storage, Stored, Subscription
-from steersman.testing.apiserver.tables import Tables
 from steersman.testing.apiserver.values import JsonObject, map_at
 
 _BOOKMARK_INTERVAL = 60.0
@@ -40,11 +41,11 @@ class Watch:
         self._tables = Tables.of(route.kind, request) if form == "table" else None
         self._headed = False
         self._matches = selection(route, query)
-        check_version(storage, "" if (version := query.get("resourceVersion", "")).isdigit() else version)
-        self._since = parse_number(query, "resourceVersion")
-        self._bookmarks = query.get("allowWatchBookmarks", "") in ("true", "1")
+        self._since = version_of(query.get("resourceVersion", ""))
+        self._bookmarks = flag(query, "allowWatchBookmarks")
         self._initial = _initial_events(query)
-        timeout = parse_number(query, "timeoutSeconds")
+        timeout = number(query, "timeoutSeconds")
+        number(query, "limit")
         self._timeout = float(timeout) if timeout else _SHORTEST_DEFAULT * (1 + runtime.random.random())
 
     async def events(self) -> AsyncGenerator[bytes, None]:
@@ -146,9 +147,11 @@ class Watch:
 
 
 def _initial_events(query: Mapping[str, str]) -> bool | None:
-    text = query.get("sendInitialEvents", "")
     match = query.get("resourceVersionMatch", "")
-    if not text:
+    if query.get("continue"):
+        detail = "Forbidden: resourceVersionMatch is forbidden when continue is provided"
+        raise failures.invalid_options("ListOptions", "resourceVersionMatch", detail, "FieldValueForbidden")
+    if "sendInitialEvents" not in query:
         if match:
             detail = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
             raise failures.invalid_options("ListOptions", "resourceVersionMatch", detail, "FieldValueForbidden")
@@ -156,7 +159,7 @@ def _initial_events(query: Mapping[str, str]) -> bool | None:
     if match != "NotOlderThan":
         detail = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         raise failures.invalid_options("ListOptions", "resourceVersionMatch", detail, "FieldValueForbidden")
-    return text in ("true", "1")
+    return flag(query, "sendInitialEvents")
 
 
 def _line(kind: str, obj: bytes) -> bytes:

@@ -10,17 +10,17 @@ from typing import Literal
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver.definitions.acceptance import marked_for_deletion
-from steersman.testing.apiserver.kinds import GroupResource, Kind
-from steersman.testing.apiserver.ownership import Managers, Owned
+from steersman.testing.apiserver.fields.ownership import Managers, Owned
+from steersman.testing.apiserver.kinds import DEFINITIONS, NAMESPACES, GroupResource, Kind
 from steersman.testing.apiserver.storage import Storage, Stored
-from steersman.testing.apiserver.values import JsonObject, metadata
+from steersman.testing.apiserver.values import JsonObject, metadata, same
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-_NAMESPACES = GroupResource("", "namespaces")
-_DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+_EVENTS = (GroupResource("", "events"), GroupResource("events.k8s.io", "events"))
+JOBS = GroupResource("batch", "jobs")
 _OF_PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
 
@@ -50,7 +50,7 @@ class Writer:
 
     def replace(self, old: Stored, obj: JsonObject, managers: Managers, *, dry_run: bool = False) -> Stored:
         """Stores ``obj`` in place of ``old``; does nothing where nothing changes, and removes what is finalized."""
-        if obj == old.object and _same_owners(managers, old.managers):
+        if same(obj, old.object) and _same_owners(managers, old.managers):
             return old
         candidate = Stored(old.collection, old.key, obj, managers, old.version)
         if dry_run:
@@ -67,7 +67,7 @@ class Writer:
         self, old: Stored, propagation: Propagation | None = None, *, grace: int | None = None, dry_run: bool = False
     ) -> tuple[Stored, bool]:
         """Removes ``old``, or marks it where something holds it; tells whether it is gone."""
-        if old.collection == _DEFINITIONS and not old.is_deleting:
+        if old.collection == DEFINITIONS and not old.is_deleting:
             marked = marked_for_deletion(old.object, self.timestamp())
             return self.replace(old, marked, old.managers, dry_run=dry_run), False
         finalizers = _finalizers_for_deletion(old, propagation)
@@ -75,13 +75,13 @@ class Writer:
         meta: JsonObject = {**old.object["metadata"], "finalizers": finalizers}
         if not finalizers:
             del meta["finalizers"]
-        waiting = bool(finalizers) or period > 0 or old.collection == _NAMESPACES
+        waiting = bool(finalizers) or period > 0 or old.collection == NAMESPACES
         if not waiting:
             removed = old if dry_run else self.storage.remove(old.collection, old.key)
             return (self._ended(removed) if old.collection == ("", "pods") else removed), True
         if not old.is_deleting:
             meta["deletionTimestamp"] = self.timestamp(period)
-            if old.collection != _NAMESPACES:
+            if old.collection != NAMESPACES:
                 meta["deletionGracePeriodSeconds"] = period
             if "generation" in meta:
                 meta["generation"] += 1
@@ -89,7 +89,7 @@ class Writer:
             meta["deletionTimestamp"] = self.timestamp(period)
             meta["deletionGracePeriodSeconds"] = period
         obj = {**old.object, "metadata": meta}
-        if old.collection == _NAMESPACES:
+        if old.collection == NAMESPACES:
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
         return self.replace(old, obj, old.managers, dry_run=dry_run), False
 
@@ -109,12 +109,17 @@ class Writer:
 def held(stored: Stored) -> bool:
     """Whether a deleted object must stay for now: finalizers, a grace period, or a namespace's content."""
     meta = stored.object["metadata"]
-    in_use = stored.collection == _NAMESPACES and bool(stored.object.get("spec", {}).get("finalizers"))
+    in_use = stored.collection == NAMESPACES and bool(stored.object.get("spec", {}).get("finalizers"))
     return bool(stored.finalizers) or in_use or meta.get("deletionGracePeriodSeconds", 0) > 0
 
 
 def _finalizers_for_deletion(old: Stored, propagation: Propagation | None) -> list[str]:
     finalizers = list(old.finalizers)
+    if old.collection in _EVENTS:
+        # They are nobody's owners.
+        return [f for f in finalizers if f not in (FOREGROUND, ORPHAN)]
+    if propagation is None and old.collection == JOBS and not {FOREGROUND, ORPHAN} & set(finalizers):
+        propagation = "Orphan"
     if propagation is not None:
         wanted = _OF_PROPAGATION.get(propagation)
         finalizers = [f for f in finalizers if f not in (FOREGROUND, ORPHAN) or f == wanted]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steersman.testing.apiserver.crds import CRD, is_true, kinds_of
 from steersman.testing.apiserver.definitions.acceptance import (
     COMPLETED,
     CRD_CLEANUP,
@@ -16,12 +15,11 @@ from steersman.testing.apiserver.definitions.acceptance import (
     accepted_status,
     with_condition,
 )
-from steersman.testing.apiserver.kinds import GroupResource, KindRegistry
+from steersman.testing.apiserver.definitions.crds import is_true, kinds_of
+from steersman.testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.apiserver.writes import Writer
-
-DEFINITIONS = GroupResource(CRD.group, CRD.plural)
 
 
 @dataclass(frozen=True, slots=True)

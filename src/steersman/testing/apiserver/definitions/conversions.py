@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from steersman.cel.names import label_problem, subdomain_problem
 from steersman.testing.apiserver.definitions.schemas import not_supported
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
-from steersman.testing.apiserver.names import label_problem, subdomain_problem
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 
 _FORM = "; desired format: https://host[/path]"

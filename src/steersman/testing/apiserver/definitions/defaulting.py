@@ -6,12 +6,13 @@ Source: ``pkg/apiserver/schema/defaulting/validation.go``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from steersman.testing.apiserver.embedded import metadata_errors, metadata_mismatch
 from steersman.testing.apiserver.failures import FieldError, shown
-from steersman.testing.apiserver.rules import check_rules, has_rules
-from steersman.testing.apiserver.schema import prune, validate_value
-from steersman.testing.apiserver.values import MISSING, JsonObject, is_map, map_at
+from steersman.testing.apiserver.schemas.embedded import metadata_errors, metadata_mismatch
+from steersman.testing.apiserver.schemas.rules import check_rules, has_rules
+from steersman.testing.apiserver.schemas.schema import prune, validate_value
+from steersman.testing.apiserver.values import MISSING, JsonObject, is_list, is_map, map_at
 
 _META_FIELDS = ("metadata", "kind", "apiVersion")
 
@@ -45,10 +46,19 @@ def _default(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[Fi
         if wrong:
             yield from wrong
             return
-    wrong = validate_value(default, schema, path)
+    wrong = validate_value(default, _of_any_type(schema), path)
     if wrong:
         yield from wrong
     elif has_rules(schema):
         # Once as if nothing changed, once as if it were new.
         broken = check_rules(default, default, schema, path=path)
         yield from broken or check_rules(default, MISSING, schema, path=path)
+
+
+def _of_any_type(schema: Any) -> Any:
+    """``schema`` without ``x-kubernetes-int-or-string``: nobody looks at the types of such defaults."""
+    if is_list(schema):
+        return [_of_any_type(s) for s in schema]
+    if not is_map(schema):
+        return schema
+    return {k: _of_any_type(v) for k, v in schema.items() if k != "x-kubernetes-int-or-string"}

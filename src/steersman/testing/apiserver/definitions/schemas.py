@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from steersman.testing.apiserver.definitions.paths import PathError, find_place
 from steersman.testing.apiserver.definitions.structural import nested_schemas, subschemas, unsupported_field
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required, shown
+from steersman.testing.apiserver.schemas.paths import PathError, find_place
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

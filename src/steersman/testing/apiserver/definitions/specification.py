@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from steersman.cel.names import label_problem, subdomain_problem
 from steersman.testing.apiserver.definitions.conversions import conversion_errors
 from steersman.testing.apiserver.definitions.defaulting import default_errors
-from steersman.testing.apiserver.definitions.paths import PathError, find_place
 from steersman.testing.apiserver.definitions.schemas import (
     Scope,
     has_anywhere,
@@ -20,8 +20,8 @@ from steersman.testing.apiserver.definitions.schemas import (
 )
 from steersman.testing.apiserver.definitions.structural import structural_errors, unsupported_field
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
-from steersman.testing.apiserver.names import label_problem, subdomain_problem
-from steersman.testing.apiserver.rules import rule_checks
+from steersman.testing.apiserver.schemas.paths import PathError, find_place
+from steersman.testing.apiserver.schemas.rules import rule_checks
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 
 _HOISTED = {

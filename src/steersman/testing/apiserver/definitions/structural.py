@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from steersman.cel.patterns import PatternError, compiled
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
-from steersman.testing.apiserver.patterns import PatternError, compiled
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
 
 _Level = Literal["root", "item", "field"]

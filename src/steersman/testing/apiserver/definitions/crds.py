@@ -1,0 +1,230 @@
+"""CustomResourceDefinitions: from a manifest to kinds that are served. Source: ``apiextensions.k8s.io/v1``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steersman.meta import ApiResource
+from steersman.meta.formats import known_format
+from steersman.testing.apiserver.definitions.approval import approval_errors
+from steersman.testing.apiserver.definitions.forms import normal_definition
+from steersman.testing.apiserver.definitions.specification import spec_errors
+from steersman.testing.apiserver.definitions.structural import subschemas
+from steersman.testing.apiserver.failures import FieldError, invalid_value, shown
+from steersman.testing.apiserver.fields.shapes import SchemaShape
+from steersman.testing.apiserver.kinds import Column, Kind, ScalePaths, Versions, version_rank
+from steersman.testing.apiserver.schemas.rules import has_rules
+from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at
+
+CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+_HTTPS = 443
+_AGE = {
+    "name": "Age",
+    "type": "date",
+    "jsonPath": ".metadata.creationTimestamp",
+    "description": "CreationTimestamp is a timestamp representing the server time when this object was created. It "
+    "is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. "
+    "It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More "
+    "info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+}
+
+
+def complete_definition(obj: JsonObject) -> list[str]:
+    """Drops what the types do not have, and fills in what the real server does; returns the paths of unknown fields.
+
+    Raises:
+        ApiError: 400, a field is of another JSON type.
+    """
+    unknown = normal_definition(obj)
+    spec = obj.get("spec")
+    if not is_map(spec):
+        return unknown
+    names = spec.setdefault("names", {})
+    kind = str(names.get("kind", ""))
+    if kind:
+        names.setdefault("singular", kind.lower())
+        names.setdefault("listKind", f"{kind}List")
+    conversion = spec.setdefault("conversion", {"strategy": "None"})
+    service = map_at(map_at(map_at(conversion, "webhook"), "clientConfig"), "service")
+    if service:
+        service.setdefault("port", _HTTPS)
+    return unknown
+
+
+def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[FieldError]:
+    """What is wrong with the definition ``obj``, which is new, or replaces ``old``; its metadata aside.
+
+    Raises:
+        ApiError: 501, a rule cannot be evaluated here.
+    """
+    name, spec = obj["metadata"].get("name", ""), map_at(obj, "spec")
+    names = map_at(spec, "names")
+    if old is None and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
+        yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    yield from spec_errors(spec)
+    if old is not None:
+        yield from _immutable(map_at(old, "spec"), spec, established=is_true(old, "Established"))
+    yield from _stored_versions(stored_versions(obj, old), list_at(spec, "versions"))
+    yield from approval_errors(obj, old)
+    if spec.get("preserveUnknownFields"):
+        text = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        )
+        yield FieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
+
+
+def _immutable(old: JsonObject, new: JsonObject, *, established: bool) -> Iterator[FieldError]:
+    before, after = map_at(old, "names"), map_at(new, "names")
+    if established:
+        yield from _unchanged("spec.scope", old.get("scope"), new.get("scope"))
+        yield from _unchanged("spec.names.kind", before.get("kind"), after.get("kind"))
+    yield from _unchanged("spec.group", old.get("group"), new.get("group"))
+    yield from _unchanged("spec.names.plural", before.get("plural"), after.get("plural"))
+
+
+def _unchanged(path: str, old: Any, new: Any) -> Iterator[FieldError]:
+    if old != new:
+        yield invalid_value(path, new or "", "field is immutable")
+
+
+def _stored_versions(stored: list[str], versions: list[JsonObject]) -> Iterator[FieldError]:
+    place = "status.storedVersions"
+    if not stored:
+        yield FieldError(place, "FieldValueInvalid", "Invalid value: null: must have at least one stored version")
+        return
+    names = [v.get("name") for v in versions]
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            text = f"Invalid value: {shown(stored)}: must have the storage version {version.get('name')}"
+            yield FieldError(place, "FieldValueInvalid", text)
+    for position, version in enumerate(stored):
+        if version not in names:
+            text = (
+                f"missing from spec.versions; {version} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {version} and removes "
+                f"{version} from status.storedVersions"
+            )
+            yield FieldError(f"{place}[{position}]", "FieldValueInvalid", f"Invalid value: {shown(version)}: {text}")
+
+
+def stored_versions(obj: JsonObject, old: JsonObject | None) -> list[str]:
+    """The versions that objects may be kept in: those of before, and the one that ``obj`` keeps them in."""
+    before: list[str] = list_at(map_at(old, "status") if old is not None else {}, "storedVersions")
+    storage = next((v.get("name", "") for v in list_at(obj.get("spec"), "versions") if v.get("storage")), "")
+    return before if not storage or storage in before else [*before, storage]
+
+
+def first_status(obj: JsonObject) -> JsonObject:
+    """The status of the new definition ``obj``, before its names are accepted."""
+    no_names = {"plural": "", "kind": ""}
+    return {"conditions": None, "acceptedNames": no_names, "storedVersions": stored_versions(obj, None)}
+
+
+def kept_status(obj: JsonObject, old: JsonObject) -> JsonObject:
+    """The status that ``old`` has when ``obj`` comes in its place."""
+    return {**clone(map_at(old, "status")), "storedVersions": stored_versions(obj, old)}
+
+
+def is_true(definition: JsonObject, condition: str) -> bool:
+    """Whether the condition of this type is True."""
+    conditions = list_at(map_at(definition, "status"), "conditions")
+    return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
+
+
+def kinds_of(definition: JsonObject) -> list[Kind]:
+    """The kinds that ``definition`` serves, one a version; none before its names are accepted."""
+    spec = definition["spec"]
+    if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
+        return []
+    names: JsonObject = map_at(map_at(definition, "status"), "acceptedNames")
+    versions = Versions(
+        definition=definition["metadata"]["name"],
+        storage=next(v["name"] for v in spec["versions"] if v.get("storage")),
+        schemas={v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]},
+        conversion=spec["conversion"],
+        terminating=is_true(definition, "Terminating"),
+    )
+    return [_kind(spec, names, v, versions) for v in spec["versions"] if v.get("served")]
+
+
+def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, versions: Versions) -> Kind:
+    schema: JsonObject = version["schema"]["openAPIV3Schema"]
+    selectable: list[JsonObject] = version.get("selectableFields") or []
+    namespaced = spec["scope"] == "Namespaced"
+    return Kind(
+        resource=ApiResource(spec["group"], version["name"], names["kind"], names["plural"], namespaced),
+        shape=SchemaShape(schema, root=True),
+        has_status="status" in map_at(version, "subresources"),
+        scale=_scale_paths(map_at(version, "subresources").get("scale")),
+        has_generation=True,
+        unconditional_update=False,
+        schema=schema,
+        has_rules=has_rules(schema),
+        storage_version=versions.storage,
+        fields=tuple(f["jsonPath"].lstrip(".") for f in selectable),
+        custom=True,
+        list_kind=names.get("listKind", ""),
+        singular=names.get("singular", ""),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        columns=_columns(version),
+        versions=versions,
+        deprecation=_deprecation(spec, version),
+    )
+
+
+def _scale_paths(scale: JsonObject | None) -> ScalePaths | None:
+    if scale is None:
+        return None
+    return ScalePaths(scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", ""))
+
+
+def _columns(version: JsonObject) -> tuple[Column, ...]:
+    told = list_at(version, "additionalPrinterColumns") or [_AGE]
+    return tuple(
+        Column(
+            name=c["name"],
+            type=c["type"],
+            json_path=c["jsonPath"],
+            format=c.get("format", ""),
+            description=c.get("description", ""),
+            priority=c.get("priority", 0),
+        )
+        for c in told
+    )
+
+
+def _deprecation(spec: JsonObject, version: JsonObject) -> str:
+    """What the server warns of in answers to requests for ``version``; empty where it does not."""
+    if not version.get("deprecated"):
+        return ""
+    if (warning := version.get("deprecationWarning")) is not None:
+        return warning
+    group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
+    others = [v["name"] for v in spec["versions"] if v.get("served") and not v.get("deprecated")]
+    newer = sorted((n for n in others if version_rank(n) < version_rank(name)), key=version_rank)
+    advice = f"; use {group}/{newer[0]} {kind}" if newer else ""
+    return f"{group}/{name} {kind} is deprecated{advice}"
+
+
+def definition_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
+    """What the server warns of when ``obj`` is written in place of ``old``: formats that it does not know."""
+    before = set(_odd_formats(old)) if old is not None else set[str]()
+    return [f'unrecognized format "{form}"' for form in _odd_formats(obj) if form not in before]
+
+
+def _odd_formats(definition: JsonObject) -> list[str]:
+    versions = list_at(definition.get("spec"), "versions")
+    schemas = [v.get("schema") for v in versions]
+    # Where all versions have the same schema, it is looked at once.
+    looked_at = schemas[:1] if all(s == schemas[0] for s in schemas) else schemas
+    return [f for s in looked_at for f in _formats_in(map_at(s, "openAPIV3Schema"))]
+
+
+def _formats_in(schema: JsonObject) -> Iterator[str]:
+    form = schema.get("format", "")
+    if form and not known_format({"type": schema.get("type", ""), "format": form}):
+        yield form
+    for inner in subschemas(schema):
+        yield from _formats_in(inner)

@@ -1,0 +1,115 @@
+"""Whether an applied configuration fits its schema: server-side apply refuses it before validation does.
+
+Source: ``sigs.k8s.io/structured-merge-diff/v6/typed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steersman.errors import ApiError
+from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.builtin.types import metadata_schema, schema_of
+from steersman.testing.apiserver.fields.sets import list_elements, path_text
+from steersman.testing.apiserver.fields.shapes import Shape
+from steersman.testing.apiserver.kinds import Kind
+from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, map_at
+
+_ROOT_FIELDS = ("apiVersion", "kind")
+_ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
+_EXPECTED = {
+    "integer": "numeric (int or float)",
+    "number": "numeric (int or float)",
+    "string": "string",
+    "boolean": "boolean",
+    "array": "list",
+    "object": "map",
+}
+
+
+def check_typed(kind: Kind, config: JsonObject) -> None:
+    """Refuses a configuration of unknown fields, wrong types, or list items without their keys.
+
+    Raises:
+        ApiError: 500 without a reason, as the real server answers.
+    """
+    schema = schema_of(kind.resource) if kind.schema is None else kind.schema
+    found = list(_errors(config, schema or _ANYTHING, kind.shape, "", root=True))
+    if not found:
+        return
+    resource, meta = kind.resource, map_at(config, "metadata")
+    text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {line}" for line in found)
+    version = f"{resource.group}/{resource.version}"
+    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
+    raise failures.untyped(f"failed to create typed patch object ({named}): {text}")
+
+
+def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bool = False) -> Iterator[str]:
+    if value is None:
+        return
+    wrong = _wrong_type(value, schema)
+    if wrong:
+        yield f"{path}: expected {wrong}, got {_go_type(value)}"
+    elif is_list(value):
+        yield from _list_errors(value, schema, shape, path)
+    elif is_map(value):
+        for name, content in value.items():
+            if root and name in _ROOT_FIELDS:
+                continue
+            inner = metadata_schema() if root and name == "metadata" else child(schema.get("properties"), name)
+            if inner is MISSING:
+                inner = schema.get("additionalProperties")
+            if is_map(inner):
+                yield from _errors(content, inner, shape.field(name), f"{path}.{name}")
+            elif not inner and not schema.get("x-kubernetes-preserve-unknown-fields"):
+                yield f"{path}.{name}: field not declared in schema"
+
+
+def _list_errors(value: list[Any], schema: JsonObject, shape: Shape, path: str) -> Iterator[str]:
+    items = map_at(schema, "items")
+    if shape.relation == "map":
+        for position, item in enumerate(value):
+            if not is_map(item):
+                what = "a null element" if item is None else "non-map elements"
+                yield f"{path}: element {position}: associative list with keys may not have {what}"
+                return
+    if shape.relation == "set" and None in value:
+        told = "associative list without keys has an element that's an explicit null"
+        yield f"{path}: element {value.index(None)}: {told}"
+        return
+    places = [f"[{position}]" for position in range(len(value))]
+    if shape.relation in ("map", "set"):
+        try:
+            places = [path_text((element,)) for element in list_elements(value, shape)]
+        except ApiError as error:
+            yield f"{path}: {error}"
+            return
+    for place, item in zip(places, value, strict=True):
+        yield from _errors(item, items, shape.item(), f"{path}{place}")
+
+
+def _wrong_type(value: Any, schema: JsonObject) -> str:
+    """What was expected instead; empty where the type fits."""
+    declared = schema.get("type")
+    if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
+        return ""
+    fits = {
+        "integer": isinstance(value, int | float) and not isinstance(value, bool),
+        "number": isinstance(value, int | float) and not isinstance(value, bool),
+        "string": isinstance(value, str),
+        "boolean": isinstance(value, bool),
+        "array": is_list(value),
+        "object": is_map(value),
+    }
+    return "" if fits[declared] else _EXPECTED[declared]
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "numeric"
+    return "list" if is_list(value) else "map"

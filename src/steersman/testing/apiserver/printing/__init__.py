@@ -1,0 +1,1 @@
+"""Objects as tables: what kubectl shows of them."""

@@ -1,0 +1,132 @@
+"""What webhooks answer, read as its type: the whole, and patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import Api, Json, config_map, told
+from apiserver_cases.hooks import Hook, allowed, configured, denied, shaped
+
+
+async def case_answers_are_read_as_their_type(api: Api) -> None:
+    hook = Hook()
+    inside = "Go struct field AdmissionResponse.response"
+    async with configured(api, hook, mutating=True):
+        for answer, text in told(
+            ({"allowed": "yes"}, f"json: cannot unmarshal string into {inside}.allowed of type bool"),
+            ({"allowed": True, "uid": 1}, f"json: cannot unmarshal number into {inside}.uid of type types.UID"),
+            ({"allowed": True, "warnings": "x"}, f"{inside}.warnings of type []string"),
+            ({"allowed": True, "warnings": [1]}, f"{inside}.warnings of type string"),
+            ({"allowed": True, "auditAnnotations": {"a": 1}}, f"{inside}.auditAnnotations of type string"),
+            ({"allowed": True, "status": "x"}, f"{inside}.status of type v1.Status"),
+            ({"allowed": True, "patch": 1, "patchType": "JSONPatch"}, f"{inside}.patch of type []uint8"),
+            ({"allowed": False, "status": {"message": 1}}, "Go struct field Status.response.status.message of type"),
+            (
+                {"allowed": False, "status": {"code": "x"}},
+                "field Status.response.status.code of type int32",
+            ),
+            ({"allowed": False, "status": {"details": "x"}}, "Status.response.status.details of type v1.Status"),
+        ):
+            hook.answer = lambda _, answer=answer: answer
+            refused = await api.create("configmaps", config_map("a"), dryRun="All")
+            refused.refused(500, "InternalError", text)
+        hook.answer = lambda _: allowed(odd=1, status={"message": "fine", "code": 400}, auditAnnotations={"a": "b"})
+        (await api.create("configmaps", config_map("a"), dryRun="All")).ok()
+
+
+async def case_answers_are_reviews(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook):
+        for changes, text in told(
+            ({"kind": "Odd"}, 'no kind "Odd" is registered for version "admission.k8s.io/v1" in scheme'),
+            ({"apiVersion": "v1"}, 'no kind "AdmissionReview" is registered for version "v1" in scheme'),
+            ({"apiVersion": "a/b/c"}, "unexpected GroupVersion string: a/b/c"),
+            ({"apiVersion": 1}, "json: cannot unmarshal number into Go struct field .apiVersion of type string"),
+            ({"apiVersion": "admission.k8s.io/v1beta1"}, "converting (v1beta1.AdmissionReview) to (v1.Admission"),
+            ({"kind": None}, "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got"),
+            ({"response": None}, "webhook response was absent"),
+            ({"response": "x"}, "Go struct field AdmissionReview.response of type v1.AdmissionResponse"),
+        ):
+
+            def answer(request: Json, changes: Json = changes) -> Json:
+                response = {"uid": request["uid"], "allowed": True}
+                names = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+                return {"whole": {**names, "response": response, **changes}}
+
+            hook.answer = answer
+            (await api.create("configmaps", config_map("a"), dryRun="All")).refused(500, "InternalError", text)
+
+
+async def case_the_code_of_a_refusal_is_one_of_refusals(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook):
+        for code in (0, -1, 100, 200, 302, 399, 400):
+            hook.answer = lambda _, code=code: denied("m", code=code)
+            (await api.create("configmaps", config_map("a"))).refused(400, "", "denied the request: m")
+        for code in (418, 500, 503, 600):
+            hook.answer = lambda _, code=code: denied("m", code=code, reason="Odd", odd=1)
+            refused = await api.create("configmaps", config_map("a"))
+            assert (refused.code, refused.reason, refused.body["code"]) == (code, "Odd", code)
+        hook.answer = lambda _: {"allowed": False, "status": None}
+        (await api.create("configmaps", config_map("a"))).refused(400, "", "denied the request without explanation")
+
+
+async def case_patches_of_another_shape(api: Api) -> None:
+    hook = Hook()
+    unread = "received undecodable patch in webhook response: json: cannot unmarshal"
+    async with configured(api, hook, mutating=True):
+        for patch, text in told(
+            ({}, f"{unread} object into Go value of type jsonpatch.Patch"),
+            ("x", f"{unread} string into Go value of type jsonpatch.Patch"),
+            ([1], f"{unread} number into Go value of type jsonpatch.Operation"),
+            ([{}], "Unexpected kind: unknown"),
+            ([{"op": "odd", "path": "/data"}], "Unexpected kind: odd"),
+            ([{"op": "add", "value": 1}], "add operation failed to decode path: missing value"),
+            ([{"op": "add", "path": "data", "value": 1}], 'operation does not apply: doc is missing path: "data"'),
+            ([{"op": "add", "path": "", "value": {}}], 'add operation does not apply: doc is missing path: ""'),
+            ([{"op": "remove", "path": "/a/b"}], 'remove operation does not apply: doc is missing path: "/a/b"'),
+            ([{"op": "copy", "path": "/data"}], "copy operation failed to decode from: operation, missing from"),
+            ([{"op": "move", "path": "/data", "from": "/no"}], "error in move for path: 'no': Unable to remove"),
+            (
+                [{"op": "add", "path": "/data", "value": "x"}],
+                "field ConfigMap.data of type map[string]string",
+            ),
+            ([{"op": "add", "path": "/data", "value": {"a": 1}}], "Go struct field ConfigMap.data of type string"),
+            (
+                [{"op": "add", "path": "/metadata/labels", "value": {"a": 1}}],
+                "ObjectMeta.metadata.labels of type str",
+            ),
+            ([{"op": "add", "path": "/metadata/labels", "value": "x"}], "ObjectMeta.metadata.labels of type map["),
+            ([{"op": "add", "path": "/metadata", "value": "x"}], "field ConfigMap.metadata of type v1.ObjectMeta"),
+            ([{"op": "replace", "path": "/kind", "value": "Odd"}], 'no kind "Odd" is registered for version "v1"'),
+            ([{"op": "replace", "path": "/kind", "value": 1}], "unmarshal number into Go struct field .kind of"),
+        ):
+            hook.answer = lambda _, patch=patch: shaped(patch)
+            refused = await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")
+            refused.refused(500, "InternalError", text)
+        hook.answer = lambda _: {**shaped([]), "patchType": ""}
+        refused = await api.create("configmaps", config_map("a"), dryRun="All")
+        refused.refused(500, "InternalError", 'webhook returned invalid response.patchType of ""')
+
+
+async def case_patches_that_the_server_forgives(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook, mutating=True):
+        patches: list[Any] = [
+            None,
+            [],
+            [{"op": "add", "path": "/data"}],
+            [{"op": "replace", "path": "/odd", "value": {}}],
+            [{"op": "copy", "path": "/odd", "from": "/no"}],
+            [{"op": "remove", "path": "/kind"}],
+            [{"op": "remove", "path": "/apiVersion"}],
+            [{"op": "add", "path": "/metadata/uid", "value": "x"}],
+        ]
+        for patch in patches:
+            hook.answer = lambda _, patch=patch: shaped(patch)
+            (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).ok()
+        hook.answer = lambda _: shaped([{"op": "add", "path": "/metadata/labels", "value": {"a b": "c"}}])
+        (await api.create("configmaps", config_map("a"), dryRun="All")).refused(422, "Invalid", "metadata.labels")
+        hook.answer = lambda _: shaped([{"op": "remove", "path": "/metadata"}])
+        refused = await api.create("configmaps", config_map("a"), dryRun="All")
+        refused.refused(422, "Invalid", "metadata.name: Required value: name or generateName is required")

@@ -1,0 +1,192 @@
+"""What of a body has a type whatever the kind is: metadata, version and kind, the options of a deletion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apiserver_cases.api import Api, Json, Reply, config_map, deployment, gadget, told
+
+_APPLY = "application/apply-patch+yaml"
+_OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
+_NO_OBJECTS: tuple[Any, ...] = (0, [], False, "x")
+# By field: values that it cannot have, each with the type that is told.
+_WRONG: dict[str, tuple[tuple[Any, str], ...]] = {
+    "generateName": told((0, "string"), (False, "string"), ([], "string"), ({}, "string")),
+    "uid": told((0, "types.UID"), ({}, "types.UID")),
+    "labels": told((0, "map[string]string"), ([], "map[string]string"), ({"a": []}, "string")),
+    "finalizers": told((0, "[]string"), ({}, "[]string"), ([5], "string")),
+    "ownerReferences": told((False, "[]v1.OwnerReference"), ([5], "v1.OwnerReference"), ([{"uid": 5}], "types.UID")),
+    "managedFields": told(
+        ({}, "[]v1.ManagedFieldsEntry"),
+        ([5], "v1.ManagedFieldsEntry"),
+        ([{"operation": 5}], "v1.ManagedFieldsOperationType"),
+        ([{"time": 5}], "string"),
+    ),
+    "generation": told(("x", "int64"), (False, "int64"), (1.5, "int64")),
+    "creationTimestamp": told((0, "string"), ([], "string")),
+    "deletionTimestamp": told((False, "string"), ({}, "string")),
+    "deletionGracePeriodSeconds": told(("x", "int64"), ([], "int64")),
+}
+
+
+def _bodies(name: str = "a") -> tuple[tuple[str, Json], ...]:
+    return ("configmaps", config_map(name)), ("gadgets", gadget(name))
+
+
+def _with(body: Json, field: str, value: Any) -> Json:
+    return {**body, "metadata": {**body["metadata"], field: value}}
+
+
+async def _apply(api: Api, plural: str, body: Json, name: str = "a", **query: str) -> Reply:
+    query = {"fieldManager": "tester", "dryRun": "All", **query}
+    return await api.call("PATCH", api.path(plural, name), body, query, _APPLY)
+
+
+async def case_metadata_are_read_as_their_type(api: Api) -> None:
+    for plural, body in _bodies():
+        for field, values in _WRONG.items():
+            for value, wanted in values:
+                refused = await api.create(plural, _with(body, field, value), dryRun="All")
+                refused.refused(400, "BadRequest", f"of type {wanted}")
+                assert f".{field}" in refused.message
+        for value in _NO_OBJECTS:
+            refused = await api.create(plural, {**body, "metadata": value}, dryRun="All")
+            refused.refused(400, "BadRequest", "of type v1.ObjectMeta")
+        refused = await api.create(plural, _with(body, "creationTimestamp", "x"), dryRun="All")
+        refused.refused(
+            400, "BadRequest", 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'
+        )
+
+
+async def case_metadata_of_patches_are_read_as_their_type(api: Api) -> None:
+    for plural, body in _bodies():
+        (await api.create(plural, body)).ok()
+        for field, values in _WRONG.items():
+            for value, wanted in values:
+                # Of a patch, empty objects say that nothing changes.
+                if value != {}:
+                    patch = {"metadata": {field: value}}
+                    (await api.merge(plural, "a", patch, dryRun="All")).refused(422, "Invalid", f"of type {wanted}")
+
+
+async def case_metadata_of_templates_are_read_as_their_type(api: Api) -> None:
+    for field, values in _WRONG.items():
+        for value, wanted in values:
+            body = deployment("a")
+            body["spec"]["template"]["metadata"][field] = value
+            text = f"of type {wanted}"
+            (await api.create("deployments", body, dryRun="All")).refused(400, "BadRequest", text)
+
+
+async def case_metadata_have_unknown_fields_within(api: Api) -> None:
+    for plural, body in _bodies():
+        odd = _with(body, "ownerReferences", [{**_OWNER, "odd": 1}])
+        refused = await api.create(plural, odd, fieldValidation="Strict", dryRun="All")
+        refused.refused(400, "BadRequest", 'strict decoding error: unknown field "metadata.ownerReferences[0].odd"')
+        assert (await api.create(plural, odd, dryRun="All")).ok().metadata["ownerReferences"] == [_OWNER]
+
+
+async def case_nulls_within_metadata_are_empty(api: Api) -> None:
+    for plural, body in _bodies():
+        made = await api.create(plural, _with(body, "labels", {"a": None}), dryRun="All")
+        assert made.ok().metadata["labels"] == {"a": ""}
+        for field in ("finalizers", "ownerReferences"):
+            refused = await api.create(plural, _with(body, field, [None]), dryRun="All")
+            refused.refused(422, "Invalid", f"metadata.{field}")
+
+
+async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
+    wrong: tuple[tuple[str, Any], ...] = (
+        ("generateName", 5),
+        ("labels", {"a": 5}),
+        ("finalizers", 5),
+        ("finalizers", [5]),
+        ("finalizers", [None]),
+        ("ownerReferences", [5]),
+        ("ownerReferences", [None]),
+        ("ownerReferences", [{"uid": 5}]),
+        ("managedFields", [5]),
+        ("generation", "x"),
+        ("odd", 1),
+    )
+    for plural, body in _bodies():
+        for field, value in wrong:
+            refused = await _apply(api, plural, _with(body, field, value))
+            refused.refused(500, "", "failed to create typed patch object (")
+        for value in _NO_OBJECTS:
+            refused = await _apply(api, plural, {**body, "metadata": value})
+            refused.refused(500, "", ".metadata: expected map, got ")
+
+
+async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
+    for plural, body in _bodies():
+        for field in (
+            "generateName",
+            "ownerReferences",
+            "resourceVersion",
+            "labels",
+            "finalizers",
+            "managedFields",
+            "uid",
+        ):
+            (await _apply(api, plural, _with(body, field, None))).ok()
+        made = await _apply(api, plural, _with(body, "labels", {"a": None}))
+        assert made.ok().metadata["labels"] == {"a": ""}
+
+
+async def case_nobody_counts_the_generations_of_some_kinds(api: Api) -> None:
+    made = (await api.create("configmaps", config_map("a", generation=5))).ok()
+    assert made.metadata["generation"] == 5
+    changed = (await api.merge("configmaps", "a", {"metadata": {"generation": 7}, "data": {"k": "v"}})).ok()
+    assert changed.metadata["generation"] == 5
+    assert (await api.create("gadgets", {**gadget("a", spec={})} | {"metadata": {"name": "a", "generation": 5}})).ok()
+
+
+async def case_version_and_kind_are_texts(api: Api) -> None:
+    for plural, body in _bodies():
+        (await api.create(plural, body)).ok()
+        for field in ("apiVersion", "kind"):
+            for value, name in told((5, "number"), (True, "bool"), ([5], "array"), ({}, "object"), (0, "number")):
+                wrong = {**body, field: value}
+                text = "couldn't get version/kind; json parse error: json: cannot unmarshal "
+                text += f"{name} into Go struct field .{field} of type string"
+                (await api.create(plural, wrong, dryRun="All")).refused(400, "BadRequest", text)
+                (await api.put(plural, wrong, dryRun="All")).refused(400, "BadRequest", text)
+                (await api.merge(plural, "a", {field: value or [5]}, dryRun="All")).refused(422, "Invalid")
+                (await api.delete(plural, "no", {field: value})).refused(400, "BadRequest", text)
+                (await _apply(api, plural, wrong)).refused(400, "BadRequest", "invalid object type: ")
+        (await api.delete(plural, "no", {"apiVersion": "a/b/c"})).refused(
+            400, "BadRequest", "unexpected GroupVersion"
+        )
+
+
+async def case_options_of_deletions_have_a_media_type(api: Api) -> None:
+    path = api.path("configmaps", "no")
+    for body in (b"null", b"{}", b"propagationPolicy: Foreground", b" "):
+        (await api.call("DELETE", path, body, None, "application/yaml")).refused(404, "NotFound")
+    (await api.call("DELETE", path, b"null")).refused(404, "NotFound")
+    for body in (b"5", b"[]", b'"x"'):
+        for content_type in ("application/json", "application/yaml"):
+            refused = await api.call("DELETE", path, body, None, content_type)
+            refused.refused(400, "BadRequest", "couldn't get version/kind; json parse error: json: cannot unmarshal ")
+    (await api.call("DELETE", path, b"a: b")).refused(
+        400, "BadRequest", "couldn't get version/kind; json parse error"
+    )
+    (await api.call("DELETE", path, b"{}", None, "text/plain")).refused(415, "UnsupportedMediaType")
+
+
+async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> None:
+    for plural, body in _bodies():
+        text = f"apiVersion: {body['apiVersion']}\nkind: {body['kind']}\nmetadata:\n  name: a\n"
+        for line, repeated in ((5, "  labels: {l: x, l: z}\n"), (5, f"kind: {body['kind']}\n")):
+            key = "l" if "labels" in repeated else "kind"
+            said = f'yaml: unmarshal errors:\n  line {line}: key "{key}" already set in map'
+            query = {"dryRun": "All", "fieldManager": "tester"}
+            strict = {**query, "fieldValidation": "Strict"}
+            sent = (text + repeated).encode()
+            refused = await api.call("POST", api.path(plural), sent, strict, "application/yaml")
+            refused.refused(400, "BadRequest", f"strict decoding error: {said}")
+            (await api.call("POST", api.path(plural), sent, query, "application/yaml")).ok()
+            refused = await api.call("PATCH", api.path(plural, "a"), sent, strict, _APPLY)
+            refused.refused(400, "BadRequest", f"error strict decoding YAML: error converting YAML to JSON: {said}")
+            (await api.call("PATCH", api.path(plural, "a"), sent, query, _APPLY)).ok()

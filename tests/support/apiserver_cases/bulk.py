@@ -1,0 +1,100 @@
+"""Deletion of collections: preconditions, pages, and what a refusal half-way leaves."""
+
+from __future__ import annotations
+
+from apiserver_cases.api import Api, Json, Reply, config_map, widget
+from apiserver_cases.hooks import Hook, allowed, configured, denied
+
+
+async def _delete(api: Api, plural: str, options: Json | None = None, **query: str) -> Reply:
+    return await api.call("DELETE", api.path(plural), options, query)
+
+
+async def _names(api: Api, plural: str = "configmaps") -> list[str]:
+    return [i["metadata"]["name"] for i in (await api.list(plural)).ok().body["items"]]
+
+
+async def case_preconditions_hold_for_each(api: Api) -> None:
+    made = await api.create("configmaps", config_map("a"))
+    for name in "bc":
+        await api.create("configmaps", config_map(name))
+    refused = await _delete(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})
+    refused.refused(409, "Conflict")
+    assert await _names(api) == ["b", "c"]
+    (await _delete(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})).refused(409, "Conflict")
+    assert await _names(api) == ["b", "c"]
+
+
+async def case_a_version_as_precondition(api: Api) -> None:
+    await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+    made = await api.create("configmaps", config_map("b"))
+    options = {"preconditions": {"resourceVersion": made.version}}
+    (await _delete(api, "configmaps", options)).refused(409, "Conflict")
+    (await _delete(api, "configmaps", options, fieldSelector="metadata.name=b")).ok()
+    assert await _names(api) == ["a"]
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+async def case_custom_resources_with_preconditions(api: Api) -> None:
+    await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
+    await api.create("widgets", widget("b"))
+    (await _delete(api, "widgets", {"preconditions": {"uid": "other"}})).refused(409, "Conflict")
+    assert "deletionTimestamp" not in (await api.get("widgets", "a")).metadata
+    (await _delete(api, "widgets", {"preconditions": {"uid": "other"}, "dryRun": ["All"]})).refused(409, "Conflict")
+    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).ok()
+
+
+def _keeps_c(request: Json) -> Json:
+    before: Json = request.get("oldObject") or {"metadata": {}}
+    return denied() if before["metadata"].get("name") == "c" else allowed()
+
+
+async def case_a_refusal_half_way_leaves_the_rest(api: Api) -> None:
+    hook = Hook(_keeps_c)
+    for name in "abcd":
+        await api.create("configmaps", config_map(name))
+    async with configured(api, hook):
+        refused = await _delete(api, "configmaps")
+    refused.refused(400, "", "denied the request: no")
+    assert await _names(api) == ["c", "d"]
+
+
+async def case_a_broken_precondition_comes_before_webhooks(api: Api) -> None:
+    hook = Hook()
+    await api.create("configmaps", config_map("a"))
+    async with configured(api, hook):
+        (await _delete(api, "configmaps", {"preconditions": {"uid": "other"}})).refused(409, "Conflict")
+        for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}, {"uid": ""}, {"resourceVersion": ""}):
+            refused = await api.delete("configmaps", "a", {"preconditions": preconditions})
+            refused.refused(409, "Conflict")
+    assert hook.asked == []
+
+
+async def case_a_page_of_a_collection(api: Api) -> None:
+    for name in "abc":
+        await api.create("configmaps", config_map(name))
+    gone = (await _delete(api, "configmaps", limit="2")).ok()
+    assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a", "b"]
+    assert await _names(api) == ["c"]
+
+
+async def case_the_pages_of_a_collection_go_one_by_one(api: Api) -> None:
+    for name in "abc":
+        await api.create("widgets", widget(name))
+    first = (await _delete(api, "widgets", limit="2")).ok()
+    rest = (await _delete(api, "widgets", limit="2", **{"continue": first.metadata["continue"]})).ok()
+    assert [i["metadata"]["name"] for i in rest.body["items"]] == ["c"]
+    assert await _names(api, "widgets") == []
+    (await _delete(api, "widgets", resourceVersion="99999999999")).refused(504, "Timeout")
+    (await _delete(api, "widgets", limit="x")).refused(400, "BadRequest")
+
+
+async def case_the_answer_tells_what_was(api: Api) -> None:
+    await api.create("configmaps", config_map("a", {"x": "1"}))
+    await api.create("configmaps", config_map("b", finalizers=["example.com/hold"]))
+    gone = (await _delete(api, "configmaps")).ok()
+    assert [i.get("data") for i in gone.body["items"]] == [{"x": "1"}, None]
+    assert "deletionTimestamp" not in gone.body["items"][1]["metadata"]
+    again = (await _delete(api, "configmaps", {"propagationPolicy": "Foreground"})).ok()
+    assert "deletionTimestamp" in again.body["items"][0]["metadata"]
+    (await api.merge("configmaps", "b", {"metadata": {"finalizers": None}})).ok()

@@ -1,0 +1,268 @@
+"""Writes that change nothing, and those that only seem to: version, generation, events, managers and their times."""
+
+from __future__ import annotations
+
+import json
+
+from apiserver_cases.api import Api, Json, Reply, config_map, deployment, gadget, widget
+from apiserver_cases.apply import managers
+
+_BODIES: dict[str, Json] = {
+    "widgets": widget("a"),
+    "deployments": deployment("a"),
+    "configmaps": config_map("a", {"x": "1"}),
+}
+
+
+async def _put(api: Api, made: Reply, content: str) -> Reply:
+    """Puts a gadget whose spec is JSON of just this form."""
+    body: Json = {**made.body, "spec": "<spec>"}
+    return await api.call("PUT", api.path("gadgets", "a"), json.dumps(body).replace('"<spec>"', content).encode())
+
+
+async def case_true_is_not_one(api: Api) -> None:
+    made = await api.create("gadgets", gadget("a", spec={"x": 1, "y": [0], "z": {"k": False}}))
+    for content in (
+        '{"x":true,"y":[0],"z":{"k":false}}',
+        '{"x":true,"y":[false],"z":{"k":false}}',
+        '{"x":true,"y":[false],"z":{"k":0}}',
+    ):
+        changed = (await _put(api, made, content)).ok()
+        assert changed.metadata["generation"] == made.metadata["generation"] + 1
+        assert changed.version != made.version
+        made = changed
+    assert json.dumps(made.body["spec"]) == '{"x": true, "y": [false], "z": {"k": 0}}'
+
+
+async def case_patches_tell_true_from_one(api: Api) -> None:
+    made = await api.create("gadgets", gadget("a", spec={"x": 1}), fieldManager="one")
+    merged = await api.merge("gadgets", "a", {"spec": {"x": True}}, fieldManager="two")
+    patched = await api.json_patch("gadgets", "a", {"op": "replace", "path": "/spec/x", "value": 1})
+    applied = await api.apply("gadgets", gadget("a", spec={"x": True}), force=True)
+    assert len({r.ok().version for r in (made, merged, patched, applied)}) == 4
+    events = await api.events("gadgets", 3, resourceVersion=made.version)
+    assert [json.dumps(e["object"]["spec"]["x"]) for e in events] == ["true", "1", "true"]
+
+
+async def case_applied_values_conflict_by_type(api: Api) -> None:
+    made = await api.apply("gadgets", gadget("a", spec={"x": 1, "list": [1]}), "one")
+    (await api.apply("gadgets", gadget("a", spec={"x": True}), "two")).refused(409, "Conflict", ".spec.x")
+    (await api.apply("gadgets", gadget("a", spec={"list": [True]}), "two")).refused(409, "Conflict", ".spec.list")
+    shared = await api.apply("gadgets", gadget("a", spec={"x": 1.0}), "two")
+    assert shared.ok().metadata["generation"] == made.metadata["generation"]
+    assert set(managers(shared)) == {("one", "Apply", ""), ("two", "Apply", "")}
+
+
+async def case_numbers_are_kept_without_an_empty_fraction(api: Api) -> None:
+    await api.create("gadgets", gadget("a", spec={"x": 1}))
+    kept: list[str] = []
+    for number in ("1.0", "1e0", "1e3", "1.5", "1.50", "0.0", "1e21", "0.000001", "9007199254740993.0"):
+        (await _put(api, await api.get("gadgets", "a"), f'{{"x":{number}}}')).ok()
+        kept.append(json.dumps((await api.get("gadgets", "a")).body["spec"]["x"]))
+    assert kept == ["1", "1", "1000", "1.5", "1.5", "0", "1e+21", "1e-06", "9007199254740992"]
+
+
+async def case_a_number_with_an_empty_fraction_is_a_change_each_time(api: Api) -> None:
+    made = await api.create("gadgets", gadget("a", spec={"x": 1}, status={"ready": 1}))
+    for content, generation in (
+        ('{"x":1.0}', 2),
+        ('{"x":1.0}', 3),
+        ('{"x":1}', 3),
+        ('{"x":1.5}', 4),
+        ('{"x":1.50}', 4),
+    ):
+        made = (await _put(api, made, content)).ok()
+        assert made.metadata["generation"] == generation
+    merged = (await api.merge("gadgets", "a", {"spec": {"x": 2.0}}, fieldManager="two")).ok()
+    again = (await api.merge("gadgets", "a", {"spec": {"x": 2.0}}, fieldManager="three")).ok()
+    assert again.metadata["generation"] == merged.metadata["generation"] + 1
+    assert managers(again) == managers(merged)
+
+
+async def case_a_status_with_an_empty_fraction_is_no_change(api: Api) -> None:
+    await api.create("widgets", widget("a"))
+    first = (await api.merge("widgets", "a", {"status": {"ready": 1.0}}, "status")).ok()
+    assert json.dumps(first.body["status"]["ready"]) == "1"
+    again = (await api.merge("widgets", "a", {"status": {"ready": 1.0}}, "status")).ok()
+    assert again.version == first.version
+
+
+async def case_numbers_of_a_declared_type(api: Api) -> None:
+    await api.create("widgets", widget("a", {"size": 5}))
+
+    async def put(content: str) -> Reply:
+        body: Json = {**(await api.get("widgets", "a")).body, "spec": "<spec>"}
+        return await api.call("PUT", api.path("widgets", "a"), json.dumps(body).replace('"<spec>"', content).encode())
+
+    for content, generation in (
+        ('{"size":5.0}', 2),
+        ('{"size":5e0}', 3),
+        ('{"size":5}', 3),
+        ('{"size":5,"port":1.0}', 4),
+        ('{"size":5,"port":1}', 4),
+        ('{"size":5,"free":{"x":1.0}}', 5),
+    ):
+        assert (await put(content)).ok().metadata["generation"] == generation
+    for content in ('{"size":5.5}', '{"size":true}', '{"size":5,"port":1.5}', '{"size":5,"port":true}'):
+        (await put(content)).refused(422, "Invalid")
+
+
+async def case_numbers_of_a_built_in_kind(api: Api) -> None:
+    made = (await api.create("deployments", deployment("a", replicas=2))).ok()
+    for number in ("2.0", "2e0", "true", "2.5"):
+        body = json.dumps(made.body).replace('"replicas": 2,', f'"replicas": {number},').encode()
+        (await api.call("PUT", api.path("deployments", "a"), body)).refused(400, "BadRequest")
+        patch = f'{{"spec":{{"replicas":{number}}}}}'.encode()
+        content_type = "application/merge-patch+json"
+        refused = await api.call("PATCH", api.path("deployments", "a"), patch, {}, content_type)
+        refused.refused(422, "Invalid")
+    assert (await api.strategic("deployments", "a", {"spec": {"replicas": 2.0}})).ok().version == made.version
+    (await api.strategic("deployments", "a", {"spec": {"replicas": 2.5}})).refused(422, "Invalid")
+    (await api.strategic("deployments", "a", {"spec": {"replicas": True}})).refused(422, "Invalid")
+    applied: Json = {**deployment("a"), "spec": {"replicas": 3.0}}
+    assert (await api.apply("deployments", applied, force=True)).ok().body["spec"]["replicas"] == 3
+
+
+async def case_what_is_empty_differs_from_what_is_not_there(api: Api) -> None:
+    made = await api.create("gadgets", gadget("a", spec={"x": 1}))
+    for content, generation in (
+        ('{"x":1,"y":null}', 2),
+        ('{"x":1}', 3),
+        ('{"x":1,"y":{}}', 4),
+        ('{"x":1,"y":[]}', 5),
+        ('{"x":1,"y":[]}', 5),
+    ):
+        made = (await _put(api, made, content)).ok()
+        assert made.metadata["generation"] == generation
+
+
+async def case_what_is_empty_is_left_out_of_built_in_kinds(api: Api) -> None:
+    body = deployment("a")
+    pod: Json = body["spec"]["template"]["spec"]
+    pod |= {"volumes": [], "nodeSelector": {}, "tolerations": [], "initContainers": [], "imagePullSecrets": []}
+    pod["containers"][0] |= {"env": [], "ports": [], "args": [], "resources": {"limits": {}}}
+    made = (await api.create("deployments", body)).ok()
+    found: Json = made.body["spec"]["template"]["spec"]
+    assert not {"volumes", "nodeSelector", "tolerations", "initContainers", "imagePullSecrets"} & set(found)
+    assert not {"env", "ports", "args"} & set(found["containers"][0])
+    assert found["containers"][0]["resources"] == {}
+    (await api.put("deployments", {**made.body, "spec": body["spec"]})).ok()
+    assert (await api.get("deployments", "a")).version == made.version
+    (await api.create("configmaps", {**config_map("a", {}), "binaryData": {}})).ok()
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+    (
+        await api.create(
+            "services", {**service, "spec": {"ports": [{"port": 80}], "selector": {}, "externalIPs": []}}
+        )
+    ).ok()
+    policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "a"}}
+    (await api.create("networkpolicies", {**policy, "spec": {"podSelector": {}, "ingress": [], "egress": [{}]}})).ok()
+
+
+async def case_no_way_of_writing_nothing_is_an_event(api: Api) -> None:
+    for plural, body in _BODIES.items():
+        made = (await api.create(plural, body, fieldManager="one")).ok()
+        (await api.put(plural, made.body, fieldManager="two")).ok()
+        named = {"name": "a", "resourceVersion": made.version}
+        (await api.put(plural, {**body, "metadata": named}, fieldManager="two")).ok()
+        (await api.merge(plural, "a", {}, fieldManager="two")).ok()
+        (await api.merge(plural, "a", {"metadata": {"labels": {}}}, fieldManager="two")).ok()
+        (await api.merge(plural, "a", {"metadata": {"labels": {"absent": None}}}, fieldManager="two")).ok()
+        (await api.json_patch(plural, "a", {"op": "test", "path": "/metadata/name", "value": "a"})).ok()
+        (await api.json_patch(plural, "a")).ok()
+        changed = (await api.merge(plural, "a", {"metadata": {"labels": {"l": "1"}}}, fieldManager="three")).ok()
+        (event,) = await api.events(plural, 1, resourceVersion=made.version)
+        assert event["object"]["metadata"]["resourceVersion"] == changed.version
+
+
+async def case_a_status_write_of_nothing_is_no_event(api: Api) -> None:
+    await api.create("widgets", widget("a"))
+    first = (await api.merge("widgets", "a", {"status": {"ready": 1}}, "status", fieldManager="one")).ok()
+    again = (await api.merge("widgets", "a", {"status": {"ready": 1}}, "status", fieldManager="two")).ok()
+    (await api.merge("widgets", "a", {"spec": {"size": 9}}, "status", fieldManager="two")).ok()
+    (await api.put("widgets", again.body, "status", fieldManager="two")).ok()
+    assert (await api.get("widgets", "a")).version == first.version
+
+
+async def case_applying_again_keeps_the_time(api: Api) -> None:
+    for plural, body in (("widgets", widget("a")), ("configmaps", config_map("a", {"x": "1"}))):
+        made = await api.apply(plural, body, "one")
+        (await api.apply(plural, body, "one")).ok()
+        again = await api.apply(plural, body, "one", force=True)
+        assert again.metadata["managedFields"] == made.metadata["managedFields"]
+
+
+async def case_a_second_manager_of_the_same_is_a_change(api: Api) -> None:
+    for plural, body in _BODIES.items():
+        nothing = {k: body[k] for k in ("apiVersion", "kind", "metadata")}
+        made = await api.apply(plural, body, "one")
+        shared = await api.apply(plural, body, "two")
+        assert shared.version != made.version
+        assert set(managers(shared)) == {("one", "Apply", ""), ("two", "Apply", "")}
+        (event,) = await api.events(plural, 1, resourceVersion=made.version)
+        assert len(event["object"]["metadata"]["managedFields"]) == 2
+        left = await api.apply(plural, nothing, "two")
+        assert set(managers(left)) == {("one", "Apply", "")}
+        again = await api.apply(plural, nothing, "two")
+        assert again.version == left.version
+
+
+async def case_a_manager_of_nothing_leaves_no_trace(api: Api) -> None:
+    made = await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
+    nothing = await api.apply("configmaps", config_map("a"), "two")
+    assert nothing.version == made.version
+    assert nothing.metadata["managedFields"] == made.metadata["managedFields"]
+
+
+async def case_the_last_owner_goes(api: Api) -> None:
+    owner = (await api.create("configmaps", config_map("owner"))).ok().metadata["uid"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner}
+    for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):
+        owned = {**body, "metadata": {"name": "a", "ownerReferences": [reference]}}
+        (await api.apply(plural, owned, "one")).ok()
+        (await api.apply(plural, owned, "two")).ok()
+        kept = await api.apply(plural, body, "one")
+        assert kept.ok().metadata["ownerReferences"] == [reference]
+        gone = await api.apply(plural, body, "two")
+        assert "ownerReferences" not in gone.ok().metadata
+        (await api.merge(plural, "a", {"metadata": {"ownerReferences": [reference]}})).ok()
+        gone = await api.merge(plural, "a", {"metadata": {"ownerReferences": []}})
+        assert "ownerReferences" not in gone.ok().metadata
+
+
+async def case_an_item_of_two_managers_stays_until_both_drop_it(api: Api) -> None:
+    async def applied(manager: str, *parts: Json) -> list[Json]:
+        reply = await api.apply("widgets", widget("a", {"size": 1, "parts": list(parts)}), manager)
+        return reply.ok().body["spec"].get("parts", [])
+
+    await applied("one", {"name": "x", "weight": 2}, {"name": "y"})
+    await applied("two", {"name": "x", "colour": "red"})
+    left = [{"name": "x", "colour": "red", "weight": 1}, {"name": "y", "weight": 1}]
+    assert await applied("one", {"name": "y"}) == left
+    assert await applied("two") == [{"name": "y", "weight": 1}]
+    assert await applied("one") == []
+
+
+async def case_an_item_that_is_removed_by_an_update_is_nobodys(api: Api) -> None:
+    body = widget("a", {"size": 1, "parts": [{"name": "x"}, {"name": "y"}]})
+    await api.apply("widgets", body, "one")
+    await api.merge("widgets", "a", {"spec": {"parts": [{"name": "y"}]}}, fieldManager="two")
+    removed = await api.json_patch("widgets", "a", {"op": "remove", "path": "/spec/parts/0"})
+    assert managers(removed)["one", "Apply", ""] == {"f:spec": {"f:size": {}}}
+    assert len((await api.apply("widgets", body, "one")).ok().body["spec"]["parts"]) == 2
+
+
+async def case_a_variable_that_is_removed_by_a_patch_comes_back(api: Api) -> None:
+    body, bare = deployment("a"), deployment("a")
+    body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "E", "value": "1"}]
+
+    def variables(reply: Reply) -> list[Json]:
+        (container,) = reply.ok().body["spec"]["template"]["spec"]["containers"]
+        return container.get("env", [])
+
+    await api.apply("deployments", body, "one")
+    container = {"name": "app", "env": [{"name": "E", "$patch": "delete"}]}
+    patched = await api.strategic("deployments", "a", {"spec": {"template": {"spec": {"containers": [container]}}}})
+    assert variables(patched) == []
+    assert variables(await api.apply("deployments", body, "one")) == [{"name": "E", "value": "1"}]
+    assert variables(await api.apply("deployments", bare, "one")) == []

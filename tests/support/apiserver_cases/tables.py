@@ -1,0 +1,150 @@
+"""Many small questions of a kind: what expressions come to, which definitions and values are refused, and why.
+
+The tables in ``answers`` say what the real server answered. Types of custom resources have names there that it draws;
+they stand without their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from apiserver_cases.api import GROUP, Api, Json, Reply, definition
+from apiserver_cases.waiting import until
+
+_ANSWERS = Path(__file__).parent / "answers"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_OBJECT = 'Invalid value: "object": '
+
+
+@cache
+def _table(name: str) -> Any:
+    return json.loads((_ANSWERS / f"{name}.json").read_text())
+
+
+def _errors(reply: Reply) -> list[list[str]]:
+    """The path and the text of each error."""
+    details: Json = reply.body.get("details") or {}
+    found: list[Json] = details.get("causes") or []
+    return [[c.get("field", ""), re.sub(r"selfType\d+", "selfType", c.get("message", ""))] for c in found]
+
+
+def _ruled(kind: str, rules: list[Json]) -> Json:
+    return definition(kind, {"spec": {**_table("expressions")["schema"], "x-kubernetes-validations": rules}}, {})
+
+
+async def _served(api: Api, definition: Json) -> str:
+    """Creates a definition; the path of its objects, when they are served."""
+    (await api.call("POST", _DEFINITIONS, definition)).ok()
+    plural = definition["spec"]["names"]["plural"]
+    await until(api, f"/apis/{GROUP}/v1/{plural}")
+    return f"/apis/{GROUP}/v1/namespaces/{api.namespace}/{plural}"
+
+
+async def _judged(api: Api, kind: str, rules: list[Json]) -> list[str]:
+    """What the rules say of the object of the table."""
+    definition = _ruled(kind, rules)
+    path = await _served(api, definition)
+    spec = _table("expressions")["object"]
+    body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+    reply = await api.call("POST", path, body, {"dryRun": "All"})
+    (await api.call("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")).ok()
+    return [text for _, text in _errors(reply)]
+
+
+async def case_what_many_expressions_come_to(api: Api) -> None:
+    for part, expected in enumerate(_table("expressions")["evaluated"]):
+        rules = [{"rule": rule, "message": f"#{n}#"} for n, rule in enumerate(expected)]
+        outcomes = dict.fromkeys(expected, "true")
+        for text in await _judged(api, f"Evaluated{part}", rules):
+            told = text.removeprefix(_OBJECT).removeprefix("Invalid value: ")
+            number = re.search(r"#(\d+)#$", told)
+            assert number is not None, text
+            because = re.sub(r"( evaluating rule:| for rule:)? ?#\d+#$", "", told)
+            outcomes[list(expected)[int(number[1])]] = because or "false"
+        assert outcomes == expected
+
+
+async def case_what_texts_many_expressions_make(api: Api) -> None:
+    for part, expected in enumerate(_table("expressions")["texts"]):
+        rules = [
+            {"rule": f"({text}).size() < 0", "messageExpression": text, "message": f"#{n}#"}
+            for n, text in enumerate(expected)
+        ]
+        told = await _judged(api, f"Text{part}", rules)
+        made = [re.sub(r" evaluating rule: #\d+#$", "", t.removeprefix(_OBJECT)) for t in told]
+        assert [t.removeprefix("Invalid value: ") for t in made] == list(expected.values())
+
+
+async def case_why_many_expressions_are_refused(api: Api) -> None:
+    expected: dict[str, str] = _table("expressions")["refused"]
+    rules = [{"rule": rule} for rule in expected]
+    refused = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
+    refused.refused(422, "Invalid")
+    outcomes: dict[str, list[str]] = {rule: [] for rule in expected}
+    for place, text in _errors(refused):
+        position = re.search(r"validations\[(\d+)\]\.rule$", place)
+        assert position is not None, place
+        told = re.sub(r"^Invalid value: \{.*?\}: (compilation failed: )?", "", text)
+        outcomes[list(expected)[int(position[1])]].append(told)
+    assert {rule: "\n".join(told) for rule, told in outcomes.items()} == expected
+
+
+async def case_why_many_definitions_are_refused(api: Api) -> None:
+    for row in _table("definitions"):
+        spec = {"type": "object", "properties": {"x": row["schema"]}}
+        body = definition("Probe", {"spec": spec}, {})
+        reply = await api.call("POST", _DEFINITIONS, body, {"dryRun": "All"})
+        assert sorted(_errors(reply)) == row["errors"], row["schema"]
+
+
+async def case_why_many_values_are_refused(api: Api) -> None:
+    table = _table("values")
+    properties = {f"p{n}": row["schema"] for n, row in enumerate(table)}
+    body = definition("Valued", {"spec": {"type": "object", "properties": properties}}, {})
+    path = await _served(api, body)
+    for number, row in enumerate(table):
+        place = f"p{number}"
+        for case in row["values"]:
+            spec = {place: case["value"]}
+            obj = {"apiVersion": f"{GROUP}/v1", "kind": "Valued", "metadata": {"name": "a"}, "spec": spec}
+            errors = _errors(await api.call("POST", path, obj, {"dryRun": "All"}))
+            told = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
+            assert told == case["errors"], (row["schema"], case["value"])
+    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).ok()
+
+
+def _owned() -> Json:
+    status = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    return definition("Owned", {"spec": _table("applies")["schema"], "status": status}, {"status": {}})
+
+
+CRD = _owned()
+
+
+async def case_who_owns_what_after_many_writes(api: Api) -> None:
+    for number, steps in enumerate(_table("applies")["sequences"]):
+        for step in steps:
+            reply = await _take(api, f"o{number}", step)
+            assert reply.code == step["code"], (step, reply.body)
+
+
+async def _take(api: Api, name: str, step: Json) -> Reply:
+    """One write; a merge patch or a PUT of what is not there creates it."""
+    path, query = f"{api.path('owneds', name)}", {"fieldManager": step["manager"]}
+    if "subresource" in step:
+        path += f"/{step['subresource']}"
+    body: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Owned", **step["body"]}
+    body["metadata"] = {"name": name, **body.get("metadata", {})}
+    if step["verb"] == "apply":
+        query["force"] = str(step.get("force", False)).lower()
+        return await api.call("PATCH", path, body, query, "application/apply-patch+yaml")
+    found = await api.call("GET", path)
+    if found.code == 404:
+        return await api.call("POST", api.path("owneds"), body, query)
+    if step["verb"] == "merge":
+        return await api.call("PATCH", path, step["body"], query, "application/merge-patch+json")
+    return await api.call("PUT", path, {**body, "metadata": found.metadata}, query)

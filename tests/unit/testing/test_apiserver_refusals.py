@@ -1,0 +1,157 @@
+"""What the reference lists as refused is refused, in words that name it, and has changed nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apiserver_cases import CRDS, Api
+from apiserver_cases.api import Json, Reply, config_map, deployment
+from steersman.client import HttpRequest
+from steersman.errors import ApiError
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+CONTAINERS = [{"name": "c", "image": "i:1"}]
+CLAIM_SPEC: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+@pytest.fixture
+def api() -> Api:
+    server = InMemoryApiServer(virtual_runtime())
+    server.load(*CRDS)
+    return Api(server, "default")
+
+
+def pod(**spec: Any) -> Json:
+    return {"metadata": {"name": "a"}, "spec": {"containers": CONTAINERS, **spec}}
+
+
+def claim(**spec: Any) -> Json:
+    return {"metadata": {"name": "a"}, "spec": {**CLAIM_SPEC, **spec}}
+
+
+def refused(reply: Reply, text: str) -> None:
+    reply.refused(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
+
+
+@pytest.mark.parametrize("subresource", ["attach", "binding", "ephemeralcontainers", "exec", "portforward", "proxy"])
+@virtual_time
+async def test_subresources_of_pods(api: Api, subresource: str) -> None:
+    (await api.create("pods", pod())).ok()
+    for method in ("GET", "POST"):
+        answer = await api.call(method, api.path("pods", "a", subresource), {})
+        refused(answer, f"the subresource pods/{subresource}")
+
+
+@virtual_time
+async def test_proxies_of_services_and_nodes(api: Api) -> None:
+    refused(await api.call("GET", api.path("services", "a", "proxy")), "the subresource services/proxy")
+    refused(await api.call("GET", "/api/v1/nodes/a/proxy"), "the subresource nodes/proxy")
+    refused(await api.call("GET", "/api/v1/nodes/a/proxy/stats/summary"), "the subresource nodes/proxy")
+
+
+@virtual_time
+async def test_apply_to_a_scale(api: Api) -> None:
+    made = (await api.create("deployments", deployment("a"))).ok()
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 3}}
+    refused(await api.apply("deployments", scale, subresource="scale"), "server-side apply to this subresource")
+    assert (await api.get("deployments", "a")).body == made.body
+
+
+@pytest.mark.parametrize("field", ["priorityClassName", "runtimeClassName"])
+@virtual_time
+async def test_classes_of_pods(api: Api, field: str) -> None:
+    refused(await api.create("pods", pod(**{field: "some"})), f"{field} of a pod")
+    (await api.get("pods", "a")).refused(404, "NotFound")
+
+
+@virtual_time
+async def test_enforced_pod_security(api: Api) -> None:
+    label = "pod-security.kubernetes.io/enforce"
+    for level in ("baseline", "restricted"):
+        patch = {"metadata": {"labels": {label: level}}}
+        path, content_type = "/api/v1/namespaces/default", "application/merge-patch+json"
+        (await api.call("PATCH", path, patch, None, content_type)).ok()
+        text = f"the Pod Security Standard {level}, which namespace default enforces"
+        refused(await api.create("pods", pod()), text)
+    (await api.create("configmaps", config_map("a"))).ok()
+
+
+@virtual_time
+async def test_limit_ranges(api: Api) -> None:
+    limits = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
+    (await api.create("limitranges", limits)).ok()
+    for plural, body in (("pods", pod()), ("persistentvolumeclaims", claim())):
+        refused(await api.create(plural, body), f"holding {plural} to the LimitRange l")
+    (await api.create("configmaps", config_map("a"))).ok()
+
+
+@pytest.mark.parametrize(
+    ("hard", "plural", "body"),
+    [
+        ("pods", "pods", pod()),
+        ("limits.cpu", "pods", pod()),
+        ("requests.storage", "persistentvolumeclaims", claim()),
+        ("count/deployments.apps", "deployments", deployment("a")),
+        ("count/secrets", "secrets", {"metadata": {"name": "a"}}),
+        ("services.nodeports", "services", {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}),
+        ("count/gadgets.cases.steersman.dev", "gadgets", None),
+    ],
+)
+@virtual_time
+async def test_quotas(api: Api, hard: str, plural: str, body: Json | None) -> None:
+    (await api.create("resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {hard: "1"}}})).ok()
+    gadget = {"apiVersion": "cases.steersman.dev/v1", "kind": "Gadget", "metadata": {"name": "a"}}
+    refused(await api.create(plural, body or gadget), f"counting {plural} for the ResourceQuota q")
+    (await api.create("configmaps", config_map("a"))).ok()
+
+
+@virtual_time
+async def test_the_default_storage_class(api: Api) -> None:
+    annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
+    body = {"metadata": {"name": "fast", "annotations": annotations}, "provisioner": "p"}
+    (await api.call("POST", "/apis/storage.k8s.io/v1/storageclasses", body)).ok()
+    text = "a claim without storageClassName beside the default StorageClass fast"
+    refused(await api.create("persistentvolumeclaims", claim()), text)
+    (await api.create("persistentvolumeclaims", claim(storageClassName=""))).ok()
+
+
+@virtual_time
+async def test_a_table_of_what_is_deleted(api: Api) -> None:
+    (await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))).ok()
+    for path in (api.path("configmaps", "a"), api.path("configmaps")):
+        refused(await api.call("DELETE", path, accept=TABLE), "a Table of what was deleted")
+    assert "deletionTimestamp" not in (await api.get("configmaps", "a")).metadata
+
+
+@pytest.mark.parametrize("path", ["apis/certificates.k8s.io/v1/certificatesigningrequests", "api/v1/podtemplates"])
+@virtual_time
+async def test_kinds_that_are_not_served(api: Api, path: str) -> None:
+    assert (await api.call("GET", f"/{path}")).code == 404
+
+
+async def streamed(api: Api, path: str, method: str = "GET", body: Json | None = None) -> ApiError:
+    request = HttpRequest(method=method, path=path, body=json.dumps(body).encode())
+    with pytest.raises(ApiError) as refusal:
+        async with api.transport.stream(request):
+            pass
+    return refusal.value
+
+
+@virtual_time
+async def test_streaming_anything_but_logs_and_watches(api: Api) -> None:
+    (await api.create("pods", pod())).ok()
+    (await api.create("configmaps", config_map("a"))).ok()
+    eviction: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
+    for path, method, body in (
+        (api.path("pods", "a", "status"), "GET", None),
+        (api.path("pods", "a", "eviction"), "POST", eviction),
+        (api.path("configmaps", "a", "log"), "GET", None),
+        (api.path("configmaps", "a"), "GET", None),
+    ):
+        assert (await streamed(api, path, method, body)).code == 501, path
+    assert "deletionTimestamp" not in (await api.get("pods", "a")).ok().metadata
+    assert (await streamed(api, api.path("configmaps", "a", "status"))).code == 404
