@@ -10,6 +10,8 @@
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
     ├── SchemaError               a type has no structural schema (defined in ``steersman.crd``)
     ├── QueueShutDown             there will be no more keys (defined in ``steersman.controller``)
+    ├── Denied                    raised by a webhook's handler that refuses (defined in ``steersman.webhook``)
+    ├── ConversionFailed          no way to another version of a kind (defined in ``steersman.webhook``)
     ├── ReconcileTimeout          a reconcile took longer than allowed (defined in ``steersman.controller``)
     └── ApiError                  the API server answered with a Status
         ├── BadRequest            400

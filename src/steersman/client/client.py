@@ -21,8 +21,8 @@ from steersman.client.reading import accepted
 from steersman.client.subresources import Subresources
 from steersman.client.transport import HttpRequest, Transport
 from steersman.client.watching import EventReader, Skip, WatchEvent
-from steersman.client.writing import FieldValidation, Propagation, delete_options, write_query
-from steersman.errors import Expired
+from steersman.client.writing import FieldValidation, Propagation, delete_options, namesake_conflict, write_query
+from steersman.errors import Expired, Invalid
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMetadata, Unstructured, encode
 from steersman.meta.frozen import FrozenStruct
 
@@ -226,6 +226,7 @@ class Client(Subresources):
         config: ApplyConfiguration[T],
         *,
         owner: Object | None = None,
+        uid: str = "",
         force: bool = True,
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
@@ -236,6 +237,7 @@ class Client(Subresources):
         config: UnstructuredT,
         *,
         owner: Object | None = None,
+        uid: str = "",
         force: bool = True,
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
@@ -245,30 +247,42 @@ class Client(Subresources):
         config: Any,
         *,
         owner: Object | None = None,
+        uid: str = "",
         force: bool = True,
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> Any:
         """Creates or changes an object by server-side apply and returns it as stored.
 
+        It conflicts with no other change, and what it meets under the name is changed, what is gone made again: give
+        ``uid`` where it follows from an object that was read, and may arrive when that one is gone.
+
         Args:
             config: an apply type (``DeploymentApply``, …), or an ``Unstructured`` made by ``of``, with just the
                 fields that we decide.
             owner: becomes the controller owner: the object is deleted with it.
+            uid: only if the object still is this one; otherwise Conflict, and nothing is created.
             force: take over fields that another manager owns, as controllers do.
             dry_run: do all but store it.
             field_validation: what becomes of fields that the server does not know.
 
         Raises:
-            Conflict: without ``force``, when another manager owns a field: see its ``conflicts``.
+            Conflict: without ``force``, when another manager owns a field: see its ``conflicts``; with ``uid``, when
+                the object is gone or another one.
             TypeError: ``config`` was read from the server. It carries every field, and applying it would seize
                 them all.
         """
         _check_applicable(config)
-        request = self._apply_request(
-            kind_of(config), config.key, apply_document(config, owner), force, dry_run, field_validation
-        )
-        return await self._exchange.write(request, kind_of(config), config.key)
+        document = apply_document(config, owner)
+        if uid:
+            document["metadata"]["uid"] = uid
+        request = self._apply_request(kind_of(config), config.key, document, force, dry_run, field_validation)
+        try:
+            return await self._exchange.write(request, kind_of(config), config.key)
+        except Invalid as error:
+            if (conflict := namesake_conflict(error)) is not None:
+                raise conflict from error
+            raise
 
     async def apply_status(
         self,

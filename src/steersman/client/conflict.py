@@ -33,7 +33,8 @@ async def retry_on_conflict(
         await retry_on_conflict(add_label)
 
     Use it in scripts. A reconciler lets the Conflict pass: its request is queued again and decides anew on what it
-    then reads, whereas this repeats a decision that may be out of date. Server-side apply needs neither.
+    then reads, whereas this repeats a decision that may be out of date. Server-side apply needs
+    neither, unless with a UID.
 
     Args:
         attempts: calls in all.

@@ -16,7 +16,8 @@ What may be carried out twice:
     DELETE with a UID or resourceVersion     the second one finds the object gone (NotFound) or another one (Conflict)
     server-side apply                        it declares: said twice, it means the same. What somebody deletes in
                                              between is made again, as it is by an apply that comes a little later;
-                                             a UID in its metadata forbids that
+                                             ``uid`` forbids that, which a reconciler's client gives for what is
+                                             cached
 
 All other writes end with the try whose outcome is unknown. A second POST could meet its own first one, or, where the
 server chooses the name, make a second object; a JSON patch could add an item twice; a merge patch without a version

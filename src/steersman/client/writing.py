@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
+import msgspec
+
+from steersman.errors import Conflict, Invalid
+
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
 """What becomes of unknown and doubled fields: they are refused, dropped with a warning that is logged, or dropped."""
 
@@ -38,3 +42,15 @@ def delete_options(
         # Options in the query do not count beside a body.
         options["dryRun"] = ["All"]
     return options
+
+
+def namesake_conflict(error: Invalid) -> Conflict | None:
+    """What a DELETE with a UID says, where an apply with one meets another object: the server calls it invalid.
+
+    None where ``error`` is about something else.
+    """
+    if all(cause.field != "metadata.uid" for cause in error.causes):
+        return None
+    conflict = Conflict(msgspec.structs.replace(error.status, reason="Conflict", code=409), error.retry_after)
+    conflict.uncertain = error.uncertain
+    return conflict

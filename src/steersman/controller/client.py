@@ -119,22 +119,28 @@ class CachedClient:
         return await self.live.create(obj)
 
     @overload
-    async def apply(self, config: ApplyConfiguration[T], *, owner: Object | None = None, force: bool = True) -> T: ...
+    async def apply(
+        self, config: ApplyConfiguration[T], *, owner: Object | None = None, uid: str = "", force: bool = True
+    ) -> T: ...
     @overload
     async def apply(
-        self, config: UnstructuredT, *, owner: Object | None = None, force: bool = True
+        self, config: UnstructuredT, *, owner: Object | None = None, uid: str = "", force: bool = True
     ) -> UnstructuredT: ...
-    async def apply(self, config: Any, *, owner: Object | None = None, force: bool = True) -> Any:
-        """As ``Client.apply``, but without a request where it is certain that nothing would change."""
+    async def apply(self, config: Any, *, owner: Object | None = None, uid: str = "", force: bool = True) -> Any:
+        """As ``Client.apply``, but without a request where it is certain that nothing would change.
+
+        Without ``uid``, an object that is cached is meant as it is there: should it be gone when the request arrives,
+        which a change of leaders may delay, that is a Conflict, and nothing is made again.
+        """
         current = self._held(kind_of(config), config.key) if _may_be_known(config) else None
-        if current is None:
-            return await self.live.apply(config, owner=owner, force=force)
+        if current is None or uid not in ("", current.metadata.uid):
+            return await self.live.apply(config, owner=owner, uid=uid, force=force)
         document = apply_document(config, owner)
         if not apply_would_change(document, current, self.live.field_manager):
             return current
         if self._applied.recalls(document, current):
             return current
-        applied = await self.live.apply(config, owner=owner, force=force)
+        applied = await self.live.apply(config, owner=owner, uid=current.metadata.uid, force=force)
         if apply_would_change(document, applied, self.live.field_manager):
             self._applied.remember(document, applied)
         return applied

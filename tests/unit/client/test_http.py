@@ -161,7 +161,7 @@ async def test_the_callers_own_time_limit_is_not_taken_for_the_servers() -> None
                 await transport.request(get())
 
 
-async def read(transport: HttpTransport, timeout: float = 5.0) -> list[bytes]:
+async def read(transport: HttpTransport, timeout: float = 30.0) -> list[bytes]:
     async with transport.stream(get(timeout=timeout)) as lines:
         return [line async for line in lines]
 
@@ -208,7 +208,7 @@ async def test_lines_arrive_before_the_stream_ends() -> None:
 
     async with (
         connected(streaming(b"one\ntwo\n", then=wait)) as transport,
-        transport.stream(get(timeout=5)) as lines,
+        transport.stream(get(timeout=30)) as lines,
     ):
         assert await anext(lines) == b"one"
         assert await anext(lines) == b"two"
@@ -259,9 +259,9 @@ async def test_leaving_a_stream_closes_its_connection() -> None:
             closed.set()
 
     async with connected(streaming(b"one\n", then=wait)) as transport:
-        async with transport.stream(get(timeout=5)) as lines:
+        async with transport.stream(get(timeout=30)) as lines:
             assert await anext(lines) == b"one"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await closed.wait()
 
 

@@ -9,9 +9,9 @@ from buoy import Buoy, BuoyStatus
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import Client, MergePatch
+from steersman.client import Client, HttpRequest, MergePatch
 from steersman.errors import CacheNotSynced, Conflict, ConnectionFailed, Invalid, NotFound
-from steersman.meta import Object, ObjectKey, ObjectMetaApply, unstructured
+from steersman.meta import FrozenDict, Object, ObjectKey, ObjectMeta, ObjectMetaApply, unstructured
 from steersman.testing import matching, virtual_time
 from world import NAMESPACE, World, eventually, key
 
@@ -122,6 +122,40 @@ async def test_an_apply_with_a_precondition_is_sent(precondition: str) -> None:
         await world.cached.apply(kind.of({"metadata": identity, "data": {"a": "1"}}))
         with pytest.raises((Conflict, Invalid)):
             await world.cached.apply(kind.of({"metadata": identity | {precondition: "1"}, "data": {"a": "1"}}))
+
+
+@virtual_time
+async def test_what_is_gone_is_not_made_again_by_an_apply_on_an_old_view() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        await world.cached.apply(config(a="1"))
+        await eventually(lambda: world.cache.informer(ConfigMap).store.get(key("cm")) is not None)
+        # At once, so that the watch tells nothing before the apply is on its way.
+        world.server.answer(HttpRequest(method="DELETE", path=ConfigMap.api_resource.path(key("cm"))))
+        with pytest.raises(Conflict, match="no existing object was found"):
+            await world.cached.apply(config(a="2"))
+        assert world.server.read(ConfigMap, key("cm")) is None
+        # Now it has: whoever decides anew decides upon what there is.
+        await eventually(lambda: world.cache.informer(ConfigMap).store.get(key("cm")) is None)
+        assert (await world.cached.apply(config(a="2"))).data == {"a": "2"}
+
+
+@virtual_time
+async def test_a_namesake_is_not_taken_for_what_was_read() -> None:
+    world = World()
+    async with world.cache_running(ConfigMap):
+        cached = world.cached
+        first = await cached.apply(config(a="1"))
+        await eventually(lambda: world.cache.informer(ConfigMap).store.get(key("cm")) is not None)
+        world.server.answer(HttpRequest(method="DELETE", path=ConfigMap.api_resource.path(key("cm"))))
+        world.server.load(ConfigMap(metadata=ObjectMeta(name="cm", namespace=NAMESPACE), data=FrozenDict(b="1")))
+        with pytest.raises(Conflict, match="field is immutable") as refused:
+            await cached.apply(config(a="2"))
+        assert (refused.value.code, refused.value.reason) == (409, "Conflict")
+        await eventually(lambda: version(world, ConfigMap, key("cm")) != first.metadata.resource_version)
+        assert (await cached.apply(config(a="2"))).data == {"a": "2", "b": "1"}
+        with pytest.raises(Conflict):
+            await cached.apply(config(a="2"), uid=first.metadata.uid)
 
 
 @virtual_time

@@ -15,7 +15,6 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.cache import Cache, InformerOptions
 from steersman.client import JsonPatch
 from steersman.controller import create_or_patch
-from steersman.controller.create_or_patch import difference
 from steersman.errors import Conflict
 from steersman.meta import (
     FrozenDict,
@@ -27,8 +26,9 @@ from steersman.meta import (
     resource,
     unstructured,
 )
+from steersman.meta.difference import difference
 from steersman.testing import virtual_time
-from steersman.testing.apiserver.patches import json_patch
+from steersman.testing.apiserver.fields.patches import json_patch
 from world import NAMESPACE, World, key
 
 
