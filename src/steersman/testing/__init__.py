@@ -6,6 +6,7 @@ from steersman.testing.simulation import SimulationFailed, World, fault_point, s
 from steersman.testing.virtual_time import (
     VirtualClock,
     VirtualDeadlock,
+    VirtualStandstill,
     VirtualTimeLimit,
     VirtualTimeLoop,
     run_virtual,
@@ -19,6 +20,7 @@ __all__ = [
     "SimulationFailed",
     "VirtualClock",
     "VirtualDeadlock",
+    "VirtualStandstill",
     "VirtualTimeLimit",
     "VirtualTimeLoop",
     "World",

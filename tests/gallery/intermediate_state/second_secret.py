@@ -96,7 +96,7 @@ EXHIBIT = Exhibit(
     found_by="simulation",
     story=(
         "the process is killed after call 2",
-        "CREATE secrets default  201, then killed",
+        "CREATE secrets default/orders-tls  201, then killed",
         "the operator is started anew",
         "GET secrets default/orders-tls  200",
         "wrong      Secret default/orders-tls-internal is missing",

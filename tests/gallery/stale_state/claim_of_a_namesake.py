@@ -60,7 +60,7 @@ EXHIBIT = Exhibit(
     found_by="simulation",
     story=(
         "the watch of pods is held back before its event 6, for 300 s",
-        "CREATE persistentvolumeclaims default  201",
+        "CREATE persistentvolumeclaims default/data-ring-1  201",
         "DELETE persistentvolumeclaims default/data-ring-1  200",
         "wrong      PersistentVolumeClaim default/data-ring-1 .metadata.deletion",
         "replay='hold:pods:6+300'",

@@ -107,7 +107,7 @@ EXHIBIT = Exhibit(
     found_by="simulation",
     story=(
         "the watch of pods is held back before its event 4, for 300 s",
-        "CREATE pods default  201",
+        "CREATE pods default/build-0  201",
         "operator    1  DELETE pods default/build-0  200",
         "the watch of pods goes on",
         "wrong      Pod default/build-0 is missing",

@@ -142,10 +142,10 @@ EXHIBIT = Exhibit(
     outside=Ring,
     found_by="simulation",
     story=(
-        "another replica takes the lease while call 8 is under way",
+        "another replica takes the lease while call 7 is under way",
         "operator    7  ring: decommission node 2  done",
         "user           PATCH datacenters.gallery.example.com default/east  200",
         "wrong      Datacenter.gallery.example.com default/east .status.serving: 2, not 3",
-        "replay='lease:8'",
+        "replay='lease:7'",
     ),
 )

@@ -20,3 +20,8 @@ def test_comes_through(name: str, engine: str, capsys: pytest.CaptureFixture[str
     with capsys.disabled():
         sys.stdout.write(f"\n{name}, {engine}:\n{report}\n" if WHOLE else "")
     assert report.complete is WHOLE
+
+
+def test_a_claim_that_is_gone_is_not_made_again() -> None:
+    # The apply that grows the claim arrives when the Database, its claim and the leader that sent it are gone.
+    sweep(SCENARIOS["life"]("postgresql"), replay="late:24+60")

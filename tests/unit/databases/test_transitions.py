@@ -7,12 +7,19 @@ import sys
 
 import pytest
 
-from explored_databases import hints, systems
+from explored_databases import NEWER, hints, systems
 from steersman.testing import run_virtual
 from steersman.testing.transitions import Budget, explore
 from steersman_databases.api import Database
+from steersman_databases.engines import SUPPORTED_VERSIONS, versions
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
+
+
+@pytest.fixture(autouse=True)
+def two_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    more = {e: {**known, NEWER[e]: f"steersman.dev/{e}:{NEWER[e]}"} for e, known in SUPPORTED_VERSIONS.items()}
+    monkeypatch.setattr(versions, "SUPPORTED_VERSIONS", more)
 
 
 @pytest.mark.timeout(1800 if WHOLE else 120)

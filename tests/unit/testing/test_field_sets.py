@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steersman.testing.apiserver.fieldsets import compare
-from steersman.testing.apiserver.keywords import Mentions
-from steersman.testing.apiserver.shapes import DEDUCED, SchemaShape, Shape
+from steersman.testing.apiserver.fields.sets import compare
+from steersman.testing.apiserver.fields.shapes import DEDUCED, SchemaShape, Shape
+from steersman.testing.apiserver.schemas.keywords import Mentions
 
 SPEC: dict[str, Any] = {
     "type": "object",

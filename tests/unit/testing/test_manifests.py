@@ -71,6 +71,35 @@ def test_of_a_directory_its_files_in_order(tmp_path: Path) -> None:
     assert names(tmp_path) == ["first", "a", "c"]
 
 
+def test_files_of_other_tools_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mkdocs.yml").write_text('a: !!python/name:material.extensions.emoji.twemoji ""')
+    (tmp_path / "template.yaml").write_text("a: {{ .Values.b }}: c")
+    (tmp_path / "compose.yaml").write_text("services: {a: {image: b}}")
+    (tmp_path / "list.json").write_text("[1, 2]")
+    (tmp_path / "all.yaml").write_text(DOCUMENTS)
+    assert names(tmp_path) == ["a", "c"]
+
+
+def test_all_there_is_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(DOCUMENTS)
+    assert [m["metadata"]["name"] for m in manifests_from([file])] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("content", ["- a", "a: b", "kind: ConfigMap", "kind: List\nitems: [a]"])
+def test_where_all_is_wanted_there_is_nothing_else(content: str, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text(content)
+    for source in (tmp_path, tmp_path / "other.yaml"):
+        with pytest.raises(ConfigurationError, match=r"other\.yaml is no Kubernetes manifest: an object has apiVer"):
+            manifests_from([source])
+
+
+def test_where_all_is_wanted_there_is_something(tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("---\n")
+    with pytest.raises(ConfigurationError, match=r"empty\.yaml has no manifest$"):
+        manifests_from([tmp_path / "empty.yaml"])
+
+
 def test_what_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match=rf"config/crd does not exist \(looked for in {tmp_path}\)"):
@@ -82,6 +111,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         manifests_from([Buoy], ("ConfigMap", "Secret"))
     with pytest.raises(ConfigurationError, match=r"^the manifest of kind None has no ConfigMap$"):
         names({})
-    (tmp_path / "template.yaml").write_text("a: {{ .Values.b }}: c")
-    with pytest.raises(ConfigurationError, match=r"(?s)cannot read .*template\.yaml: .*line 1"):
-        names(tmp_path)
+    (tmp_path / "template.yaml").write_text("kind: ConfigMap\na: {{ .Values.b }}: c")
+    for source in (tmp_path, tmp_path / "template.yaml"):
+        with pytest.raises(ConfigurationError, match=r"(?s)cannot read .*template\.yaml: .*line 2"):
+            names(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -132,6 +133,15 @@ def test_an_api_server_in_memory(clean: pytest.Pytester, source: str) -> None:
     run(clean).assert_outcomes(passed=2)
 
 
+def test_the_name_of_a_package_is_that_of_a_module(clean: pytest.Pytester) -> None:
+    configure(clean, 'steersman_crds = ["shop"]')
+    package = clean.mkpydir("shop")
+    (package / "__init__.py").write_text("from greetings import Greeting")
+    (package / "values.yaml").write_text("a: b")
+    clean.makepyfile(IN_MEMORY)
+    run(clean).assert_outcomes(passed=2)
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -149,6 +159,7 @@ def test_a_wrong_option_is_told(clean: pytest.Pytester, source: str, said: str) 
     result = run(clean)
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([said])
+    result.stdout.no_fnmatch_line("During handling of*")
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
@@ -194,7 +205,8 @@ def test_who_does_not_use_it_imports_nothing_of_it(clean: pytest.Pytester) -> No
             assert not {"msgspec", "structlog", "yaml", "ssl", "cryptography"} & set(sys.modules)
         """
     )
-    run(clean).assert_outcomes(passed=1)
+    # The plugin of anyio, which the command's packages bring along, imports some of these by itself.
+    run(clean, "-pno:anyio").assert_outcomes(passed=1)
 
 
 def test_it_can_be_left_out(clean: pytest.Pytester) -> None:
@@ -202,3 +214,32 @@ def test_it_can_be_left_out(clean: pytest.Pytester) -> None:
     result = run(clean, f"-pno:{PLUGIN}")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'apiserver' not found"])
+
+
+def test_what_the_operator_asks_is_recorded(clean: pytest.Pytester) -> None:
+    configure(clean, 'steersman_crds = ["greetings"]', 'steersman_rbac_user = "system:serviceaccount:a:operator"')
+    clean.makepyfile("""
+        import pytest
+        from greetings import Greeting
+        from steersman.client import Client
+        from steersman.errors import Forbidden
+        from steersman.meta import ObjectKey
+        from steersman.testing import virtual_time
+
+        @virtual_time
+        async def test_it(apiserver):
+            await Client(apiserver).list(Greeting)
+            with pytest.raises(Forbidden):
+                await Client(apiserver.as_user("system:serviceaccount:a:operator")).get(Greeting, ObjectKey("b", "c"))
+    """)
+    run(clean, "--steersman-rbac", "kept/rbac.json").assert_outcomes(passed=1)
+    assert json.loads((clean.path / "kept" / "rbac.json").read_text()) == [
+        {"group": "example.com", "resource": "greetings", "verb": "get", "name": "c"}
+    ]
+
+
+def test_whose_requests_are_recorded_must_be_said(clean: pytest.Pytester) -> None:
+    clean.makepyfile("def test_it(): pass")
+    result = run(clean, "--steersman-rbac", "rbac.json")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*steersman_rbac_user*"])

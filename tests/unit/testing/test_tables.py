@@ -10,9 +10,9 @@ import pytest
 
 from steersman.client import HttpRequest
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
-from steersman.testing.apiserver.durations import shown_age, shown_duration
-from steersman.testing.apiserver.json_path import find
 from steersman.testing.apiserver.kinds import KindRegistry
+from steersman.testing.apiserver.printing.durations import shown_age, shown_duration
+from steersman.testing.apiserver.printing.json_path import find
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

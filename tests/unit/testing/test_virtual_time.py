@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from steersman.testing.virtual_time import (
     EPOCH,
+    MOST_TURNS,
     VirtualClock,
     VirtualDeadlock,
+    VirtualStandstill,
     VirtualTimeLimit,
     run_virtual,
     virtual_runtime,
@@ -118,3 +122,53 @@ def test_left_over_tasks_are_cancelled() -> None:
 
 def test_runs_repeat_from_their_seed() -> None:
     assert virtual_runtime(7).random.random() == virtual_runtime(7).random.random()
+
+
+async def round_in_circles() -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+async def by_nanoseconds() -> None:
+    while True:
+        await asyncio.sleep(1e-9)
+
+
+@pytest.mark.parametrize("circle", [round_in_circles, by_nanoseconds])
+def test_what_goes_round_in_circles_is_stopped_and_named(circle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def work() -> None:
+        going = asyncio.create_task(circle(), name="worker-7")
+        await asyncio.sleep(60)
+        going.cancel()
+
+    with pytest.raises(VirtualStandstill, match=f"virtual second 0.*(?s:.*)  worker-7: .*{circle.__name__}"):
+        run_virtual(work(), most_turns=1000)
+
+
+def test_the_story_of_a_standstill_repeats() -> None:
+    async def work() -> None:
+        await asyncio.gather(round_in_circles(), by_nanoseconds())
+
+    def told() -> str:
+        with pytest.raises(VirtualStandstill) as stopped:
+            run_virtual(work(), most_turns=1000)
+        return str(stopped.value)
+
+    assert told() == told()
+
+
+@virtual_time(most_turns=None)
+async def test_there_need_be_no_limit() -> None:
+    for _ in range(MOST_TURNS + 10):
+        await asyncio.sleep(0)
+
+
+def test_much_work_at_one_moment_is_none() -> None:
+    async def work() -> None:
+        for _ in range(5000):
+            await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        for _ in range(5000):
+            await asyncio.sleep(0)
+
+    run_virtual(work(), most_turns=6000)

@@ -28,10 +28,16 @@ class _Unconnected:
         return
 
 
-def generated_manifests() -> dict[str, dict[str, Any]]:
-    """Manifests in wire form, by their paths below ``config/``."""
+def declared_manager() -> Manager:
+    """The operator with all that it declares, connected to nothing."""
     manager = Manager(_Unconnected(), ManagerOptions(name=NAME, informers=INFORMERS))
     setup(manager)
+    return manager
+
+
+def generated_manifests() -> dict[str, dict[str, Any]]:
+    """Manifests in wire form, by their paths below ``config/``."""
+    manager = declared_manager()
     crd = definition(Database)
     return {
         f"crd/{crd['metadata']['name']}.yaml": crd,

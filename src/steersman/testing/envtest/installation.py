@@ -17,10 +17,8 @@ from steersman.client import Client
 from steersman.errors import ApiError, ConfigurationError, NotFound, ServerError, SteersmanError, TooManyRequests
 from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, Unstructured, metadata_only, unstructured
 from steersman.testing.envtest.webhooks import WebhookServing, pointed, pointed_conversion
-from steersman.testing.manifests import Manifest, Source, manifests_from
+from steersman.testing.manifests import DEFINITIONS, WEBHOOKS, Manifest, Source, manifests_from
 
-CRD = "CustomResourceDefinition"
-WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _INSTALLED = (
     CustomResourceDefinition,
     MutatingWebhookConfiguration,
@@ -68,7 +66,7 @@ class Installation:
     async def remove(self) -> None:
         """Deletes what was not there before, definitions aside: custom resources of others would go with them."""
         for kind, key in reversed(list(self._made)):
-            if kind.api_resource.kind != CRD:
+            if kind.api_resource.kind not in DEFINITIONS:
                 await self._delete(kind, key)
 
     async def crds(self, sources: Iterable[Source], serving: Callable[[], WebhookServing]) -> None:
@@ -81,7 +79,7 @@ class Installation:
             ConfigurationError, ApiError: a source is not right, or the server refuses one.
             SteersmanError: one is not served in time; says what its conditions say.
         """
-        definitions = [pointed_conversion(m, serving) for m in manifests_from(sources, (CRD,))]
+        definitions = [pointed_conversion(m, serving) for m in manifests_from(sources, DEFINITIONS)]
         for each in definitions:
             await self.apply(each)
         for each in definitions:

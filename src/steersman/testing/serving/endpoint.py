@@ -18,9 +18,10 @@ import yaml
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed
-from steersman.testing.apiserver.authorization import User, impersonated
-from steersman.testing.apiserver.discovery import content_type
-from steersman.testing.apiserver.failures import bad_request, body_too_large, internal, refused_here, unauthorized
+from steersman.testing.apiserver.access.impersonation import Impersonated
+from steersman.testing.apiserver.discovery.documents import content_type
+from steersman.testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
+from steersman.testing.apiserver.requests.parameters import flag
 from steersman.testing.apiserver.server import InMemoryApiServer, refusal
 from steersman.testing.serving.connection import BETWEEN, LONGEST_BODY, Connection, Message, Reply
 
@@ -72,8 +73,10 @@ class ApiEndpoint:
 async def serve(server: InMemoryApiServer, *, port: int = 0, tls: bool = False) -> AsyncGenerator[ApiEndpoint]:
     """Listens on the loopback interface while the block runs, and answers by ``server``.
 
-    Who shows no bearer token is an administrator, who may impersonate others; with one, it is whom ``server`` knows
-    by it. At the end, what is being answered is finished, and watches are ended as if their time were over.
+    Who shows no bearer token is an administrator; with one, it is whom ``server`` knows by it. Headers of
+    impersonation are heeded, from users with a token as far as RBAC lets them.
+
+    At the end, what is being answered is finished, and watches are ended as if their time were over.
 
     Args:
         port: 0 takes a free one.
@@ -149,16 +152,14 @@ class _Front:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         acting = _impersonated(headers)
         if not scheme or token.strip() == _ADMINISTRATOR:
-            return self._server if acting is None else self._server.as_identity(acting)
+            return self._server if acting is None else self._server.as_identity(acting.user())
         if scheme.lower() != "bearer":
             raise unauthorized()
-        if acting is not None:
-            raise refused_here("impersonation by who shows a token")
-        return self._server.as_bearer(token.strip())
+        return self._server.as_bearer(token.strip(), acting)
 
 
-def _impersonated(headers: Mapping[str, str]) -> User | None:
-    """Whom an administrator wants to be. Source: "Authenticating", "User impersonation"."""
+def _impersonated(headers: Mapping[str, str]) -> Impersonated | None:
+    """Whom the headers name to act as. Source: "Authenticating", "User impersonation"."""
     named = {n.removeprefix(_IMPERSONATE): v for n, v in headers.items() if n.startswith(_IMPERSONATE)}
     if not named:
         return None
@@ -166,7 +167,7 @@ def _impersonated(headers: Mapping[str, str]) -> User | None:
     if not name:
         raise internal(f"requested {sorted(named)} without impersonating a user")
     extra = {unquote(n.removeprefix(_EXTRA)): _each(v) for n, v in named.items() if n.startswith(_EXTRA)}
-    return impersonated(name, _each(named.get("group", "")), extra, named.get("uid", ""))
+    return Impersonated(name, _each(named.get("group", "")), extra, named.get("uid", ""))
 
 
 def _each(values: str) -> tuple[str, ...]:
@@ -246,5 +247,5 @@ def _is_stream(request: HttpRequest) -> bool:
     if request.method != "GET":
         return False
     if request.path.endswith("/log"):
-        return request.query.get("follow") in ("true", "1")
-    return request.query.get("watch") in ("true", "1")
+        return flag(request.query, "follow")
+    return flag(request.query, "watch")

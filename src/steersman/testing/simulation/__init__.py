@@ -9,10 +9,10 @@ place and each fault that fits it, and at last with several at random:
 - another actor writes the same object just before a call, so that what was read is old;
 - a watch is held back, so that the operator works on an old view of one kind; it breaks; it is lost for long, and
   comes back as a list in which what happened meanwhile is one change, or none;
-- another replica takes over while a call is under way.
+- another replica takes over while a call is under way, whose write may come after that replica's own.
 
 Every run must end in the state of the run without faults. It must write nothing when it is started with nothing to
-do, delete nothing that lives without faults, not call without bound, and keep the invariants. What fails is told as
+do, delete nothing that lives without faults, not ask without bound, and keep the invariants. What fails is told as
 a story, with the one line that plays it again.
 
 What is not simulated: several replicas but for the one that takes over, clocks that differ, and an API server that

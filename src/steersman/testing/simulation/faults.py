@@ -12,7 +12,9 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-CallFault = Literal["crash-before", "crash-after", "lost", "timeout", "error", "409", "429", "500", "touch", "lease"]
+CallFault = Literal[
+    "crash-before", "crash-after", "lost", "timeout", "error", "409", "429", "500", "touch", "lease", "late"
+]
 EventFault = Literal["hold", "miss", "break", "down"]
 CALL_FAULTS: tuple[str, ...] = get_args(CallFault)
 EVENT_FAULTS: tuple[str, ...] = get_args(EventFault)
@@ -28,11 +30,16 @@ MEANINGS: Mapping[str, str] = {
     "500": "call {at} is refused: internal error",
     "touch": "another actor writes the same object just before call {at}",
     "lease": "another replica takes the lease while call {at} is under way",
+    "late": "call {at} is on its way while another replica takes over",
     "hold": "the watch of {resource} is held back before its event {at}",
     "miss": "the watch of {resource} is lost before its event {at}, and comes back by a new list",
     "break": "the watch of {resource} breaks before its event {at}",
     "down": "the process is killed before event {at} of {resource}",
 }
+
+LATE = 25.0
+"""Seconds after which a request arrives that another replica has overtaken: it leads after 15 to 20."""
+_OVERTAKEN = 20.0
 
 _FAULT = re.compile(r"(?P<kind>[a-z0-9-]+):(?:(?P<resource>[^:+,]+):)?(?P<at>\d+)(?:\+(?P<seconds>\d+(?:\.\d+)?))?")
 
@@ -44,7 +51,7 @@ class Fault(Struct, frozen=True, order=True):
         kind: one of ``CALL_FAULTS`` or ``EVENT_FAULTS``.
         at: the number of the operator's call, or of the event, from 1.
         resource: for events, of which watch: ``plural.group``, or ``plural`` in the core group.
-        seconds: how long the process stays away, or the watch is held back.
+        seconds: how long the process stays away, the watch is held back, or the call is on its way.
     """
 
     kind: str
@@ -73,7 +80,7 @@ class Plan(Struct, frozen=True):
     @property
     def takes_the_lease(self) -> bool:
         """Whether the run needs leader election."""
-        return any(fault.kind == "lease" for fault in self.faults)
+        return any(fault.kind in ("lease", "late") for fault in self.faults)
 
     def without(self, fault: Fault) -> Plan:
         """The same plan, less one fault."""
@@ -105,4 +112,7 @@ def _parse(text: str) -> Fault:
             "names the resource whose watch it is" if kind in EVENT_FAULTS else "is at a call and names no resource"
         )
         raise ValueError(f"{text!r}: {kind} {needs}")
-    return Fault(kind, int(found["at"]), resource, float(found["seconds"] or 0))
+    seconds = float(found["seconds"] or (LATE if kind == "late" else 0))
+    if kind == "late" and seconds < _OVERTAKEN:
+        raise ValueError(f"{text!r}: another replica leads after {_OVERTAKEN:g} s, and only then is the call late")
+    return Fault(kind, int(found["at"]), resource, seconds)

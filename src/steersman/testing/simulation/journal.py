@@ -7,6 +7,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from steersman.testing.apiserver.storage import Event
+
 Actor = Literal["operator", "user", "fault", "world"]
 Sort = Literal["", "read", "create", "update", "delete", "effect", "fallible"]
 """Of a call: what can go wrong with it. An effect is fallible where user code said which errors it may raise."""
@@ -23,8 +25,9 @@ class Entry(Struct):
         number: of the operator's calls, from 1; 0 for everything else.
         digest: of what was sent; two runs that are the same send the same.
         sort: of the operator's calls.
-        changed: whether anything is stored that was not before the call; an apply of what is there changes nothing,
-            and neither does what is refused.
+        changed: whether the call itself changed what is stored; an apply of what is there changes nothing, and
+            neither does what is refused.
+        ended: the changes by which the call ended objects of its resource, or marked them for deletion.
     """
 
     time: float
@@ -35,6 +38,7 @@ class Entry(Struct):
     digest: str = ""
     sort: Sort = ""
     changed: bool = False
+    ended: tuple[Event, ...] = ()
 
     def __str__(self) -> str:
         number = f"{self.number:>4} " if self.number else "     "

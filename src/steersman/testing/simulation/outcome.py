@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
 
 from steersman.testing.simulation.entropy import seeded_entropy
-from steersman.testing.simulation.faults import Plan
+from steersman.testing.simulation.faults import Fault, Plan
 from steersman.testing.simulation.journal import Entry, Journal
+from steersman.testing.simulation.removals import Removals, needless, removals
 from steersman.testing.simulation.run import Run, Setting
 from steersman.testing.simulation.state import State, differences
 from steersman.testing.simulation.world import play
-from steersman.testing.virtual_time import VirtualClock, VirtualDeadlock, VirtualTimeLimit, run_virtual
+from steersman.testing.virtual_time import (
+    VirtualClock,
+    VirtualDeadlock,
+    VirtualStandstill,
+    VirtualTimeLimit,
+    run_virtual,
+)
 
 W = TypeVar("W")
 
 # A crash repeats the work of a few reconciles, and a refusal that of one; a multiple of all calls is a storm.
-_CALLS_FACTOR = 10
-_CALLS_EXTRA = 100
+_REQUESTS_FACTOR = 10
+_REQUESTS_EXTRA = 100
 _MOST_USUAL = 1000
 _WEEK = 7 * 86400.0
 
@@ -32,27 +38,29 @@ class Outcome(Struct, frozen=True):
         plan: its faults.
         journal: what happened.
         sights: the state at each ``settle``, and at last; None where a fault was still in force.
-        deletions: what the operator deleted, such as ``DELETE configmaps default/web``.
-        removals: how often what went, in the same words, whoever deleted it.
+        removals: what went, and what of that the operator ended.
         violations: what an invariant or the scenario found.
         events: how many events each watch gave.
+        struck: the faults of the plan that were done: the operator came to their places.
+        requests: how many the operator made.
         restarted_at: where in the journal the operator was started once more, with nothing to do; 0: never.
     """
 
     plan: Plan
     journal: Journal
     sights: tuple[State | None, ...]
-    deletions: tuple[str, ...]
-    removals: Mapping[str, int]
+    removals: Removals
     violations: tuple[str, ...]
     events: Mapping[str, int]
+    struck: tuple[Fault, ...]
+    requests: int
     restarted_at: int
 
     @property
     def needless_writes(self) -> list[Entry]:
         """What the operator wrote after it was started with nothing to do; nothing if a fault came then."""
         late = self.journal.entries[self.restarted_at :] if self.restarted_at else []
-        struck = {fault.at for fault in self.plan.faults if not fault.resource}
+        struck = {fault.at for fault in self.struck if not fault.resource}
         if any(entry.actor == "fault" or entry.number in struck for entry in late):
             return []
         return [entry for entry in late if entry.changed and entry.sort in ("create", "update", "delete")]
@@ -64,26 +72,32 @@ def run_once(setting: Setting[W], plan: Plan, reference: Outcome | None = None) 
     Args:
         reference: the run without faults, by whose calls those of this run are bounded.
     """
-    usual = len(reference.journal.calls) if reference is not None else _MOST_USUAL
+    usual = reference.requests if reference is not None else _MOST_USUAL
+    runs: list[Run[W]] = []
 
-    async def whole() -> Run[W]:
-        run = Run(setting, plan, VirtualClock(), _CALLS_FACTOR * usual + _CALLS_EXTRA)
-        await play(run)
-        return run
+    async def begin() -> None:
+        # What setting makes, the outside world above all, repeats as well, and may need a loop.
+        runs.append(Run(setting, plan, VirtualClock(), _REQUESTS_FACTOR * usual + _REQUESTS_EXTRA))
+        await play(runs[0])
 
+    stuck = ""
     try:
         with seeded_entropy(setting.seed):
-            run = run_virtual(whole(), limit=_WEEK)
-    except (VirtualDeadlock, VirtualTimeLimit) as stuck:
-        return Outcome(plan, Journal(), (), (), {}, (f"the world stands still: {stuck}",), {}, 0)
+            run_virtual(begin(), limit=_WEEK, most_turns=setting.most_turns)
+    except (VirtualDeadlock, VirtualTimeLimit, VirtualStandstill) as error:
+        stuck = f"the world stands still: {error}"
+    (run,) = runs
+    if stuck:
+        run.violations.append(stuck)
     return Outcome(
         plan,
         run.journal,
         tuple(run.sights),
-        tuple(dict.fromkeys(entry.text for entry in run.journal.calls if entry.sort == "delete")),
-        Counter(f"DELETE {resource} {key}" for resource, key in run.server.removals()),
+        removals(run.server.history(), run.journal.calls, run.looks),
         tuple(run.violations),
         run.events,
+        tuple(run.struck),
+        run.requests,
         run.restarted_at,
     )
 
@@ -99,7 +113,7 @@ def findings(outcome: Outcome, reference: Outcome | None) -> list[str]:
     found = [f"needless write after a restart with nothing to do: {e.text}" for e in outcome.needless_writes]
     if reference is not None:
         found += _state_findings(outcome, reference)
-        found += _deletion_findings(outcome, reference)
+        found += needless(outcome.removals, reference.removals)
     return list(dict.fromkeys(found))
 
 
@@ -112,9 +126,3 @@ def _state_findings(outcome: Outcome, reference: Outcome) -> Iterator[str]:
         if differing:
             yield from differing
             return
-
-
-def _deletion_findings(outcome: Outcome, reference: Outcome) -> Iterator[str]:
-    for text in outcome.deletions:
-        if outcome.removals.get(text, 0) > reference.removals.get(text, 0):
-            yield f"{text}: it lives without faults"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NoReturn, Protocol
 
@@ -21,6 +21,7 @@ from steersman.testing.simulation import requests
 from steersman.testing.simulation.faults import Fault
 from steersman.testing.simulation.journal import Entry, Sort
 from steersman.testing.simulation.points import current
+from steersman.testing.simulation.removals import ended_by
 
 _EXPIRED = b'{"type":"ERROR","object":' + encode_status(failure_for(410)) + b"}"
 # Longer than the 10 s in which a leader must renew and the 15 s after which another may take over.
@@ -31,6 +32,14 @@ class Surroundings(Protocol):
     """What a process needs of the run that it is part of."""
 
     server: InMemoryApiServer
+
+    def ask(self, text: str) -> None:
+        """Counts a request at which nothing goes wrong."""
+        ...
+
+    def strike(self, fault: Fault) -> None:
+        """``fault`` was done, and not only due."""
+        ...
 
     def begin(self, text: str, sort: Sort, body: bytes | None) -> tuple[Entry, Fault | None]:
         """Numbers a call; gives its entry, and what is to go wrong with it."""
@@ -52,8 +61,12 @@ class Surroundings(Protocol):
         """The process cannot renew its lease any more, and another replica waits for it."""
         ...
 
-    def touch(self, request: HttpRequest) -> None:
-        """Another actor writes the object of ``request``."""
+    def delay(self, fault: Fault, arrive: Callable[[], Awaitable[object]]) -> None:
+        """Has ``arrive`` done when ``fault`` is over, whatever became of the process."""
+        ...
+
+    def touch(self, request: HttpRequest) -> bool:
+        """Another actor writes the object of ``request``; whether there is one."""
         ...
 
     def changed(self) -> None:
@@ -119,6 +132,7 @@ class Process:
         if requests.is_election(request):
             return await self._elect(request)
         if not requests.is_call(request):
+            self._around.ask(requests.describe(request))
             return await self._around.server.request(request)
         entry, fault = self._around.begin(requests.describe(request), requests.sort_of(request), request.body)
         if fault is None:
@@ -133,10 +147,10 @@ class Process:
         """Nothing is held."""
 
     async def _carry(self, request: HttpRequest, entry: Entry) -> HttpResponse:
-        before = self._around.server.resource_version
-        response = await self._around.server.request(request)
+        response, changes = await self._around.server.trace(request)
         entry.outcome = _outcome(response)
-        entry.changed = self._around.server.resource_version != before
+        entry.changed = bool(changes)
+        entry.ended = ended_by(changes, requests.resource_of(request))
         self._around.changed()
         return response
 
@@ -148,6 +162,11 @@ class Process:
 
     async def _suffer(self, fault: Fault, request: HttpRequest, entry: Entry) -> HttpResponse:
         name = f"{request.method} {request.path}"
+        if fault.kind == "late" and entry.sort == "read":
+            # Of a read that nobody waits for any more nothing comes.
+            return await self._carry(request, entry)
+        if fault.kind != "touch" or self._around.touch(request):
+            self._around.strike(fault)
         if fault.kind == "crash-before":
             entry.outcome = "killed before it was sent"
             await self._die(fault)
@@ -158,8 +177,12 @@ class Process:
             error = failure_for(int(fault.kind))
             entry.outcome = f"{error.code} {error.reason}"
             return HttpResponse(error.code, encode_status(error), error.retry_after)
-        if fault.kind == "touch":
-            self._around.touch(request)
+        if fault.kind == "late":
+            entry.outcome = "on its way"
+            self._around.lease_taken(self)
+            self._around.delay(fault, lambda: self._carry(request, entry))
+            await asyncio.sleep(request.timeout)
+            raise ConnectionFailed(f"{name}: no answer in {request.timeout:g} s")
         response = await self._carry(request, entry)
         if fault.kind == "crash-after":
             entry.outcome += ", then killed"
@@ -168,9 +191,12 @@ class Process:
             entry.outcome = f"lost ({entry.outcome})"
             raise ConnectionFailed(f"{name}: the connection broke before the answer")
         if fault.kind == "lease":
-            self._around.lease_taken(self)
-            await asyncio.sleep(LEASE_STALL)
+            await self._lose_the_lease()
         return response
+
+    async def _lose_the_lease(self) -> None:
+        self._around.lease_taken(self)
+        await asyncio.sleep(LEASE_STALL)
 
     async def _die(self, fault: Fault) -> NoReturn:
         self._around.killed(self, fault)
@@ -182,8 +208,11 @@ class Process:
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
         self._require_alive()
+        election = requests.is_election(request)
+        if not election:
+            self._around.ask(f"WATCH {requests.resource_of(request)}")
         async with self._around.server.stream(request) as lines:
-            yield lines if requests.is_election(request) else self._events(requests.resource_of(request), lines)
+            yield lines if election else self._events(requests.resource_of(request), lines)
 
     async def _events(self, resource: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         async for line in lines:
@@ -209,13 +238,8 @@ class Process:
         entry, fault = self._around.begin(name, "fallible" if failures else "effect", None)
         # Other tasks run while the effect is on its way, and while its answer is.
         await asyncio.sleep(0)
-        kind = fault.kind if fault is not None else ""
-        if fault is not None and kind == "crash-before":
-            entry.outcome = "killed before it was done"
-            await self._die(fault)
-        if kind in ("error", "timeout") and failures:
-            entry.outcome = "failed"
-            raise failures[0]
+        if fault is not None:
+            await self._spoil(fault, failures, entry)
         try:
             yield
         except Exception as error:
@@ -223,13 +247,32 @@ class Process:
             raise
         entry.outcome = "done"
         self._around.changed()
-        if fault is not None and kind == "crash-after":
+        if fault is not None:
+            await self._spoil_answer(fault, failures, entry)
+        await asyncio.sleep(0)
+
+    async def _spoil(self, fault: Fault, failures: tuple[Exception, ...], entry: Entry) -> None:
+        if fault.kind == "crash-before":
+            self._around.strike(fault)
+            entry.outcome = "killed before it was done"
+            await self._die(fault)
+        if fault.kind in ("error", "timeout") and failures:
+            self._around.strike(fault)
+            entry.outcome = "failed"
+            raise failures[0]
+
+    async def _spoil_answer(self, fault: Fault, failures: tuple[Exception, ...], entry: Entry) -> None:
+        if fault.kind == "crash-after":
+            self._around.strike(fault)
             entry.outcome = "done, then killed"
             await self._die(fault)
-        if kind == "lost" and failures:
+        if fault.kind == "lost" and failures:
+            self._around.strike(fault)
             entry.outcome = "done, its answer lost"
             raise failures[0]
-        await asyncio.sleep(0)
+        if fault.kind == "lease":
+            self._around.strike(fault)
+            await self._lose_the_lease()
 
 
 def _is_bookmark(line: bytes) -> bool:

@@ -15,19 +15,21 @@ from steersman.client.transport import HttpRequest
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ApiResource, Object
 from steersman.testing.apiserver import InMemoryApiServer
+from steersman.testing.generated_names import ever_generated
 from steersman.testing.simulation import state
 from steersman.testing.simulation.faults import Fault, Plan
 from steersman.testing.simulation.journal import Actor, Entry, Journal, Sort, digest_of
 from steersman.testing.simulation.process import Process
+from steersman.testing.simulation.requests import ELECTION, PASSING, object_path
 from steersman.testing.simulation.state import Adjust, State
 from steersman.testing.simulation.user import UserTransport
-from steersman.testing.virtual_time import virtual_runtime
+from steersman.testing.virtual_time import MOST_TURNS, virtual_runtime
 
 W = TypeVar("W")
 
 RESTART_SECONDS = 1.0
 # Faults that last longer do not keep the scenario from going on: what happens meanwhile is missed.
-_LONG = 10.0
+_LONG = 30.0
 _CRASHES = 20
 
 
@@ -46,6 +48,7 @@ class Setting(Struct, Generic[W], frozen=True):
         observe: gives the state of the outside world, in mappings, sequences and plain values, for comparison.
         adjust: takes out of an object what may differ between runs.
         seed: of all random numbers.
+        most_turns: see ``run_virtual``.
     """
 
     setup: Callable[[Manager, W], None]
@@ -59,6 +62,7 @@ class Setting(Struct, Generic[W], frozen=True):
     observe: Callable[[W], Any] | None = None
     adjust: Adjust | None = None
     seed: int = 0
+    most_turns: int | None = MOST_TURNS
 
 
 class Run(Generic[W]):
@@ -66,14 +70,16 @@ class Run(Generic[W]):
 
     Attributes:
         sights: the states seen when all was quiet, in order; None where a fault was still in force.
+        looks: the versions of the server at which they were seen.
         violations: what an invariant or the scenario found.
+        in_force: the faults that are not over yet.
+        struck: the faults that were done.
         restarted_at: how many entries the journal had when all was done and the operator was started once more.
     """
 
-    def __init__(self, setting: Setting[W], plan: Plan, clock: Any, most_calls: int) -> None:
+    def __init__(self, setting: Setting[W], plan: Plan, clock: Any, most_requests: int) -> None:
         self.setting = setting
         self.plan = plan
-        self.most_calls = most_calls
         self.clock = clock
         self.server = InMemoryApiServer(virtual_runtime(setting.seed))
         self.server.register(*setting.kinds)
@@ -83,10 +89,15 @@ class Run(Generic[W]):
         self.journal = Journal()
         self.processes: list[Process] = []
         self.sights: list[State | None] = []
+        self.looks: list[int] = []
         self.violations: list[str] = []
         self.restarted_at = 0
         self.in_force: list[Fault] = []
+        self.struck: list[Fault] = []
         self.world: Any = None
+        self._most_requests = most_requests
+        self._requests: Counter[str] = Counter()
+        self._late: list[asyncio.Future[None]] = []
         self._events: Counter[str] = Counter()
         self._calls = 0
         self._started = 0
@@ -110,7 +121,7 @@ class Run(Generic[W]):
         process.start(manager, self._ended)
 
     def _options(self) -> ManagerOptions:
-        election = LeaderElection(name="simulated", namespace="default", identity=f"process-{self._started}")
+        election = LeaderElection(name=ELECTION, namespace="default", identity=f"process-{self._started}")
         return dataclasses.replace(
             self.setting.options,
             instance=f"{self.setting.options.instance}-{self._started}",
@@ -158,22 +169,58 @@ class Run(Generic[W]):
         process.renews = False
         self.start_process()
 
+    def delay(self, fault: Fault, arrive: Callable[[], Awaitable[object]]) -> None:
+        """See ``Surroundings``."""
+        self.in_force.append(fault)
+
+        async def late() -> None:
+            try:
+                await asyncio.sleep(fault.seconds)
+                self.note("fault", f"call {fault.at} arrives")
+                await arrive()
+            except Exception as error:
+                self.violate(f"call {fault.at}, which was on its way, fails: {type(error).__name__}: {error}")
+            finally:
+                self.in_force.remove(fault)
+
+        self._late.append(asyncio.create_task(late(), name=f"call {fault.at} on its way"))
+
     # Calls and events
+
+    def ask(self, text: str) -> None:
+        """See ``Surroundings``."""
+        self._requests[" ".join(text.split()[:2])] += 1
+        if self.requests == self._most_requests:
+            ((most, times),) = self._requests.most_common(1)
+            self.violate(f"more than {self._most_requests} requests, {times} of them: {most}")
+
+    @property
+    def requests(self) -> int:
+        """How many requests and effects there were, but for those of leader election."""
+        return self._requests.total()
+
+    def strike(self, fault: Fault) -> None:
+        """See ``Surroundings``."""
+        self.struck.append(fault)
 
     def begin(self, text: str, sort: Sort, body: bytes | None) -> tuple[Entry, Fault | None]:
         """See ``Surroundings``."""
         self._calls += 1
+        self.ask(text)
         entry = Entry(self.clock.monotonic(), "operator", text, "", self._calls, digest_of(body), sort)
-        if self._calls == self.most_calls:
-            self.violate(f"more than {self.most_calls} calls")
         return self.journal.add(entry), self._by_call.get(self._calls)
 
     def event(self, resource: str) -> Fault | None:
         """See ``Surroundings``."""
         self._events[resource] += 1
         fault = self._by_event.get((resource, self._events[resource]))
-        if fault is not None and fault.kind in ("hold", "miss"):
+        if fault is None:
+            return None
+        self.strike(fault)
+        if fault.kind in ("hold", "miss"):
             self._hold_back(fault)
+        elif fault.kind == "break":
+            self.note("fault", fault.describe())
         return fault
 
     @property
@@ -205,13 +252,15 @@ class Run(Generic[W]):
         self._lost.discard(resource)
         return not lost
 
-    def touch(self, request: HttpRequest) -> None:
+    def touch(self, request: HttpRequest) -> bool:
         """See ``Surroundings``: an annotation, which nobody's work depends on, but which makes a new version."""
-        path = request.path.removesuffix("/status").removesuffix("/scale")
+        path = object_path(request)
         body = b'{"metadata":{"annotations":{"%s":"%d"}}}' % (state.TOUCHED.encode(), self._calls)
         patch = HttpRequest(method="PATCH", path=path, body=body, content_type="application/merge-patch+json")
-        done = self.server.answer(patch)
-        self.note("fault", f"another actor writes the same object: {done.status}")
+        status = self.server.answer(patch).status
+        done = status < 400
+        self.note("fault" if done else "world", f"another actor writes the same object: {status}")
+        return done
 
     # What is seen
 
@@ -243,7 +292,7 @@ class Run(Generic[W]):
 
     def changes(self) -> int:
         """How often something has changed but Leases and Events."""
-        return self.server.changes(exclude=("leases.coordination.k8s.io", "events.events.k8s.io", "events"))
+        return self.server.changes(exclude=PASSING)
 
     @property
     def blocked(self) -> bool:
@@ -254,18 +303,22 @@ class Run(Generic[W]):
         """Keeps the state that all has come to; for comparison only where no fault is in force."""
         self.note("world", "all is quiet")
         self.sights.append(None if self.in_force else self.state())
+        self.looks.append(self.server.resource_version)
 
     def state(self) -> State:
         """What is comparable of the state as it is now."""
-        seen = state.snapshot(self.server.manifests(), self.setting.adjust)
+        generated = ever_generated(self.server.history())
+        seen = state.snapshot(self.server.manifests(), self.setting.adjust, generated)
         if self.setting.observe is None:
             return seen
         return {**seen, "the outside": to_builtins(self.setting.observe(self.outside))}
 
     def end(self) -> None:
-        """Ends all processes."""
+        """Ends all processes, and what is still on its way."""
         for process in self.processes:
             process.kill()
+        for late in self._late:
+            late.cancel()
 
     def managers(self) -> Sequence[Manager]:
         """Those that run."""

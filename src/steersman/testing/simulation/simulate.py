@@ -19,6 +19,7 @@ from steersman.testing.simulation.state import Adjust
 from steersman.testing.simulation.story import tell
 from steersman.testing.simulation.sweep import chosen, random_plans, single_faults
 from steersman.testing.simulation.world import World
+from steersman.testing.virtual_time import MOST_TURNS
 
 W = TypeVar("W")
 Scenario = Callable[[World[Any]], Awaitable[None]]
@@ -67,14 +68,24 @@ class Simulation:
             self.check(plan.without(fault))
         raise SimulationFailed(outcome, found)
 
+    def replay(self, text: str) -> None:
+        """Runs the scenario under the plan that ``text`` tells; see ``simulate``."""
+        plan = Plan.parse(text)
+        outcome = self.check(plan)
+        if missed := [str(fault) for fault in plan.faults if fault not in outcome.struck]:
+            calls, events = len(outcome.journal.calls), sum(outcome.events.values())
+            raise ValueError(
+                f"{', '.join(missed)} never struck: nothing it could do came at its place among {calls} calls and "
+                f"{events} events, so that this replay proves nothing; the operator or the scenario has changed"
+            )
+
     def sweep(self, random_runs: int, most: int | None) -> Report:
         """Tries every fault at every place, then several at random; see ``simulate``."""
         begun = time.monotonic()
         places = list(single_faults(self.reference))
         tried: Counter[str] = Counter()
         for fault in chosen(places, most, self._setting.seed):
-            self.check(Plan((fault,)))
-            tried[fault.kind] += 1
+            tried[fault.kind] += len(self.check(Plan((fault,))).struck)
         for plan in itertools.islice(random_plans(self.reference, self._setting.seed), random_runs):
             self.check(plan)
         found = Counter(fault.kind for fault in places)
@@ -93,6 +104,7 @@ def simulate(
     options: ManagerOptions | None = None,
     adjust: Adjust | None = None,
     seed: int = 0,
+    most_turns: int | None = MOST_TURNS,
     random_runs: int = 50,
     most: int | None = None,
     replay: str = "",
@@ -113,6 +125,7 @@ def simulate(
     options: ManagerOptions | None = None,
     adjust: Adjust | None = None,
     seed: int = 0,
+    most_turns: int | None = MOST_TURNS,
     random_runs: int = 50,
     most: int | None = None,
     replay: str = "",
@@ -132,6 +145,7 @@ def simulate(
     options: ManagerOptions | None = None,
     adjust: Adjust | None = None,
     seed: int = 0,
+    most_turns: int | None = MOST_TURNS,
     random_runs: int = 50,
     most: int | None = None,
     replay: str = "",
@@ -155,14 +169,16 @@ def simulate(
         options: the manager's.
         adjust: takes out of an object, in wire form, what may differ between runs; None leaves the object out.
         seed: of all random numbers.
+        most_turns: of the event loop within 10 ms of virtual time, beyond which the operator goes round in circles;
+            None for no limit.
         random_runs: how many runs have several faults.
         most: at most so many places are tried, evenly spread by ``seed``; None for all, 0 for none.
         replay: the faults of one run, as a story names them; nothing else is run, and its logs are shown.
 
     Raises:
         SimulationFailed: a run ends in another state than the one without faults, writes when there is nothing to
-            do, deletes what should live, calls without bound, or breaks an invariant; or the scenario itself fails.
-        ValueError: ``replay`` is no plan.
+            do, deletes what should live, asks without bound, or breaks an invariant; or the scenario itself fails.
+        ValueError: ``replay`` is no plan, or one of its faults never strikes.
 
     Source: Sun et al., "Automatic Reliability Testing for Cluster Management Controllers" (Sieve), OSDI 2022.
     """
@@ -178,11 +194,12 @@ def simulate(
         observe=observe,
         adjust=adjust,
         seed=seed,
+        most_turns=most_turns,
     )
     with silence():
         simulation = Simulation(described)
     if replay:
-        simulation.check(Plan.parse(replay))
+        simulation.replay(replay)
         return Report()
     with silence():
         return simulation.sweep(random_runs, most)

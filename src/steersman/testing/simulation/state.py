@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 from steersman.testing.apiserver.values import JsonObject
+from steersman.testing.comparable import TIME, VOLATILE, group_kind, named_apart, told_map
+from steersman.testing.generated_names import GeneratedNames, tell
 
 State = Mapping[str, Any]
 """By the name of an object (``deployments.apps default/web``), its content."""
@@ -15,41 +16,32 @@ Adjust = Callable[[JsonObject], JsonObject | None]
 """Takes out of an object what may differ between runs; None leaves the object out altogether."""
 
 # Made by the server or by nobody in particular, and of no matter to whether an operator works.
-_LEFT_OUT = frozenset(
-    {
-        "Event events.k8s.io/v1",
-        "Event v1",
-        "Lease coordination.k8s.io/v1",
-        "CustomResourceDefinition apiextensions.k8s.io/v1",
-        "Namespace v1",
-    }
-)
-_VOLATILE = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_LEFT_OUT = frozenset({("events.k8s.io", "Event"), ("", "Event"), ("coordination.k8s.io", "Lease")})
 TOUCHED = "simulation.steersman.dev/touched"
 """The annotation by which another actor of a simulation changes an object."""
 
 
-def snapshot(objects: Iterable[JsonObject], adjust: Adjust | None = None) -> State:
+def snapshot(
+    objects: Iterable[JsonObject], adjust: Adjust | None = None, generated: Mapping[str, str] | None = None
+) -> State:
     """The comparable state of ``objects``, given in wire form.
 
-    UIDs are told by the object that they belong to; times, assigned addresses and generated names by a placeholder;
-    the values of Secrets by their presence; ``observedGeneration`` by whether it is the object's own generation.
+    UIDs are told by the object that they belong to; times and assigned addresses by a placeholder; generated names by
+    what they begin with; the values of Secrets by their presence; ``observedGeneration`` by whether it is the
+    object's own generation.
+
+    Args:
+        generated: the generated names so far, also of what is gone, with what they begin with.
     """
-    kept = [obj for obj in objects if f"{obj['kind']} {obj['apiVersion']}" not in _LEFT_OUT]
-    names = {obj["metadata"]["uid"]: _name(obj) for obj in kept}
-    found: dict[str, Any] = {}
-    alike: Counter[str] = Counter()
-    for obj in kept:
-        chosen = obj if adjust is None else adjust(obj)
-        if chosen is None:
-            continue
-        name = _name(obj)
-        alike[name] += 1
-        # Objects with generated names are told apart by their order only.
-        key = name if alike[name] == 1 else f"{name} ({alike[name]})"
-        found[key] = _normalised(chosen, names)
-    return found
+    kept = [obj for obj in objects if group_kind(obj) not in _LEFT_OUT]
+    chosen = kept if adjust is None else [c for obj in kept if (c := adjust(obj)) is not None]
+
+    def telling(names: GeneratedNames) -> Callable[[JsonObject], JsonObject]:
+        return partial(_normalised, names=names, owners={obj["metadata"]["uid"]: _name(obj, names) for obj in kept})
+
+    names = tell(chosen, telling, generated)
+    normalised = telling(names)
+    return named_apart((_name(obj, names), normalised(obj)) for obj in chosen)
 
 
 def differences(expected: State, actual: State) -> Iterator[str]:
@@ -63,28 +55,25 @@ def differences(expected: State, actual: State) -> Iterator[str]:
             yield from _differences(name, expected[name], actual[name])
 
 
-def _name(obj: JsonObject) -> str:
+def _name(obj: JsonObject, names: GeneratedNames) -> str:
+    group, kind = group_kind(obj)
+    full = f"{kind}.{group}" if group else kind
     metadata: JsonObject = obj["metadata"]
-    version, _, _ = obj["apiVersion"].rpartition("/")
-    kind = f"{obj['kind']}.{version}" if version else obj["kind"]
-    name = f"{metadata['generateName']}*" if metadata.get("generateName") else metadata["name"]
-    namespace = metadata.get("namespace", "")
-    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+    place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{full} {place}{names.text(metadata['name'])}"
 
 
-def _normalised(obj: JsonObject, names: Mapping[str, str]) -> JsonObject:
-    metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in _VOLATILE}
-    if metadata.get("generateName"):
-        metadata["name"] = f"{metadata['generateName']}*"
+def _normalised(obj: JsonObject, names: GeneratedNames, owners: Mapping[str, str]) -> JsonObject:
+    metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in VOLATILE}
     annotations = {k: v for k, v in metadata.pop("annotations", {}).items() if k != TOUCHED}
     if annotations:
         metadata["annotations"] = annotations
     rest = {k: v for k, v in obj.items() if k != "metadata"}
-    if f"{obj['kind']} {obj['apiVersion']}" == "Secret v1":
+    if group_kind(obj) == ("", "Secret"):
         rest["data"] = dict.fromkeys(obj.get("data", {}), "(set)")
-    if f"{obj['kind']} {obj['apiVersion']}" == "Service v1":
+    if group_kind(obj) == ("", "Service"):
         rest["spec"] = {k: _assigned(v) if k in ("clusterIP", "clusterIPs") else v for k, v in obj["spec"].items()}
-    return _plain({**rest, "metadata": metadata}, names, obj["metadata"].get("generation"))
+    return _Plain(names, owners, obj["metadata"].get("generation")).value({**rest, "metadata": metadata})
 
 
 def _assigned(address: Any) -> Any:
@@ -92,19 +81,25 @@ def _assigned(address: Any) -> Any:
     return address if address in ("None", ["None"]) else "(assigned)"
 
 
-def _plain(value: Any, names: Mapping[str, str], generation: int | None) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: _observed(inner, generation) if key == "observedGeneration" else _plain(inner, names, generation)
-            for key, inner in sorted(cast("JsonObject", value).items())
-        }
-    if isinstance(value, list):
-        return [_plain(inner, names, generation) for inner in cast("list[Any]", value)]
-    if isinstance(value, str):
-        if value in names:
-            return f"(uid of {names[value]})"
-        return "(time)" if _TIME.fullmatch(value) else value
-    return value
+class _Plain:
+    def __init__(self, names: GeneratedNames, owners: Mapping[str, str], generation: int | None) -> None:
+        self._names, self._owners, self._generation = names, owners, generation
+
+    def value(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            fields = cast("JsonObject", value).items()
+            return told_map((self._names.text(k), self._field(k, v)) for k, v in fields)
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            return self._names.items(items, [self.value(inner) for inner in items])
+        if isinstance(value, str):
+            if value in self._owners:
+                return f"(uid of {self._owners[value]})"
+            return "(time)" if TIME.fullmatch(value) else self._names.text(value)
+        return value
+
+    def _field(self, key: str, value: Any) -> Any:
+        return _observed(value, self._generation) if key == "observedGeneration" else self.value(value)
 
 
 def _observed(value: Any, generation: int | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from steersman.testing.simulation.faults import EVENT_FAULTS, Fault, Plan
+from steersman.testing.simulation.faults import EVENT_FAULTS, LATE, Fault, Plan
 from steersman.testing.simulation.journal import Sort
 from steersman.testing.simulation.outcome import Outcome
 
@@ -15,9 +15,9 @@ SHORT = 5.0
 
 _FITTING: dict[Sort, tuple[str, ...]] = {
     "read": ("crash-before", "timeout", "429", "500"),
-    "create": ("crash-before", "crash-after", "lost", "timeout", "429", "500", "lease"),
-    "update": ("crash-before", "crash-after", "lost", "timeout", "409", "429", "500", "touch", "lease"),
-    "delete": ("crash-before", "crash-after", "lost", "timeout", "409", "429", "500", "touch", "lease"),
+    "create": ("crash-before", "crash-after", "lost", "timeout", "429", "500", "lease", "late"),
+    "update": ("crash-before", "crash-after", "lost", "timeout", "409", "429", "500", "touch", "lease", "late"),
+    "delete": ("crash-before", "crash-after", "lost", "timeout", "409", "429", "500", "touch", "lease", "late"),
     "effect": ("crash-before", "crash-after", "lease"),
     "fallible": ("crash-before", "crash-after", "lost", "error", "lease"),
 }
@@ -28,7 +28,10 @@ def single_faults(reference: Outcome) -> Iterator[Fault]:
     """Every place of the run without faults, with every fault that fits it."""
     for call in reference.journal.calls:
         for kind in _FITTING[call.sort]:
-            yield Fault(kind, call.number)
+            # Nobody else can write what is not there yet, or any more.
+            if kind == "touch" and call.outcome[:3] in ("201", "404"):
+                continue
+            yield Fault(kind, call.number, seconds=LATE if kind == "late" else 0.0)
         yield Fault("crash-before", call.number, seconds=LONG)
     for resource, count in sorted(reference.events.items()):
         for at in range(1, count + 1):

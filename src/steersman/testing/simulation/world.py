@@ -117,9 +117,11 @@ class World(Generic[W]):
 async def play(run: Run[W]) -> None:
     """Plays the whole scenario: the operator starts, the users act, all comes to rest, the operator starts again."""
     world = run.world = World(run)
-    actors = [asyncio.ensure_future(_take_part(run, actor)) for actor in (_collect_garbage, *run.setting.actors)]
-    breaking = asyncio.ensure_future(run.broken())
-    acting = asyncio.ensure_future(_act(run, world))
+    # By names: asyncio would number them on through the whole process, and no story would repeat.
+    collecting = asyncio.create_task(_collect_garbage(run), name="garbage collector")
+    actors = [collecting, *(asyncio.create_task(_take_part(run, a), name=_name(a)) for a in run.setting.actors)]
+    breaking = asyncio.create_task(run.broken(), name="violations")
+    acting = asyncio.create_task(_act(run, world), name="scenario")
     try:
         await asyncio.wait([acting, breaking, *actors], return_when=asyncio.FIRST_COMPLETED)
         while not (acting.done() or breaking.done()):
@@ -138,15 +140,24 @@ async def _take_part(run: Run[W], actor: Callable[[World[W]], Awaitable[None]]) 
     try:
         await actor(run.world)
     except Exception as error:
-        name = getattr(actor, "__name__", type(actor).__name__)
-        run.violate(f"the actor {name} fails: {type(error).__name__}: {error}")
+        run.violate(f"the actor {_name(actor)} fails: {type(error).__name__}: {error}")
 
 
-async def _collect_garbage(world: World[Any]) -> None:
+def _name(actor: object) -> str:
+    return getattr(actor, "__name__", type(actor).__name__)
+
+
+async def _collect_garbage(run: Run[Any]) -> None:
     """As the controller manager does, which takes its time: what was made for an owner that is gone goes as well."""
-    while True:
-        await world.sleep(_GARBAGE_EVERY)
-        world.server.collect_garbage()
+    try:
+        while True:
+            await asyncio.sleep(_GARBAGE_EVERY)
+            before = run.server.resource_version
+            run.server.collect_garbage()
+            if run.server.resource_version != before:
+                run.changed()
+    except Exception as error:
+        run.violate(f"the garbage collector fails: {type(error).__name__}: {error}")
 
 
 async def _act(run: Run[W], world: World[W]) -> None:

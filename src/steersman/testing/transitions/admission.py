@@ -8,7 +8,6 @@ import msgspec
 
 from steersman.client import FieldValidation, HttpRequest
 from steersman.errors import ApiError, Status, error_from_status
-from steersman.meta import ObjectKey
 from steersman.testing.apiserver import InMemoryApiServer
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.transitions.subject import Subject
@@ -29,10 +28,6 @@ class Admission:
         self._server.load(subject.definition)
         self._current: tuple[JsonObject, JsonObject] | None = None
 
-    def create(self, document: JsonObject) -> JsonObject:
-        """The content of a new object of ``document``, defaults filled in. Raises ApiError: it is refused."""
-        return self._subject.content(self._post(document, dry_run=True))
-
     def update(self, current: JsonObject, document: JsonObject, validation: FieldValidation = "Strict") -> JsonObject:
         """The content of an object that had ``current`` after it is replaced by ``document``.
 
@@ -49,7 +44,7 @@ class Admission:
         """Why ``document`` is refused, as a new object or in place of ``current``; None if it is taken."""
         try:
             if current is None:
-                self.create(document)
+                self._post(document, dry_run=True)
             else:
                 self.update(current, document)
         except ApiError as error:
@@ -86,8 +81,3 @@ class Admission:
             raise error_from_status(msgspec.json.decode(response.body, type=Status))
         decoded: Any = msgspec.json.decode(response.body)
         return decoded
-
-    @property
-    def key(self) -> ObjectKey:
-        """Of the object that documents are judged as."""
-        return self._subject.key(_NAMESPACE)

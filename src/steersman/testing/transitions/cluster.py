@@ -16,6 +16,7 @@ from steersman.errors import Conflict, MethodNotAllowed, NotFound
 from steersman.meta import ApiResource, Object, ObjectKey, Resource, Unstructured, unstructured
 from steersman.testing.apiserver.values import JsonObject, list_at
 from steersman.testing.envtest.namespaces import make_namespace, remove_namespace
+from steersman.testing.generated_names import generated_prefixes
 from steersman.testing.transitions.objects import TrialObject
 from steersman.testing.transitions.states import LEFT_OUT, counts, name_of, normalised
 from steersman.testing.transitions.subject import Subject
@@ -30,8 +31,9 @@ class ClusterPatience(Struct, frozen=True, kw_only=True):
 
     Attributes:
         quiet: seconds without any change but of Leases and Events; longer than the operator waits between two tries
-            and than a pod takes to start, or what is still under way counts as the end.
-        look_every: seconds between two looks.
+            and than a pod takes to start, or what is still under way counts as the end. They are counted in looks:
+            where a look takes long, so does everything, and it is waited for longer.
+        look_every: seconds from one look to the next.
         limit: seconds until it counts as never coming to rest.
     """
 
@@ -61,6 +63,8 @@ class _ClusterSystem:
         self._object = TrialObject(cluster.client, cluster.subject, namespace)
         self._warnings = Warnings(self._object.resource, self._object.key)
         self._known: dict[str, tuple[str, str]] = {}
+        # Of what is gone as well, if it was ever seen: a status may still name it.
+        self._generated: dict[str, str] = {}
         self._touched = 0
 
     async def apply(self, document: Mapping[str, object], validation: FieldValidation = "Strict") -> None:
@@ -83,9 +87,10 @@ class _ClusterSystem:
         """See ``System``."""
         settled, found = await self._quiet()
         own = [o for o in found if self._is_object(o)]
+        self._generated.update(generated_prefixes(found))
         events = await self._list(Event.api_resource)
         return Observation(
-            state=normalised(found, self._namespace),
+            state=normalised(found, self._namespace, self._generated),
             object=own[0] if own else None,
             warnings=self._warnings.new(events),
             writes=self._new_writes(found),
@@ -111,17 +116,18 @@ class _ClusterSystem:
 
     async def _quiet(self) -> tuple[bool, list[JsonObject]]:
         clock, patience = asyncio.get_running_loop(), self._cluster.patience
-        begun = since = clock.time()
+        looked = clock.time()
+        end = looked + patience.limit
         found = await self._look()
-        seen = _versions(found)
-        while clock.time() - since < patience.quiet:
-            if clock.time() - begun >= patience.limit:
+        seen, alike = _versions(found), 0
+        while alike < patience.quiet / patience.look_every:
+            if clock.time() >= end:
                 return False, found
-            await asyncio.sleep(patience.look_every)
+            await asyncio.sleep(looked + patience.look_every - clock.time())
+            looked = clock.time()
             found = await self._look()
             now = _versions(found)
-            if now != seen:
-                seen, since = now, clock.time()
+            seen, alike = now, alike + 1 if now == seen else 0
         return True, found
 
     async def _look(self) -> list[JsonObject]:
@@ -258,6 +264,6 @@ async def _resources(
     # What can be listed and not created, such as a pod's metrics, is a view of something else.
     for kind in observed or [s.resource for s in served if {"list", "create"} <= {*s.verbs}]:
         resource = kind if isinstance(kind, ApiResource) else kind.api_resource
-        if resource.namespaced and resource.kind not in LEFT_OUT:
+        if resource.namespaced and (resource.group, resource.kind) not in LEFT_OUT:
             found.setdefault((resource.group, resource.plural), resource)
     return tuple(found.values())

@@ -97,13 +97,14 @@ class Drafts:
         return self.accepted(document, change)
 
     def accepted(self, document: JsonObject, change: Change) -> Change | None:
-        """``change``, or the recreation that does the same, if the API server takes it; otherwise None."""
+        """``change``, or the recreation that does the same; None if no new object can have what it leads to."""
         wanted = change.applied_to(document)
+        if self.admission.refusal(None, wanted) is not None:
+            # Not even one that an update may lead to: there would be nothing to compare with.
+            return None
         if self.admission.refusal(document, wanted) is None:
             return change
-        if self.admission.refusal(None, wanted) is None:
-            return Change("recreate", change.edits, change.label, change.paths)
-        return None
+        return Change("recreate", change.edits, change.label, change.paths)
 
     def removes(self, document: JsonObject, prop: Property) -> Change | None:
         """Takes a field away, if it is there and need not be."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from steersman.errors import SteersmanError
+from steersman.errors import ApiError, SteersmanError
 from steersman.meta import Resource
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.transitions.changes import Change, Story
@@ -97,16 +97,15 @@ async def explore(
     Source: Gu et al., "Acto: Automatic End-to-End Testing for Operation Correctness of Cloud System Management",
     SOSP 2023.
     """
-    begun = time.monotonic()
     drafts = Drafts(Subject.of(kind), hints or Hints(), seed)
     exploration = _Exploration(drafts, systems, hints or Hints(), budget or Budget(), seed)
     await exploration.prepare()
     if replay:
         await exploration.replay(Story.of(replay))
     else:
-        await exploration.run(begun)
+        await exploration.run()
     report = exploration.report
-    report.seconds = time.monotonic() - begun
+    report.seconds = exploration.seconds
     return report
 
 
@@ -120,24 +119,33 @@ class _Exploration:
         self._start: JsonObject = drafts.start()
         self._references = References(systems, hints, {})
         self._seen: set[tuple[object, ...]] = set()
+        self._begun = time.monotonic()
         self.report = Report(self._plan.coverage)
 
     async def prepare(self) -> None:
         """Learns from a first object what healthy looks like."""
-        first = (await self._references.of(self._start)).observation
+        try:
+            first = (await self._references.of(self._start)).observation
+        except ApiError:
+            # The first walk tells.
+            return
         if first.crashed or not first.settled:
             return
-        wrong = ailments(first)
+        wrong = ailments(first, self._hints)
         if wrong:
             raise Unwell(f"{Story(self._start)}\nthis object is not well, give Hints(start=…): {'; '.join(wrong)}")
-        self._references = References(self._systems, self._hints, healthy(first.object))
+        self._references = References(self._systems, self._hints, healthy(first.object, self._hints))
 
-    async def run(self, begun: float) -> None:
+    @property
+    def seconds(self) -> float:
+        """Real time since it began."""
+        return time.monotonic() - self._begun
+
+    async def run(self) -> None:
         """Walks until the budget is spent or there is nothing left to do."""
-        limit = self._budget.seconds
-        while self._left() and (limit is None or time.monotonic() - begun < limit):
+        while self._left():
             before = self.report.changes
-            failure = await self._walk(begun)
+            failure = await self._walk()
             if failure is not None:
                 await self._keep(failure)
             self.report.references = self._references.made
@@ -145,17 +153,17 @@ class _Exploration:
                 return
 
     def _left(self) -> bool:
-        return self.report.changes < self._budget.changes and len(self.report.failures) < self._budget.failures
+        budget, report = self._budget, self.report
+        in_time = budget.seconds is None or self.seconds < budget.seconds
+        return in_time and report.changes < budget.changes and len(report.failures) < budget.failures
 
-    async def _walk(self, begun: float) -> Failure | None:
-        limit = self._budget.seconds
+    async def _walk(self) -> Failure | None:
         async with self._systems() as system:
             walk = Walk(system, self._references, self._hints, self._start)
             if failure := await walk.begin():
                 return failure
             for _ in range(self._budget.walk):
-                late = limit is not None and time.monotonic() - begun >= limit
-                change = None if late or not self._left() else self._plan.next(walk.document)
+                change = self._plan.next(walk.document) if self._left() else None
                 if change is None:
                     break
                 self.report.changes += 1

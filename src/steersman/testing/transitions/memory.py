@@ -14,6 +14,7 @@ from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ApiResource, Object, Resource
 from steersman.testing.apiserver import InMemoryApiServer
 from steersman.testing.apiserver.values import JsonObject
+from steersman.testing.generated_names import ever_generated
 from steersman.testing.transitions.objects import TrialObject
 from steersman.testing.transitions.states import normalised
 from steersman.testing.transitions.subject import Subject
@@ -58,7 +59,7 @@ class _Observed:
         self._requests = 0
 
     def take(self) -> list[HttpRequest]:
-        """The writes since the last call, but for those of Leases, Events and reviews."""
+        """The writes since the last call that changed something, but for those of Leases and Events."""
         taken, self._writes = self._writes, []
         self._requests = 0
         return taken
@@ -67,9 +68,10 @@ class _Observed:
         self._requests += 1
         if self._requests > _MANY_REQUESTS:
             await asyncio.sleep(_LOOK_EVERY)
-        if request.method != "GET" and not _about_nothing(request):
+        response, changed = await self._server.trace(request)
+        if any(event.collection.qualified not in _UNCOUNTED for event in changed):
             self._writes.append(request)
-        return await self._server.request(request)
+        return response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._server.stream(request)
@@ -113,7 +115,6 @@ class InMemorySystem:
         self._manager: Manager | None = None
         self._running: asyncio.Task[None] | None = None
         self._observed = _Observed(server)
-        self._counted = 0
         self._warnings = Warnings(self._object.resource, self._object.key)
         self._crash = ""
 
@@ -144,10 +145,13 @@ class InMemorySystem:
             self._crash = self._crash or self._ended(self._running) or "it ended by itself"
         outside: Mapping[str, JsonObject] = self._observe() if self._observe is not None else {}
         return Observation(
-            state={**normalised(self._server.manifests()), **outside},
+            state={
+                **normalised(self._server.manifests(), generated=ever_generated(self._server.history())),
+                **outside,
+            },
             object=self._server.manifest(self._object.resource, self._object.key),
             warnings=self._warnings.new(o for o in self._server.manifests() if o["kind"] == "Event"),
-            writes=self._new_writes(),
+            writes=tuple(f"{r.method} {r.path}" for r in self._observed.take()),
             failing=self._failing(),
             crashed=self._crash,
             settled=settled,
@@ -206,30 +210,13 @@ class InMemorySystem:
 
     def _failing(self) -> str:
         for controller in self._controllers():
-            for info in reversed(controller.recent()):
-                if controller.queue.failures(info.request):
+            latest = {info.request: info for info in controller.recent()}
+            for info in latest.values():
+                # Who asks to run again waits as long, and is in no error.
+                if info.result == "error" and controller.queue.failures(info.request):
                     errors = ", ".join(info.errors) or "an error"
                     return f"{controller.name} fails on {info.request} with {errors}, attempt {info.attempt}"
         return ""
-
-    # What was said and done
-
-    def _new_writes(self) -> tuple[str, ...]:
-        new = self._observed.take()
-        counted, self._counted = self._counted, self._activity()
-        if self._counted == counted:
-            # All were refused, or applied what is there already, as after each start where the server adds defaults.
-            return ()
-        return tuple(_told(r) for r in new)
-
-
-def _about_nothing(request: HttpRequest) -> bool:
-    parts = request.path.split("/")
-    return "leases" in parts or "events" in parts or "reviews" in request.path
-
-
-def _told(request: HttpRequest) -> str:
-    return f"{request.method} {request.path}"
 
 
 def in_memory(

@@ -40,13 +40,15 @@ class Signs(NamedTuple):
 
     Attributes:
         reasons: of conditions that are not as they should be, and have a reason and a message.
-        mute: types of such conditions without either.
+        mute: how such conditions are that have neither; and those that are missing, if there are none at all.
         warnings: Warning Events.
+        failed: whether the operator did not do what was wanted.
     """
 
     reasons: tuple[str, ...] = ()
     mute: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    failed: bool = False
 
     @property
     def visible(self) -> bool:
@@ -63,15 +65,20 @@ def conditions(obj: JsonObject | None) -> list[JsonObject]:
     return [c for c in list_at(map_at(obj, "status"), "conditions") if is_map(c)]
 
 
-def healthy(obj: JsonObject | None) -> Healthy:
+def _telling(obj: JsonObject | None, hints: Hints) -> list[JsonObject]:
+    """The conditions of ``obj`` that tell whether all is well."""
+    return [c for c in conditions(obj) if not hints.conditions or c.get("type") in hints.conditions]
+
+
+def healthy(obj: JsonObject | None, hints: Hints) -> Healthy:
     """What the conditions of ``obj`` are, to be taken as what they should be."""
-    return {c.get("type", ""): c.get("status", "") for c in conditions(obj)}
+    return {c.get("type", ""): c.get("status", "") for c in _telling(obj, hints)}
 
 
-def ailments(observation: Observation) -> list[str]:
+def ailments(observation: Observation, hints: Hints) -> list[str]:
     """Why a first object cannot be taken for one that is well."""
     found = [observation.failing] if observation.failing else []
-    for condition in conditions(observation.object):
+    for condition in _telling(observation.object, hints):
         kind, status = condition.get("type", ""), condition.get("status", "")
         if (kind in _GOOD_WHEN_TRUE and status != "True") or (kind in _BAD_WHEN_TRUE and status == "True"):
             found.append(f"{kind} is {status}: {condition.get('reason')}: {condition.get('message')}")
@@ -80,16 +87,17 @@ def ailments(observation: Observation) -> list[str]:
 
 def signs(observation: Observation, expected: Healthy, hints: Hints) -> Signs:
     """What of ``observation`` tells a user that something is wrong."""
-    wrong = [
-        c
-        for c in conditions(observation.object)
-        if (not hints.conditions or c.get("type") in hints.conditions) and _is_wrong(c, expected)
-    ]
+    telling = _telling(observation.object, hints)
+    wrong = [c for c in telling if _is_wrong(c, expected)]
     told = [c for c in wrong if c.get("reason") and c.get("message")]
+    # One that is left out may have nothing to tell; whoever reports none of them does not look at the object.
+    absent = () if telling or observation.object is None else tuple(f"{kind} is missing" for kind in expected)
     return Signs(
         reasons=tuple(c["reason"] for c in told),
-        mute=tuple(c["type"] for c in wrong if c not in told),
+        mute=(*absent, *(f"{c['type']} is {c['status']}, without reason or message" for c in wrong if c not in told)),
         warnings=observation.warnings,
+        # Events count where there are no conditions to tell.
+        failed=bool(wrong or absent or observation.failing or (observation.warnings and not telling)),
     )
 
 
@@ -98,12 +106,6 @@ def _is_wrong(condition: JsonObject, expected: Healthy) -> bool:
     if kind in expected:
         return status != expected[kind]
     return status == "True" if kind in _BAD_WHEN_TRUE else status != "True"
-
-
-def ends_in_error(observation: Observation, found: Signs) -> bool:
-    """Whether the operator did not do what was wanted. Events count where there are no conditions to tell."""
-    told_by_events = bool(found.warnings) and not conditions(observation.object)
-    return bool(found.reasons or found.mute or observation.failing or told_by_events)
 
 
 def at_rest(observation: Observation, found: Signs) -> Iterator[Finding]:
@@ -116,7 +118,7 @@ def at_rest(observation: Observation, found: Signs) -> Iterator[Finding]:
         yield Finding("settling", "the system does not come to rest" + (f": last it did {writes}" if writes else ""))
         return
     if not found.visible and (observation.failing or found.mute):
-        what = observation.failing or f"condition {found.mute[0]} is not as it should be, without reason or message"
+        what = observation.failing or f"condition {found.mute[0]}"
         yield Finding("silence", f"the user cannot see an error: {what}; no condition tells, and no Warning Event")
         return
     yield from _generation(observation, found)

@@ -7,30 +7,31 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from steersman.cel.patterns import compiled
+
 _TRIES = 40
+_WANTED = 4
 
 
 @cache
-def matching(pattern: str, seed: int, wanted: int = 4) -> tuple[str, ...]:
-    """Strings in which ``pattern`` (RE2 syntax) is found, the shortest first; the same ones for the same seed.
+def matching(pattern: str, seed: int) -> tuple[str, ...]:
+    """Four strings in which ``pattern`` is found, the shortest first; the same ones for the same seed.
+
+    There may be fewer, and none where it asks for more than visible ASCII.
 
     Args:
-        pattern: of a schema.
+        pattern: of a schema that the API server takes.
         seed: of the randomness.
-        wanted: how many at most; there may be fewer, and none where the pattern is not one of Python's too.
 
     Raises:
         ModuleNotFoundError: ``hypothesis`` is not installed.
     """
-    try:
-        compiled = re.compile(pattern.replace(r"\z", r"\Z"))
-    except re.error:
-        return ()
-    found = dict.fromkeys(s for s in _drawn(compiled, seed) if compiled.search(s) and not s.endswith("\n"))
-    return tuple(sorted(found, key=lambda s: (len(s), s))[:wanted])
+    regex = compiled(pattern)
+    found = dict.fromkeys(s for s in _drawn(regex, seed) if regex.search(s))
+    return tuple(sorted(found, key=lambda s: (len(s), s))[:_WANTED])
 
 
-def _drawn(compiled: re.Pattern[str], seed: int) -> list[str]:
+def _drawn(regex: re.Pattern[str], seed: int) -> list[str]:
     hypothesis, strategies = _library()
     drawn: list[str] = []
     # Visible ASCII alone: what a person would type.
@@ -40,7 +41,7 @@ def _drawn(compiled: re.Pattern[str], seed: int) -> list[str]:
         drawn.append(text)
 
     for fullmatch in (True, False):
-        strategy = strategies.from_regex(compiled, fullmatch=fullmatch, alphabet=alphabet)
+        strategy = strategies.from_regex(regex, fullmatch=fullmatch, alphabet=alphabet)
         test = hypothesis.given(strategy)(draw)
         settings = hypothesis.settings(
             max_examples=_TRIES,

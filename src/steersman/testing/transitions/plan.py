@@ -28,11 +28,15 @@ Draft = Callable[[JsonObject], "list[Change]"]
 
 
 class _Task(NamedTuple):
-    """One thing to try, and what it covers: a round, and the name of a field or of two."""
+    """One thing to try, and what it covers: a round, and the name of a field or of two.
+
+    ``again``: whether it is begun once more when its object goes before all of it was done.
+    """
 
     round: Round
     name: str
     draft: Draft
+    again: bool = True
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ class Coverage:
 
     def missing(self) -> list[str]:
         """What was not done, such as ``boundary spec.replicas``."""
-        return [f"{r} {n}" for (r, n), c in self._cells.items() if c.done + c.impossible < c.wanted]
+        return [f"{r} {n}".rstrip() for (r, n), c in self._cells.items() if c.done + c.impossible < c.wanted]
 
     def __str__(self) -> str:
         done, wanted = self.count()
@@ -100,22 +104,32 @@ class Plan:
         self._tasks = deque(self._rounds())
         for task in self._tasks:
             self.coverage.plan(task.round, task.name)
-        self._next: deque[Change] = deque()
+        self._begun: tuple[_Task, deque[Change]] | None = None
 
     def next(self, document: JsonObject) -> Change | None:
         """The next change of an object with the content ``document``; None if there is nothing to change at all."""
-        while self._next:
-            change = self._next.popleft()
-            if change.fits(document) and self._drafts.is_possible(document, change):
-                return change
+        if self._begun is not None:
+            task, rest = self._begun
+            if rest[0].fits(document) and self._drafts.is_possible(document, rest[0]):
+                return self._given(task, rest)
+            # It was meant for what the last change has led to: the walk ended there, or went back.
+            self._begun = None
+            if task.again:
+                self._tasks.appendleft(task._replace(again=False))
         while self._tasks:
             task = self._tasks.popleft()
-            changes = task.draft(document)
-            self.coverage.done(task.round, task.name, possible=bool(changes))
-            if changes:
-                self._next.extend(changes[1:])
-                return changes[0]
+            if changes := task.draft(document):
+                return self._given(task, deque(changes))
+            self.coverage.done(task.round, task.name, possible=False)
         return self._anything(document)
+
+    def _given(self, task: _Task, rest: deque[Change]) -> Change:
+        """The first change of ``rest``; with the last one the task is done."""
+        change = rest.popleft()
+        self._begun = (task, rest) if rest else None
+        if not rest:
+            self.coverage.done(task.round, task.name, possible=True)
+        return change
 
     def _rounds(self) -> Iterator[_Task]:
         properties, drafts = self._drafts.properties, self._drafts

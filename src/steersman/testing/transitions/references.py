@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from steersman.errors import ApiError
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.transitions.hints import Hints
-from steersman.testing.transitions.oracles import Finding, Healthy, Signs, at_rest, ends_in_error, signs
+from steersman.testing.transitions.oracles import Finding, Healthy, Signs, at_rest, signs
 from steersman.testing.transitions.states import Difference, State, differences, ignored
 from steersman.testing.transitions.system import Observation, System, Systems
 
@@ -28,11 +28,6 @@ class Reference:
     observation: Observation
     signs: Signs
     again: Finding | None
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ends in an error."""
-        return ends_in_error(self.observation, self.signs)
 
 
 class References:
@@ -87,7 +82,7 @@ class References:
             await system.apply(document)
             observation = await system.settle()
             found = self.signs(observation)
-            well = not ends_in_error(observation, found) and not any(at_rest(observation, found))
+            well = not found.failed and not any(at_rest(observation, found))
             again = await self.again(system, document, observation) if well else None
             return Reference(observation, found, again)
 

@@ -79,8 +79,7 @@ def _shorter(story: Story, first: JsonObject) -> Iterator[Story]:
         # The last changes alone: on the simplest object, and on one that has been like that from the beginning.
         last = changes[len(changes) - kept :]
         yield Story(first, last)
-        if kept < len(changes):
-            yield Story(documents[len(changes) - kept], last)
+        yield Story(documents[len(changes) - kept], last)
     for position in range(len(changes)):
         yield replace(story, changes=(*changes[:position], *changes[position + 1 :]))
 

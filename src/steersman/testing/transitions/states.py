@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from steersman.meta import Quantity
 from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, list_at, map_at
+from steersman.testing.comparable import TIME, VOLATILE, group_kind, named_apart, told_map
+from steersman.testing.generated_names import GeneratedNames, tell
 from steersman.testing.transitions.paths import Path, shown
 
 State = Mapping[str, JsonObject]
@@ -17,19 +18,30 @@ LOOK_AGAIN = "transitions.steersman.dev/look-again"
 """The annotation that makes an operator look at an object to which nothing was done."""
 
 LEFT_OUT = frozenset(
-    {"CustomResourceDefinition", "Endpoints", "EndpointSlice", "Event", "Lease", "Namespace", "Node", "APIService"}
+    {
+        ("", "Endpoints"),
+        ("", "Event"),
+        ("", "Node"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("coordination.k8s.io", "Lease"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("events.k8s.io", "Event"),
+    }
 )
-"""Kinds that operators do not make, or that are of no matter to what they make."""
+"""Groups and kinds that operators do not make, or that are of no matter to what they make."""
 
 _BUILTIN_OWNERS = ("apps/v1", "batch/v1")
-_MADE_BY_THE_CLUSTER = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default"), ("Service", "kubernetes")}
-_VOLATILE = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_MADE_BY_THE_CLUSTER = {
+    (("", "ConfigMap"), "kube-root-ca.crt"),
+    (("", "ServiceAccount"), "default"),
+    (("", "Service"), "kubernetes"),
+}
 _ANNOTATIONS = (LOOK_AGAIN, "deployment.kubernetes.io/revision", "kubectl.kubernetes.io/last-applied-configuration")
 _ALLOCATED = {
-    "Service": ("clusterIP", "clusterIPs", "healthCheckNodePort"),
-    "PersistentVolumeClaim": ("volumeName",),
+    ("", "Service"): ("clusterIP", "clusterIPs", "healthCheckNodePort"),
+    ("", "PersistentVolumeClaim"): ("volumeName",),
 }
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 # Below these, 1Gi and 1024Mi are the same.
 _QUANTITIES = frozenset({"requests", "limits", "capacity", "hard", "overhead"})
 _LONGEST = 80
@@ -52,28 +64,30 @@ class Difference(NamedTuple):
         return f"{self.object} {shown(self.path)}".rstrip() + f": {_short(self.here)} / {_short(self.there)}"
 
 
-def normalised(objects: Iterable[JsonObject], namespace: str = "") -> State:
+def normalised(
+    objects: Iterable[JsonObject], namespace: str = "", generated: Mapping[str, str] | None = None
+) -> State:
     """The state that ``objects`` make up, given in wire form.
 
-    UIDs are told by the object that they belong to, times by a placeholder, conditions without message; generations
-    and what the cluster allocates are left out, and so are objects that built-in controllers make of others.
+    UIDs are told by the object that they belong to, generated names by what they begin with, times by a placeholder,
+    conditions without message; generations and what the cluster allocates are left out, and so are objects that
+    built-in controllers make of others.
 
     Args:
         objects: all that there are, in any order.
         namespace: a name to be told by a placeholder wherever it occurs; empty for none.
+        generated: further generated names, such as those of objects that are gone, with what they begin with.
     """
-    kept = sorted((o for o in objects if counts(o)), key=_order)
-    names = {o["metadata"]["uid"]: f"(uid of {name_of(o)})" for o in kept if o["metadata"].get("uid")}
-    plain = _Plain(names, namespace)
-    found: dict[str, JsonObject] = {}
-    for obj in kept:
-        name = unique = plain.text(name_of(obj))
-        alike = 1
-        while unique in found:
-            alike += 1
-            unique = f"{name} ({alike})"
-        found[unique] = plain.object(obj)
-    return found
+    kept = [o for o in objects if counts(o)]
+
+    def telling(names: GeneratedNames) -> _Plain:
+        plain = _Plain(names, {}, namespace)
+        owners = {o["metadata"]["uid"]: f"(uid of {plain.name(o)})" for o in kept if o["metadata"].get("uid")}
+        return _Plain(names, owners, namespace)
+
+    plain = telling(tell(kept, telling, generated))
+    # Kinds of other groups may have the same name.
+    return named_apart((plain.name(obj), plain(obj)) for obj in kept)
 
 
 def counts(obj: JsonObject) -> bool:
@@ -81,47 +95,44 @@ def counts(obj: JsonObject) -> bool:
     metadata = map_at(obj, "metadata")
     owners = [o for o in list_at(metadata, "ownerReferences") if o.get("controller")]
     return not (
-        obj["kind"] in LEFT_OUT
-        or (obj["kind"], metadata.get("name")) in _MADE_BY_THE_CLUSTER
+        group_kind(obj) in LEFT_OUT
+        or (group_kind(obj), metadata.get("name")) in _MADE_BY_THE_CLUSTER
         or any(o["apiVersion"] in _BUILTIN_OWNERS for o in owners)
     )
 
 
-def _order(obj: JsonObject) -> tuple[str, str]:
-    # Objects with generated names are told apart by the order in which they were made.
-    return name_of(obj), obj["metadata"].get("creationTimestamp") or ""
-
-
 def name_of(obj: JsonObject) -> str:
-    """Kind, namespace and name; a generated name by what it begins with."""
+    """Kind, namespace and name."""
     metadata: JsonObject = obj["metadata"]
-    name = f"{metadata['generateName']}*" if metadata.get("generateName") else metadata.get("name", "")
-    namespace = metadata.get("namespace")
+    name, namespace = metadata.get("name", ""), metadata.get("namespace")
     return f"{obj['kind']} {namespace}/{name}" if namespace else f"{obj['kind']} {name}"
 
 
 class _Plain:
-    def __init__(self, names: Mapping[str, str], namespace: str) -> None:
+    def __init__(self, names: GeneratedNames, owners: Mapping[str, str], namespace: str) -> None:
         self._names = names
+        self._owners = owners
         self._namespace = namespace
 
-    def object(self, obj: JsonObject) -> JsonObject:
-        metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in _VOLATILE}
-        if metadata.get("generateName"):
-            metadata.pop("name", None)
+    def name(self, obj: JsonObject) -> str:
+        return self.text(name_of(obj))
+
+    def __call__(self, obj: JsonObject) -> JsonObject:
+        metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in VOLATILE}
         annotations = {k: v for k, v in map_at(metadata, "annotations").items() if k not in _ANNOTATIONS}
         metadata.pop("annotations", None)
         if annotations:
             metadata["annotations"] = annotations
-        spec = {k: v for k, v in map_at(obj, "spec").items() if k not in _ALLOCATED.get(obj["kind"], ())}
+        spec = {k: v for k, v in map_at(obj, "spec").items() if k not in _ALLOCATED.get(group_kind(obj), ())}
         result: JsonObject = {**obj, "metadata": metadata} | ({"spec": spec} if is_map(obj.get("spec")) else {})
         return self.value(result)
 
     def value(self, value: Any) -> Any:
         if is_map(value):
-            return {k: self._field(k, v) for k, v in value.items() if k != "observedGeneration"}
+            fields = ((k, v) for k, v in value.items() if k != "observedGeneration")
+            return told_map((self._names.text(k), self._field(k, v)) for k, v in fields)
         if is_list(value):
-            return [self.value(v) for v in value]
+            return self._names.items(value, [self.value(v) for v in value])
         return self.text(value) if isinstance(value, str) else value
 
     def _field(self, name: str, value: Any) -> Any:
@@ -131,10 +142,11 @@ class _Plain:
         return {c["type"]: {k: c.get(k) for k in ("status", "reason")} for c in value}
 
     def text(self, text: str) -> str:
-        if text in self._names:
-            return self._names[text]
-        if _TIME.fullmatch(text):
+        if text in self._owners:
+            return self._owners[text]
+        if TIME.fullmatch(text):
             return "(time)"
+        text = self._names.text(text)
         return text.replace(self._namespace, "(namespace)") if self._namespace else text
 
 

@@ -52,29 +52,24 @@ class Subject:
     schema: JsonObject
 
     @staticmethod
-    def of(kind: type[Resource[Any, Any]] | Mapping[str, Any], version: str = "") -> Subject:
-        """The subject of a custom resource type, or of the manifest of a definition.
-
-        Args:
-            kind: either.
-            version: of the API; empty for the one that is stored.
+    def of(kind: type[Resource[Any, Any]] | Mapping[str, Any]) -> Subject:
+        """The subject of a custom resource type, or of the manifest of a definition, in the version that is stored.
 
         Raises:
             SchemaError: the type cannot be expressed as a definition.
-            ValueError: the manifest has no such version, or no schema for it.
+            ValueError: the manifest stores no version with a schema.
         """
         manifest: JsonObject = clone(dict(kind)) if isinstance(kind, Mapping) else definition(kind)
         spec = manifest["spec"]
         spec.pop("conversion", None)
         versions: list[JsonObject] = spec["versions"]
-        chosen = [v for v in versions if (v["name"] == version if version else v.get("storage"))]
-        if not chosen or not map_at(chosen[0], "schema"):
-            wanted = version or "that is stored"
-            raise ValueError(f"{manifest['metadata']['name']} has no version {wanted} with a schema")
+        stored = next((v for v in versions if v.get("storage") and map_at(v, "schema")), None)
+        if stored is None:
+            raise ValueError(f"{manifest['metadata']['name']} stores no version with a schema")
         names = spec["names"]
         namespaced = spec["scope"] == "Namespaced"
-        resource = ApiResource(spec["group"], chosen[0]["name"], names["kind"], names["plural"], namespaced)
-        return Subject(manifest, resource, chosen[0]["schema"]["openAPIV3Schema"])
+        resource = ApiResource(spec["group"], stored["name"], names["kind"], names["plural"], namespaced)
+        return Subject(manifest, resource, stored["schema"]["openAPIV3Schema"])
 
     @property
     def wanted(self) -> JsonObject:

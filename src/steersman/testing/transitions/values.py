@@ -8,11 +8,11 @@ Source: "Extend the Kubernetes API with CustomResourceDefinitions", "Specifying 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from steersman.cel.patterns import compiled
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
 from steersman.testing.transitions.patterns import matching
 
@@ -102,7 +102,7 @@ class Values:
             yield from (Value(v) for v in (1, "1", 2, "50%"))
             yield Value(0, "zero")
             return
-        fitting = [q for q in _QUANTITIES if re.search(pattern, q)] or matching(pattern, self.seed)
+        fitting = [q for q in _QUANTITIES if compiled(pattern).search(q)] or matching(pattern, self.seed)
         yield from (Value(q, "zero" if q == "0" else "") for q in fitting)
         yield Value(1, "as a number")
 
@@ -193,7 +193,7 @@ class Values:
             yield Value("a" * (longest + 1), "too long")
         if pattern is not None:
             tries = [*(f"{v.value} !" for v in self._good(schema) if isinstance(v.value, str)), "", "!", "a b", "é"]
-            yield from [Value(t, "against the pattern") for t in tries if not re.search(pattern, t)][:1]
+            yield from [Value(t, "against the pattern") for t in tries if not compiled(pattern).search(t)][:1]
         if schema.get("format") in _FORMATS:
             yield Value("not this format", "against the format")
 

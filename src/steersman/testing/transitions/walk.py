@@ -8,7 +8,7 @@ from steersman.errors import ApiError
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.transitions.changes import Change, Story
 from steersman.testing.transitions.hints import Hints
-from steersman.testing.transitions.oracles import Finding, Signs, at_rest, ends_in_error
+from steersman.testing.transitions.oracles import Finding, Signs, at_rest
 from steersman.testing.transitions.references import Reference, References
 from steersman.testing.transitions.system import Observation, System
 
@@ -139,16 +139,7 @@ class Walk:
             if change.kind == "bad":
                 return None
             return Finding("refusal", f"the API server refuses what the schema allows: {error}")
-        self.document = document
-        after, found = await self._rest()
-        if wrong := next(at_rest(after, found), None):
-            return wrong
-        self.in_error = ends_in_error(after, found)
-        if change.kind == "bad":
-            self.in_error = True
-            text = "a spec that cannot work is met with silence: no condition tells, and no Warning Event"
-            return None if found.visible else Finding("silence", text)
-        return await self._compared(after, found)
+        return await self._followed(document, bad=change.kind == "bad")
 
     async def _recreated(self, change: Change) -> Finding | None:
         document = change.applied_to(self.document)
@@ -163,21 +154,31 @@ class Walk:
             await self._system.apply(document)
         except ApiError as error:
             return Finding("refusal", f"the API server refuses what the schema allows: {error}")
+        return await self._followed(document)
+
+    async def _followed(self, document: JsonObject, *, bad: bool = False) -> Finding | None:
+        """Waits for what becomes of ``document``, which is stored now, and judges."""
         self.document = document
         after, found = await self._rest()
         if wrong := next(at_rest(after, found), None):
             return wrong
-        self.in_error = ends_in_error(after, found)
+        self.in_error = bad or found.failed
+        if bad:
+            text = "a spec that cannot work is met with silence: no condition tells, and no Warning Event"
+            return None if found.visible else Finding("silence", text)
         return await self._compared(after, found)
 
     async def _compared(self, after: Observation, found: Signs) -> Finding | None:
         """Judges by a new object of the same spec."""
-        fresh = await self._references.of(self.document)
+        try:
+            fresh = await self._references.of(self.document)
+        except ApiError as error:
+            return Finding("refusal", f"the API server refuses a new object with the same spec: {error}")
         if wrong := next(at_rest(fresh.observation, fresh.signs), None) or fresh.again:
             # What led here does not matter to it.
             self.story = Story(self.document, () if wrong is not fresh.again else (Change("again"),))
             return wrong
-        if fresh.failed or self.in_error:
+        if fresh.signs.failed or self.in_error:
             return self._one_failed(fresh, found)
         unlike = await self._references.differences(after.state, fresh.observation.state, self.document)
         if unlike:
@@ -186,11 +187,11 @@ class Walk:
         return None
 
     def _one_failed(self, fresh: Reference, found: Signs) -> Finding | None:
-        if fresh.failed and self.in_error:
+        if fresh.signs.failed and self.in_error:
             # Nobody can follow this spec, and it shows.
             self._call_bad()
             return None
-        if fresh.failed:
+        if fresh.signs.failed:
             reasons = ", ".join(fresh.signs.reasons or fresh.signs.warnings)
             text = f"a new object with the same spec ends in an error ({reasons}), this one does not"
             return Finding("convergence", text)
@@ -214,7 +215,7 @@ class Walk:
             return Finding("rollback", f"there is no way back, the API server refuses the last good spec: {error}")
         self.document = self.good
         after, found = await self._rest()
-        self.in_error = ends_in_error(after, found)
+        self.in_error = found.failed
         if wrong := next(at_rest(after, found), None):
             return wrong
         if self.in_error:

@@ -7,9 +7,9 @@ import pytest
 from database_world import KEY, CuttableTransport, World
 from steersman.api.core_v1 import Secret, Service
 from steersman.api.events_v1 import Event
-from steersman.client import MergePatch
+from steersman.client import HttpRequest, MergePatch
 from steersman.meta import ObjectKey, Quantity
-from steersman.testing import run_virtual, virtual_time
+from steersman.testing import matching, run_virtual, virtual_time
 from steersman_databases.api import Database
 
 
@@ -154,6 +154,26 @@ async def test_delete_policy_takes_data_and_keys_along() -> None:
         assert world.claim() is None
         assert not world.secret("orders-admin")
         assert not world.secret("orders-app")
+
+
+@virtual_time
+async def test_data_whose_deletion_is_refused_keep_their_key_and_are_deleted_again() -> None:
+    world = World()
+    async with world.operator():
+        await world.create(deletion_policy="Delete")
+        await world.ready()
+        refused = matching("DELETE", "/persistentvolumeclaims/data-orders-0")
+        keys: list[bool] = []
+
+        def look(request: HttpRequest) -> bool:
+            keys.append(bool(world.secret("orders-admin") and world.secret("orders-app")))
+            return True
+
+        world.server.fail_next(lambda request: refused(request) and look(request), 409, times=2)
+        await world.client.delete(Database, KEY)
+        await world.until("gone", lambda: world.database is None)
+        assert keys == [True, True], "the first refusal leaves the data, and so their key"
+        assert world.claim() is None
 
 
 @virtual_time

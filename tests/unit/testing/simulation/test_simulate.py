@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import subprocess
 import sys
+import uuid
 
 import pytest
 
@@ -11,11 +14,17 @@ from buoy import Buoy
 from lighthouse import FINALIZER, Harbour, Keeper, new_buoy, scenario, setup_of
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import MergePatch
+from steersman.client import HttpRequest, MergePatch
 from steersman.controller import Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import Conflict, SteersmanError
 from steersman.meta import ObjectMetaApply
-from steersman.testing.simulation import Report, SimulationFailed, World, simulate
+from steersman.testing import InMemoryApiServer, VirtualClock, run_virtual
+from steersman.testing.simulation import Fault, Plan, Report, SimulationFailed, World, simulate
+from steersman.testing.simulation.journal import Entry, Journal
+from steersman.testing.simulation.outcome import Outcome, run_once
+from steersman.testing.simulation.removals import NO_REMOVALS
+from steersman.testing.simulation.requests import object_path
+from steersman.testing.simulation.run import Run, Setting
 
 
 def lamps(harbour: Harbour) -> dict[str, int]:
@@ -160,7 +169,7 @@ class Hurries(Keeper):
 def test_calls_without_bound() -> None:
     found = failure(Hurries)
     assert found.found[0].startswith("more than ")
-    assert found.found[0].endswith(" calls")
+    assert found.found[0].endswith(" of them: GET configmaps")
 
 
 class TwoCharts(Keeper):
@@ -211,13 +220,20 @@ def test_several_faults_are_told_by_the_fewest() -> None:
     assert again.value.plan == found.plan
 
 
+@pytest.mark.parametrize("stale", ["429:999", "touch:2", "409:2", "hold:buoys.sea.example.com:99+5"])
+def test_a_replay_that_strikes_nothing_says_so(stale: str) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(stale)} never struck"):
+        sweep(Keeper, replay=stale)
+
+
 PROGRAM = """
 from lighthouse import *
 from steersman.testing.simulation import Plan, simulate
 from steersman.testing.simulation.outcome import run_once
 from steersman.testing.simulation.run import Setting
 setting = Setting(setup=setup_of(Keeper), scenario=scenario, outside=Harbour, kinds=(Buoy,))
-for plan in ("", "crash-after:2,hold:configmaps:1+300", "lease:1,409:3", "miss:buoys.sea.example.com:2+300"):
+plans = "", "crash-after:2,hold:configmaps:1+300", "lease:2,409:3", "late:1+25", "miss:buoys.sea.example.com:2+300"
+for plan in plans:
     print(run_once(setting, Plan.parse(plan)).journal.trace())
 """
 
@@ -252,3 +268,66 @@ def test_an_invariant_that_fails() -> None:
     with pytest.raises(SimulationFailed) as failed:
         simulate(setup_of(Keeper), staying, outside=Harbour, kinds=[Buoy], invariants=[careless])
     assert failed.value.found == ("the invariant careless fails: LookupError: no such lamp",)
+
+
+def test_the_world_outside_repeats() -> None:
+    async def play(world: World[str]) -> None:
+        await world.sleep(1)
+
+    def seen(seed: int) -> object:
+        setting = Setting(
+            setup=lambda manager, outside: None,
+            scenario=play,
+            outside=lambda: uuid.uuid4().hex,
+            observe=str,
+            seed=seed,
+        )
+        return run_once(setting, Plan()).sights
+
+    assert seen(0) == seen(0)
+    assert seen(0) != seen(1)
+
+
+def test_a_garbage_collector_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(server: InMemoryApiServer) -> None:
+        raise LookupError("no owner")
+
+    monkeypatch.setattr(InMemoryApiServer, "collect_garbage", fails)
+    found = failure(Keeper).found
+    assert found == ("the garbage collector fails: LookupError: no owner",)
+
+
+def test_a_late_call_that_fails_is_told_and_over() -> None:
+    setting = Setting(setup=setup_of(Keeper), scenario=scenario, outside=Harbour, kinds=(Buoy,))
+    run = Run(setting, Plan(), VirtualClock(), 1000)
+
+    async def play() -> None:
+        async def arrive() -> None:
+            raise LookupError("no such verb")
+
+        run.delay(Fault("late", 3, seconds=25), arrive)
+        await asyncio.sleep(30)
+
+    run_virtual(play())
+    assert run.in_force == []
+    assert run.violations == ["call 3, which was on its way, fails: LookupError: no such verb"]
+
+
+def test_what_did_not_strike_excuses_no_needless_write() -> None:
+    journal = Journal()
+    journal.add(Entry(0, "operator", "GET buoys default/a", "200", 1, "", "read"))
+    journal.add(Entry(1, "operator", "CREATE configmaps default/a", "201", 2, "", "create", True))
+    idle = Fault("touch", 2)
+
+    def needless(*struck: Fault) -> int:
+        done = Outcome(Plan((idle,)), journal, (), NO_REMOVALS, (), {}, struck, 2, 1)
+        return len(done.needless_writes)
+
+    assert needless() == 1
+    assert needless(idle) == 0
+
+
+@pytest.mark.parametrize("part", ["", "/status", "/scale", "/resize", "/eviction"])
+def test_another_actor_writes_the_object_whatever_part_of_it_is_written(part: str) -> None:
+    request = HttpRequest(method="PATCH", path=f"/api/v1/namespaces/default/pods/a{part}")
+    assert object_path(request) == "/api/v1/namespaces/default/pods/a"

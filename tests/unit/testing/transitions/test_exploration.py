@@ -96,6 +96,14 @@ def test_silence_about_a_spec_that_cannot_work() -> None:
     assert steps(found)[1:] == [f'set what cannot work: spec.image="{harbour.GONE}"']
 
 
+def test_silence_of_who_reports_nothing_at_all() -> None:
+    report = explored(
+        setup_with(harbour.LooksAway), replay='{"start":{"spec":{"title":"a","berths":0}},"changes":[]}'
+    )
+    assert [f.oracle for f in report.failures] == ["silence"]
+    assert "condition Ready is missing" in report.failures[0].finding.text
+
+
 def test_silence_while_it_tries_for_ever() -> None:
     found = failure_of(setup_with(harbour.RaisesForEver))
     assert found.oracle == "silence"

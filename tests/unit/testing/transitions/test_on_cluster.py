@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import harbour
 from harbour import Harbour, Process, setup, setup_with
 from steersman.api.core_v1 import ConfigMap, Namespace
-from steersman.client import Client
+from steersman.client import Client, HttpRequest, HttpResponse
 from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.testing import InMemoryApiServer, run_virtual, virtual_runtime, virtual_time
@@ -73,6 +75,37 @@ def test_settling() -> None:
     report, _ = explored(setup_with(harbour.KeepsTheLog), replay=replay, patience=ClusterPatience(quiet=30))
     assert [f.oracle for f in report.failures] == ["settling"]
     assert "ConfigMap (namespace)/trial" in report.failures[0].finding.text
+
+
+class Slow:
+    """A server that takes its time to answer."""
+
+    def __init__(self, server: InMemoryApiServer, seconds: float) -> None:
+        self._server = server
+        self._seconds = seconds
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        await asyncio.sleep(self._seconds)
+        return await self._server.request(request)
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._server.stream(request)
+
+    async def close(self) -> None:
+        return
+
+
+@virtual_time
+async def test_a_cluster_that_is_slow_is_waited_for_longer() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    server.register(Harbour)
+    async with Process(Slow(server, 14), setup, server.runtime):
+        patience = ClusterPatience(quiet=5)
+        async with on_cluster(Client(Slow(server, 3)), Harbour, observed=[ConfigMap], patience=patience)() as system:
+            await system.apply({"spec": {"title": "a", "lanterns": [{"name": "a"}, {"name": "b"}]}})
+            seen = await system.settle()
+    assert seen.object is not None
+    assert seen.object["status"]["conditions"][0]["status"] == "True"
 
 
 def test_silence() -> None:

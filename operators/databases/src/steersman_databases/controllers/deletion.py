@@ -7,7 +7,7 @@ from datetime import timedelta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.controller import CachedClient, EventRecorder, remove_finalizer
-from steersman.errors import Conflict, NotFound
+from steersman.errors import NotFound
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Database
@@ -91,6 +91,6 @@ class Deletion:
     async def _ignore_missing(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
         try:
             await self._client.delete(kind, key, uid=uid)
-        except (NotFound, Conflict):
-            # Gone, or a namesake has taken its place: either way this one needs no deleting.
+        except NotFound:
+            # A conflict is none of that: what is there now, perhaps a namesake, is looked at again.
             return
