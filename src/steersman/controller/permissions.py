@@ -10,8 +10,9 @@ READ = ("get", "list", "watch")
 
 
 class Permission(Struct, frozen=True):
-    """``verbs`` on one resource, or on its ``subresource``."""
+    """``verbs`` on one resource, or on its ``subresource``; on the objects called ``names``, or on all."""
 
     resource: ApiResource
     verbs: tuple[str, ...]
     subresource: str = ""
+    names: tuple[str, ...] = ()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from steersman.manager.http_server import Request as HttpServerRequest
     from steersman.manager.http_server import Response
+    from steersman.manager.webhook_server import WebhookServer
+    from steersman.webhook import Conversion, Webhook, WebhookOptions, Webhooks
 
 T = TypeVar("T", bound=Object)
 
@@ -74,6 +76,8 @@ class Manager:
         self._unfenced: set[str] = set()
         self._permissions: list[Permission] = list(endpoint_permissions(self.options))
         self._tasks: list[asyncio.Task[Any]] = []
+        self._webhooks: Webhooks | None = None
+        self._webhook_server: WebhookServer | None = None
         self._watchdog: Watchdog | None = None
         self._garbage: GarbagePolicy | None = None
         self._stopping = asyncio.Event()
@@ -93,6 +97,33 @@ class Manager:
             informer=self.cache.informer,
             register=self._register,
         )
+
+    def webhook(self, kind: type[T], options: WebhookOptions | None = None) -> Webhook[T]:
+        """Begins a webhook that is asked about writes of ``kind``; every replica serves it.
+
+        Args:
+            kind: of the objects that the handlers get.
+            options: what the API server is told of it.
+
+        Raises:
+            ConfigurationError: there is one of that kind, and neither has a name of its own.
+        """
+        from steersman.webhook import WebhookOptions
+
+        return self.webhooks.webhook(kind, options or WebhookOptions())
+
+    def conversion(self, conversion: Conversion[Any]) -> None:
+        """Serves the conversion between the versions of a kind. Raises ConfigurationError: there is one of it."""
+        self.webhooks.conversion(conversion)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """All that were declared."""
+        if self._webhooks is None:
+            from steersman.webhook import Webhooks
+
+            self._webhooks = Webhooks()
+        return self._webhooks
 
     def add(self, run: Run, *, name: str = "", needs_leader_election: bool = True) -> None:
         """Runs a coroutine function beside the controllers.
@@ -136,8 +167,9 @@ class Manager:
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """What all controllers together declared to need; ``steersman.rbac`` makes a role of it."""
-        return tuple(self._permissions)
+        """What all controllers and webhooks together declared to need; ``steersman.rbac`` makes a role of it."""
+        webhooks = () if self._webhooks is None else self._webhooks.permissions(self.options.webhooks)
+        return (*self._permissions, *webhooks)
 
     async def run(self) -> None:
         """Runs until ``stop`` is called.
@@ -201,6 +233,7 @@ class Manager:
     # Start
 
     async def _start(self) -> None:
+        await self._start_webhooks()
         await self._endpoints.start()
         self._start_heartbeat()
         for recorder in self._recorders:
@@ -217,6 +250,21 @@ class Manager:
             await self._campaign.elected.wait()
             await self._catch_up()
         self._start_work(needs_leader_election=True)
+
+    async def _start_webhooks(self) -> None:
+        """Before all else: what is listed may have to be converted."""
+        if not self._webhooks:
+            return
+        if self.options.webhooks is None:
+            log.warning("webhooks are declared and not served: ManagerOptions.webhooks says where")
+            return
+        from steersman.manager.webhook_server import WebhookServer
+
+        client = Client(self._carrier, field_manager=f"{self.options.name}-webhooks")
+        server = WebhookServer(self.options.webhooks, self._webhooks, client, self.runtime)
+        self._endpoints.ready["webhooks"] = server.check
+        await server.start()
+        self._webhook_server = server
 
     async def _catch_up(self) -> None:
         """What the former leader wrote last may not have arrived here yet.
@@ -253,6 +301,7 @@ class Manager:
     async def _shut_down(self) -> None:
         """In order: no new work, running work ends, Events are written, the lease, watches and endpoints end."""
         self._stopping.set()
+        webhooks = self.runtime.spawn(self._stop_webhooks(), "end of webhooks")
         log.info("shutting down: work ends", grace_seconds=self.options.graceful_shutdown_timeout)
         await self._end_work()
         if not self._lost.is_set():
@@ -267,6 +316,7 @@ class Manager:
             # Whatever is still on its way, on behalf of whom, is cut.
             await self._transport.close()
         await self.cache.stop()
+        await asyncio.gather(webhooks, return_exceptions=True)
         await self._endpoints.stop()
         for task in self._tasks:
             task.cancel()
@@ -275,6 +325,10 @@ class Manager:
             self._watchdog.stop()
         if self._garbage is not None:
             self._garbage.stop()
+
+    async def _stop_webhooks(self) -> None:
+        if self._webhook_server is not None:
+            await self._webhook_server.stop()
 
     async def _end_work(self) -> None:
         ending = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "end of work")

@@ -13,6 +13,8 @@ from steersman.meta import Object
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
+    from steersman.webhook import WebhookServing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerOptions:
@@ -31,6 +33,7 @@ class ManagerOptions:
         metrics_cert_path: the directory of ``tls.crt`` and ``tls.key`` for that; read again as they change.
         debug_bind_address: ``host:port`` of ``/debug`` (see ``debug``); empty or ``0``: none. Loopback only, unless
             metrics are secure: then it is served as they are.
+        webhooks: where the webhooks that were declared are served; None: nowhere.
         tracing: whether reconciles and their requests become spans of OpenTelemetry; a tracer provider, or True for
             the process's own. Needs ``steersman[tracing]``.
         cache_sync_timeout: seconds for the first lists.
@@ -49,6 +52,7 @@ class ManagerOptions:
     metrics_secure: bool = False
     metrics_cert_path: str = ""
     debug_bind_address: str = ""
+    webhooks: WebhookServing | None = None
     tracing: TracerProvider | bool = False
     cache_sync_timeout: float = 120.0
     graceful_shutdown_timeout: float = 30.0

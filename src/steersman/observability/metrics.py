@@ -84,6 +84,8 @@ rate_limiter_duration = Histogram(
     ["verb", "host"],
     buckets=LATENCY_BUCKETS,
 )
+certificate_reads = Counter("certwatcher_read_certificate", "Certificates of endpoints that were read.")
+certificate_errors = Counter("certwatcher_read_certificate_errors", "Certificates that could not be read.")
 
 for _instrument in (
     watch_restarts,
@@ -95,5 +97,7 @@ for _instrument in (
     event_loop_blocks,
     request_retries,
     rate_limiter_duration,
+    certificate_reads,
+    certificate_errors,
 ):
     collected(_instrument.collect)

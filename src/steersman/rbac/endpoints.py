@@ -1,11 +1,13 @@
-"""Roles for what a manager does beside its controllers: hold a lease, show its metrics."""
+"""Roles for what a manager does beside its controllers: hold a lease, show its metrics, keep certificates."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from steersman.api.coordination_v1 import Lease
+from steersman.meta import ApiResource
 
+_SECRETS = ApiResource("", "v1", "Secret", "secrets")
 _API_VERSION = "rbac.authorization.k8s.io/v1"
 
 
@@ -20,22 +22,28 @@ def leader_election_role(name: str, lease: str, *, namespace: str = "") -> dict[
         lease: name of the Lease, as ``LeaderElection.name`` has it.
         namespace: of both; without it, kubectl or kustomize decide.
     """
-    group, plural = Lease.api_resource.group, Lease.api_resource.plural
+    return _role(name, namespace, Lease.api_resource, lease)
+
+
+def webhook_certificate_role(name: str, secret: str, *, namespace: str = "") -> dict[str, Any]:
+    """A Role that lets its subject keep the certificates of its webhooks, and touch no other Secret.
+
+    Args:
+        name: of the role.
+        secret: name of the Secret, as ``WebhookServing.secret_name`` has it.
+        namespace: of both; without it, kubectl or kustomize decide.
+    """
+    return _role(name, namespace, _SECRETS, secret)
+
+
+def _role(name: str, namespace: str, resource: ApiResource, only: str) -> dict[str, Any]:
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "Role",
-        "metadata": metadata,
-        "rules": [
-            {"apiGroups": [group], "resources": [plural], "verbs": ["create"]},
-            {
-                "apiGroups": [group],
-                "resources": [plural],
-                "resourceNames": [lease],
-                "verbs": ["get", "watch", "patch"],
-            },
-        ],
-    }
+    of = {"apiGroups": [resource.group], "resources": [resource.plural]}
+    rules = [
+        {**of, "verbs": ["create"]},
+        {**of, "resourceNames": [only], "verbs": ["get", "watch", "patch"]},
+    ]
+    return {"apiVersion": _API_VERSION, "kind": "Role", "metadata": metadata, "rules": rules}
 
 
 def metrics_reader_role(name: str) -> dict[str, Any]:

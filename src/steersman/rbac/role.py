@@ -11,18 +11,20 @@ _VERB_ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "d
 
 
 def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
-    """The fewest ``rules`` that grant ``permissions``, in a stable order."""
-    verbs: dict[tuple[str, str], set[str]] = {}
+    """The fewest ``rules`` that grant ``permissions``, in a stable order; those for certain objects come last."""
+    verbs: dict[tuple[tuple[str, ...], str, str], set[str]] = {}
     for permission in permissions:
         resource = permission.resource
         name = f"{resource.plural}/{permission.subresource}" if permission.subresource else resource.plural
-        verbs.setdefault((resource.group, name), set()).update(permission.verbs)
-    resources: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (group, name), granted in sorted(verbs.items()):
-        resources.setdefault((group, tuple(sorted(granted, key=_place))), []).append(name)
+        objects = tuple(sorted(set(permission.names)))
+        verbs.setdefault((objects, resource.group, name), set()).update(permission.verbs)
+    resources: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (objects, group, name), granted in sorted(verbs.items()):
+        resources.setdefault((group, tuple(sorted(granted, key=_place)), objects), []).append(name)
     return [
         {"apiGroups": [group], "resources": names, "verbs": list(granted)}
-        for (group, granted), names in resources.items()
+        | ({"resourceNames": list(objects)} if objects else {})
+        for (group, granted, objects), names in resources.items()
     ]
 
 

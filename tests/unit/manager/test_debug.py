@@ -25,7 +25,7 @@ from steersman.manager.debug import DebugPages
 from steersman.manager.http_server import Request as Asked
 from steersman.observability.runtime import Runtime
 from steersman.testing import matching, virtual_time
-from world import World, eventually, key
+from world import World, eventually, key, running
 
 
 class Pilot(Reconciler[Buoy]):
@@ -47,14 +47,8 @@ class Pilot(Reconciler[Buoy]):
 async def managing(world: World, **options: Any) -> AsyncGenerator[Manager, None]:
     manager = Manager(world.server, ManagerOptions(**options), world.runtime)
     manager.controller(Buoy).owns(ConfigMap).complete(Pilot)
-    task = asyncio.create_task(manager.run())
-    try:
+    async with running(manager):
         yield manager
-        manager.stop()
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def ask(manager: Manager, path: str) -> Any:

@@ -23,7 +23,7 @@ from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectMetaApply
 from steersman.observability.runtime import Runtime
 from steersman.testing import matching, virtual_time
-from world import NAMESPACE, World, eventually, key, settle
+from world import NAMESPACE, World, eventually, key, running, settle
 
 
 class Chains(Reconciler[Buoy]):
@@ -50,14 +50,8 @@ async def managing(
 ) -> AsyncGenerator[Manager, None]:
     manager = Manager(world.server, ManagerOptions(name="sea-operator", **options), world.runtime)
     manager.controller(Buoy).owns(ConfigMap).max_concurrent_reconciles(4).complete(reconciler)
-    task = asyncio.create_task(manager.run())
-    try:
+    async with running(manager):
         yield manager
-        manager.stop()
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def chain(world: World, name: str) -> str | None:

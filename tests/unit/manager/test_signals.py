@@ -39,7 +39,7 @@ def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
 def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
     with running() as process:
         process.send_signal(number)
-        said, complained = process.communicate(timeout=20)
+        said, complained = process.communicate(timeout=60)
     assert said.split() == ["finished", "ended"], complained
     assert process.returncode == 0
 
@@ -47,7 +47,7 @@ def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
 def test_work_that_takes_too_long_is_cut() -> None:
     with running("slow") as process:
         process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=20)
+        said, complained = process.communicate(timeout=60)
     assert said.split() == ["cancelled", "ended"], complained
     assert process.returncode == 0
 
@@ -58,7 +58,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ending\n"
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=20)
+        said, _ = process.communicate(timeout=60)
     assert said == ""
     assert process.returncode == -signal.SIGTERM
 
@@ -66,6 +66,6 @@ def test_a_second_signal_ends_it_at_once() -> None:
 def test_a_signal_is_heard_before_the_first_lists_are_complete() -> None:
     with running("unsynced") as process:
         process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=20)
+        said, complained = process.communicate(timeout=60)
     assert said.split() == ["ended"], complained
     assert process.returncode == 0

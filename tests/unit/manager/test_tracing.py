@@ -23,7 +23,7 @@ from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectMetaApply
 from steersman.testing import matching, virtual_time
-from world import World, key
+from world import World, key, running
 
 PASSWORD = "hunter222"
 
@@ -66,15 +66,9 @@ async def managing(
 ) -> AsyncGenerator[Controller, None]:
     manager = Manager(world.server, ManagerOptions(tracing=tracing), world.runtime)
     controller = manager.controller(Buoy).complete(reconciler)
-    task = asyncio.create_task(manager.run())
-    try:
+    async with running(manager):
         await asyncio.sleep(1)
         yield controller
-        manager.stop()
-        await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 @virtual_time

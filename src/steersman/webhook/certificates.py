@@ -1,0 +1,290 @@
+"""The certificates of a webhook server, and how one follows another.
+
+Each serving certificate has an authority of its own, whose key signs it and is thrown away: what is kept opens one
+server and no more, and there is only one way in which certificates are replaced, the same for authorities.
+
+What there is, is a ``CertificateState``, which ``advanced`` moves on by one step at a time. A step is one write of
+one Secret, so that a process that ends between two of them leaves nothing half done, and another goes on from there:
+
+    first        an authority and its certificate; nobody trusts it yet, and nobody served before
+    prepared     the next certificate; its authority is trusted beside the present one
+    promoted     the next one is served, once all know its authority; the former authority is still trusted
+    retired      the former authority is trusted no more, once all serve the new certificate
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from steersman.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+# Clocks differ.
+_BACKDATED = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """When certificates follow each other.
+
+    Attributes:
+        lifetime: of a certificate; the next is prepared when a third of it is left.
+        settling: how long a new authority must have been known before its certificate is served: API servers read
+            their configurations some time after they are written.
+        retiring: how long a former authority is trusted after that; a replica that has not read the Secret for half
+            of it is not ready.
+    """
+
+    lifetime: timedelta = timedelta(days=90)
+    settling: timedelta = timedelta(minutes=5)
+    retiring: timedelta = timedelta(hours=1)
+
+
+class Pair(Struct, frozen=True):
+    """A certificate, its key, and the authority that signed it. PEM."""
+
+    certificate: str
+    key: str
+    authority: str
+
+    def __repr__(self) -> str:
+        return f"Pair({times(self.certificate)[1]:%Y-%m-%d})"
+
+    @property
+    def issued(self) -> datetime:
+        """When it was made."""
+        return times(self.certificate)[0] + _BACKDATED
+
+    @property
+    def expires(self) -> datetime:
+        """From when on it is worthless."""
+        return times(self.certificate)[1]
+
+
+class CertificateState(Struct, frozen=True):
+    """What the Secret holds.
+
+    Attributes:
+        current: what is served.
+        next: what will be.
+        former: the authority of what was served before; empty where it is trusted no more.
+        promoted: when ``current`` began to be served, while there is a ``former``.
+    """
+
+    current: Pair
+    next: Pair | None = None
+    former: str = ""
+    promoted: datetime | None = None
+
+    @property
+    def bundle(self) -> str:
+        """All authorities that are to be trusted. PEM, in an order that a promotion does not change."""
+        others = self.next.authority if self.next is not None else ""
+        return "".join(sorted({self.current.authority, others, self.former}))
+
+
+def advanced(
+    state: CertificateState | None, now: datetime, names: Sequence[str], rotation: Rotation, *, settled: bool
+) -> CertificateState | None:
+    """The state that follows ``state`` at ``now``; None where all is well for now.
+
+    Args:
+        names: DNS names and IP addresses under which the server is called.
+        settled: whether all configurations have had the whole bundle for as long as ``rotation.settling``.
+    """
+    if state is None:
+        return CertificateState(issue(names, now, rotation.lifetime))
+    current, following = state.current, state.next
+    if current.expires <= now:
+        # Nobody gets an answer by it any more, so there is nothing to be careful of.
+        usable = following is not None and following.expires > now
+        return CertificateState(following if following and usable else issue(names, now, rotation.lifetime))
+    if state.former and (state.promoted is None or now >= state.promoted + rotation.retiring):
+        return replace(state, former="", promoted=None)
+    if following is None:
+        due = current.expires - now <= rotation.lifetime / 3 or not fits(current, names)
+        return renewed(state, now, names, rotation) if due and not state.former else None
+    if following.expires <= now or not fits(following, names):
+        return renewed(state, now, names, rotation)
+    return CertificateState(following, former=current.authority, promoted=now) if settled else None
+
+
+def renewed(state: CertificateState, now: datetime, names: Sequence[str], rotation: Rotation) -> CertificateState:
+    """``state`` with the next certificate prepared."""
+    # Replicas of two releases may disagree on the names for a while: one certificate serves both.
+    also = () if fits(state.current, names) else sorted(names_in(state.current.certificate) - set(names))
+    return replace(state, next=issue((*names, *also), now, rotation.lifetime))
+
+
+# The Secret
+
+_CURRENT: tuple[str, ...] = ("tls.crt", "tls.key", "authority.crt")
+_NEXT: tuple[str, ...] = ("next.crt", "next.key", "next-authority.crt")
+
+
+def to_data(state: CertificateState) -> dict[str, str]:
+    """``state`` as the data of a Secret of type ``kubernetes.io/tls``; ``ca.crt`` is the bundle."""
+    data: dict[str, str] = dict(
+        zip(_CURRENT, (state.current.certificate, state.current.key, state.current.authority), strict=True)
+    )
+    if state.next is not None:
+        data |= dict(zip(_NEXT, (state.next.certificate, state.next.key, state.next.authority), strict=True))
+    if state.former:
+        data["former-authority.crt"] = state.former
+    if state.promoted is not None:
+        data["promoted"] = state.promoted.isoformat()
+    return data | {"ca.crt": state.bundle}
+
+
+def from_data(data: Mapping[str, str]) -> CertificateState | None:
+    """The state that ``to_data`` wrote; None where that was not what wrote it, or somebody has changed it."""
+    try:
+        current = Pair(*(data[k] for k in _CURRENT))
+        following = Pair(*(data[k] for k in _NEXT)) if _NEXT[0] in data else None
+        promoted = datetime.fromisoformat(data["promoted"]) if "promoted" in data else None
+        if not all(_belongs(p.certificate, p.key) for p in (current, following) if p is not None):
+            return None
+    except (KeyError, ValueError):
+        return None
+    return CertificateState(current, following, data.get("former-authority.crt", ""), promoted)
+
+
+# X.509
+
+
+def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
+    """A new authority and the one certificate that it signs.
+
+    Raises:
+        ConfigurationError: ``steersman[webhooks]`` is not installed.
+    """
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+    except ImportError as error:
+        raise ConfigurationError(f"webhooks make certificates with steersman[webhooks]: {error}") from error
+    span = (now - _BACKDATED, now + lifetime)
+    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    authority_name = _name(f"{names[0]} authority {now:%Y-%m-%dT%H:%M:%S}")
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    authority = _signed(
+        (authority_name, authority_name),
+        (authority_key.public_key(), authority_key),
+        span,
+        [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)],
+    )
+    certificate = _signed(
+        (_name(names[0]), authority_name),
+        (key.public_key(), authority_key),
+        span,
+        [
+            (x509.SubjectAlternativeName([_alternative(n) for n in names]), False),
+            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+            (x509.BasicConstraints(ca=False, path_length=None), True),
+        ],
+    )
+    secret = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Pair(certificate, secret.decode(), authority)
+
+
+def fits(pair: Pair, names: Sequence[str]) -> bool:
+    """Whether ``pair`` is for ``names``, all of them."""
+    return set(names) <= names_in(pair.certificate)
+
+
+@lru_cache(maxsize=16)
+def times(certificate: str) -> tuple[datetime, datetime]:
+    """From when until when a PEM certificate is valid. Raises ValueError: it is none."""
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificate(certificate.encode())
+    return found.not_valid_before_utc, found.not_valid_after_utc
+
+
+@lru_cache(maxsize=16)
+def _belongs(certificate: str, key: str) -> bool:
+    """Whether ``key`` is that of ``certificate``. Raises ValueError: one of them is none."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+
+    public = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    try:
+        return serialization.load_pem_private_key(key.encode(), None).public_key() == public
+    except TypeError:
+        # It has a password.
+        return False
+
+
+@lru_cache(maxsize=16)
+def names_in(certificate: str) -> frozenset[str]:
+    """DNS names and IP addresses that a PEM certificate is for."""
+    from cryptography import x509
+
+    extensions = x509.load_pem_x509_certificate(certificate.encode()).extensions
+    alternatives = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return frozenset(str(a.value) for a in alternatives)
+
+
+def _signed(
+    names: tuple[x509.Name, x509.Name],
+    keys: tuple[ec.EllipticCurvePublicKey, ec.EllipticCurvePrivateKey],
+    span: tuple[datetime, datetime],
+    extensions: Sequence[tuple[x509.ExtensionType, bool]],
+) -> str:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(names[0])
+        .issuer_name(names[1])
+        .public_key(keys[0])
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(span[0].astimezone(UTC))
+        .not_valid_after(span[1].astimezone(UTC))
+    )
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(keys[1], hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _name(text: str) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    # The longest that X.520 allows.
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

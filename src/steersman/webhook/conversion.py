@@ -1,0 +1,285 @@
+"""Translates objects between the versions of a kind.
+
+Source: "Versions in CustomResourceDefinitions", "Webhook conversion"; ``apiextensions.k8s.io/v1``, ConversionReview.
+The annotation is Cluster API's idea (``conversion.MarshalData``), and so is what it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from steersman.errors import ConfigurationError, SteersmanError
+from steersman.meta import (
+    FrozenDict,
+    FrozenStruct,
+    Object,
+    Unstructured,
+    decode_builtins,
+    encode,
+    to_builtins,
+)
+from steersman.observability.logging import get_logger
+from steersman.webhook import metrics
+from steersman.webhook.admission import Answer
+from steersman.webhook.merging import merged
+from steersman.webhook.unknown import unknown_field
+
+HubT = TypeVar("HubT", bound=Object)
+SpokeT = TypeVar("SpokeT", bound=Object)
+_Json = dict[str, Any]
+
+HUB_ANNOTATION = "steersman.dev/hub"
+"""Where an object of a spoke's version keeps what the hub said and the spoke cannot."""
+
+CONVERT = "/convert"
+_LONGEST_ANNOTATION = 200_000
+
+_NAMES = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+
+log = get_logger("webhook")
+
+
+class ConversionFailed(SteersmanError):
+    """An object cannot be converted; the message names it and says why."""
+
+
+class Spoke(Generic[SpokeT, HubT]):
+    """How a version becomes the hub, and back.
+
+    Args:
+        kind: the version's type.
+        to_hub: all that the spoke can say, the hub must be able to say.
+        from_hub: what the spoke cannot say may be dropped: it is kept beside.
+    """
+
+    def __init__(
+        self, kind: type[SpokeT], *, to_hub: Callable[[SpokeT], HubT], from_hub: Callable[[HubT], SpokeT]
+    ) -> None:
+        self.kind = kind
+        self.to_hub = to_hub
+        self.from_hub = from_hub
+
+
+class Conversion(Generic[HubT]):
+    """The versions of one kind: a hub and its spokes.
+
+    Example:
+        ``SHOPS = Conversion(v2.Shop, Spoke(v1.Shop, to_hub=to_v2, from_hub=to_v1))``
+
+    Raises:
+        ConfigurationError: they are not versions of one kind.
+    """
+
+    def __init__(self, hub: type[HubT], *spokes: Spoke[Any, HubT]) -> None:
+        self.hub = hub
+        self.spokes: Mapping[str, Spoke[Any, HubT]] = {s.kind.api_resource.api_version: s for s in spokes}
+        here = hub.api_resource
+        for spoke in spokes:
+            there = spoke.kind.api_resource
+            if (there.group, there.kind) != (here.group, here.kind) or there.version == here.version:
+                raise ConfigurationError(f"{there.api_version} {there.kind} is no other version of {here}")
+        if len(self.spokes) != len(spokes):
+            raise ConfigurationError(f"{here.kind}: there are two spokes of one version")
+
+    @property
+    def crd_name(self) -> str:
+        """The name of the CustomResourceDefinition."""
+        return f"{self.hub.api_resource.plural}.{self.hub.api_resource.group}"
+
+    def convert(self, document: _Json, api_version: str) -> _Json:
+        """``document``, an object in wire form, in the version ``api_version``.
+
+        Raises:
+            ConversionFailed: the version is none of ours, or the object does not fit its type.
+        """
+        found: str = document.get("apiVersion", "")
+        if found == api_version:
+            return document
+        kinds = {self.hub.api_resource.api_version, *self.spokes}
+        if unknown := {found, api_version} - kinds:
+            raise ConversionFailed(f"version {', '.join(unknown)} is not known here")
+        hub = document if found not in self.spokes else self._to_hub(self.spokes[found], document)
+        return hub if api_version not in self.spokes else self._from_hub(self.spokes[api_version], hub)
+
+    def _to_hub(self, spoke: Spoke[Any, HubT], document: _Json) -> _Json:
+        metadata, kept = _without_annotation(document["metadata"])
+        hub = spoke.to_hub(_typed({**document, "metadata": metadata}, spoke.kind))
+        content = _content(hub)
+        if kept is not None:
+            content = self._restored(spoke, hub, {**kept, "metadata": metadata})
+        return {**_head(self.hub, metadata), **content}
+
+    def _restored(self, spoke: Spoke[Any, HubT], hub: HubT, kept: _Json) -> _Json:
+        """What the hub said, with what was changed in the spoke since."""
+        former = _typed(kept, self.hub)
+        as_seen = spoke.to_hub(spoke.from_hub(former))
+        document: _Json = merged(kept, _bare(as_seen), _bare(hub))
+        return _content_of(document)
+
+    def _from_hub(self, spoke: Spoke[Any, HubT], document: _Json) -> _Json:
+        metadata, _ = _without_annotation(document["metadata"])
+        hub = _typed({**document, "metadata": metadata}, self.hub)
+        converted = spoke.from_hub(hub)
+        if not _same(spoke.to_hub(converted), hub):
+            metadata = _with_annotation(metadata, _content_of(document))
+        return {**_head(spoke.kind, metadata), **_content(converted)}
+
+
+class _Asked(FrozenStruct):
+    uid: str
+    desired_api_version: str = msgspec.field(name="desiredAPIVersion")
+    objects: list[dict[str, Any]] = []  # noqa: RUF012
+
+
+class _Review(FrozenStruct):
+    api_version: str
+    kind: str
+    request: _Asked
+
+
+class ConversionHandler:
+    """Answers the reviews of all conversions of a manager: the objects of one review are of one kind."""
+
+    def __init__(self) -> None:
+        self._conversions: dict[tuple[str, str], Conversion[Any]] = {}
+
+    @property
+    def conversions(self) -> tuple[Conversion[Any], ...]:
+        """Those that were added."""
+        return tuple(self._conversions.values())
+
+    def add(self, conversion: Conversion[Any]) -> None:
+        """Raises ConfigurationError: there is one of this kind."""
+        resource = conversion.hub.api_resource
+        if (resource.group, resource.kind) in self._conversions:
+            raise ConfigurationError(f"there are two conversions of {resource.kind}: give one all its spokes")
+        self._conversions[resource.group, resource.kind] = conversion
+
+    async def answer(self, body: bytes, seconds: float) -> Answer:
+        """What to answer to the review ``body``. Conversions do not wait: ``seconds`` does not count."""
+        try:
+            review = msgspec.json.decode(body, type=_Review)
+        except msgspec.DecodeError as error:
+            return Answer(400, f"no ConversionReview: {error}\n".encode())
+        if (review.api_version, review.kind) != (_NAMES["apiVersion"], _NAMES["kind"]):
+            return Answer(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
+        converted: list[_Json] = []
+        failures: list[str] = []
+        for document in review.request.objects:
+            try:
+                converted.append(self._converted(document, review.request.desired_api_version))
+            except ConversionFailed as failure:
+                failures.append(f"{_named(document)}: {failure}")
+        result = {"status": "Success"}
+        if failures:
+            # One result for all: the API server takes no part of them.
+            result, converted = {"status": "Failure", "message": "; ".join(failures)}, []
+        response = {"uid": review.request.uid, "result": result, "convertedObjects": converted}
+        return Answer(200, encode({**_NAMES, "response": response}))
+
+    def _converted(self, document: _Json, api_version: str) -> _Json:
+        group = str(document.get("apiVersion", "")).rpartition("/")[0]
+        conversion = self._conversions.get((group, document.get("kind", "")))
+        if conversion is None:
+            raise ConversionFailed("this kind is not known here")
+        try:
+            return conversion.convert(document, api_version)
+        except ConversionFailed:
+            raise
+        except Exception as error:
+            metrics.conversion_panics.inc()
+            log.error("a conversion failed", object=_named(document), to=api_version, exc_info=error)
+            raise ConversionFailed("the conversion failed; the operator's log has more") from error
+
+
+def _typed(document: _Json, kind: type[Any]) -> Any:
+    """Raises ConversionFailed where something would be lost."""
+    # Who owns which field is no conversion's business.
+    metadata = {k: v for k, v in document["metadata"].items() if k != "managedFields"}
+    try:
+        obj = decode_builtins({**document, "metadata": metadata}, kind)
+    except msgspec.ValidationError as error:
+        raise ConversionFailed(f"it does not fit {kind.__name__} {kind.api_resource.version}: {error}") from error
+    if unknown := unknown_field(_content_of(document), kind):
+        raise ConversionFailed(
+            f"the operator's {kind.__name__} {kind.api_resource.version} does not know {unknown}, which would be lost"
+        )
+    return obj
+
+
+def _bare(obj: Any) -> Any:
+    return replace(obj, metadata=type(obj.metadata)())
+
+
+def _same(one: Object, other: Object) -> bool:
+    return _content(one) == _content(other)
+
+
+def _content(obj: Object) -> _Json:
+    """All of ``obj`` but its metadata, in wire form."""
+    return {k: v for k, v in _explicit(obj).items() if k != "metadata"}
+
+
+def _content_of(document: _Json) -> _Json:
+    return {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
+
+
+def _explicit(value: Any) -> Any:
+    """``value`` in wire form, defaults that are not empty included: nobody fills them in after a conversion."""
+    if isinstance(value, Unstructured):
+        return to_builtins(value)
+    if isinstance(value, FrozenStruct):
+        fields = ((f, getattr(value, f.name)) for f in _fields(type(value)))
+        return {f.encode_name: _explicit(v) for f, v in fields if not _says_nothing(f, v)}
+    if isinstance(value, str | int | float):
+        return value
+    if isinstance(value, tuple):
+        return [_explicit(v) for v in cast("tuple[Any, ...]", value)]
+    if isinstance(value, FrozenDict):
+        return {k: _explicit(v) for k, v in cast("dict[str, Any]", value).items()}
+    return to_builtins(value)
+
+
+@cache
+def _fields(kind: type[FrozenStruct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def _says_nothing(field: msgspec.structs.FieldInfo, value: Any) -> bool:
+    return value is None or (not field.required and value == field.default and value in ("", (), {}))
+
+
+def _head(kind: type[Object], metadata: _Json) -> _Json:
+    return {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind, "metadata": metadata}
+
+
+def _without_annotation(metadata: _Json) -> tuple[_Json, _Json | None]:
+    """``metadata`` without our annotation, and what that keeps."""
+    annotations = cast("dict[str, str]", metadata.get("annotations") or {})
+    if HUB_ANNOTATION not in annotations:
+        return metadata, None
+    others = {k: v for k, v in annotations.items() if k != HUB_ANNOTATION}
+    stripped = {k: v for k, v in metadata.items() if k != "annotations"}
+    try:
+        kept = msgspec.json.decode(annotations[HUB_ANNOTATION], type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ConversionFailed(f"its annotation {HUB_ANNOTATION} was changed and is no JSON any more") from error
+    return (stripped | {"annotations": others} if others else stripped), kept
+
+
+def _with_annotation(metadata: _Json, content: _Json) -> _Json:
+    text = msgspec.json.encode(content, order="sorted").decode()
+    if len(text) > _LONGEST_ANNOTATION:
+        raise ConversionFailed(f"{len(text)} bytes are too many for the annotation {HUB_ANNOTATION}")
+    return {**metadata, "annotations": {**(metadata.get("annotations") or {}), HUB_ANNOTATION: text}}
+
+
+def _named(document: _Json) -> str:
+    metadata: _Json = document.get("metadata") or {}
+    place = "/".join(p for p in (metadata.get("namespace"), metadata.get("name")) if p)
+    return f"{document.get('kind', '')} {place}"

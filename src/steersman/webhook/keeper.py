@@ -1,0 +1,271 @@
+"""Keeps the certificate of a webhook server: made, trusted by the API server, replaced in time, on every replica.
+
+All replicas do the same work, and none of them leads: what they list before one can be elected may itself have to be
+converted by a webhook. They cannot fight, since every write is bound to the version that was read:
+
+- The Secret moves from one state to the next (see ``certificates``); of several replicas one does it, and the others
+  read what it wrote.
+- A configuration is read before the Secret, and written only if it has not changed since. So a replica that sleeps
+  between the two cannot put an older bundle over a newer one: who writes the Secret writes configurations afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from steersman.client import Client, JsonPatch, MergePatch
+from steersman.errors import Conflict, NotFound, SteersmanError
+from steersman.meta import (
+    ApiResource,
+    FrozenDict,
+    ObjectKey,
+    ObjectMetadata,
+    Unstructured,
+    metadata_only,
+    unstructured,
+)
+from steersman.observability import metrics
+from steersman.observability.logging import get_logger
+from steersman.observability.runtime import Runtime
+from steersman.webhook.certificates import CertificateState, Pair, advanced, from_data, renewed, to_data
+from steersman.webhook.serving import WebhookServing
+
+_SECRET = ApiResource("", "v1", "Secret", "secrets")
+_LOOK_EVERY = 60.0
+_RETRY_FIRST = 0.5
+_RETRY_MOST = 30.0
+_MOST_STEPS = 10
+
+log = get_logger("webhook")
+
+
+class CertificateKeeper:
+    """Keeps what ``on_certificate`` is given up to date.
+
+    Args:
+        client: writes, whether this replica leads or not.
+        targets: the objects that name the authority: see ``Webhooks.targets``.
+        on_certificate: called with each certificate that is to be served from now on.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        serving: WebhookServing,
+        targets: Sequence[tuple[ApiResource, str]],
+        runtime: Runtime,
+        on_certificate: Callable[[Pair], None],
+    ) -> None:
+        self._client = client
+        self._serving = serving
+        self._targets = tuple(targets)
+        self._runtime = runtime
+        self._on_certificate = on_certificate
+        self._held: CertificateState | None = None
+        self._read_at: float | None = None
+        self._trusted: tuple[str, float] | None = None
+        self._written = False
+        self._changed = asyncio.Event()
+        self._seen: dict[tuple[ApiResource, str], str] = {}
+
+    @property
+    def held(self) -> CertificateState | None:
+        """What the Secret had when it was last read."""
+        return self._held
+
+    def check(self) -> str | None:
+        """For ``/readyz``: None, or why requests may fail."""
+        if self._held is None or self._read_at is None:
+            return "there is no certificate yet"
+        if not self._written:
+            return "the webhook configurations do not have the authority yet"
+        age = self._runtime.clock.monotonic() - self._read_at
+        if age > self._serving.rotation.retiring.total_seconds() / 2:
+            return f"the certificate's Secret was not read for {age:.0f} s"
+        return None
+
+    async def run(self) -> None:
+        """Keeps at it until it is cancelled."""
+        watches = [self._runtime.spawn(self._watch(r, n), f"watch of {n}") for r, n in self._watched()]
+        delay = _RETRY_FIRST
+        try:
+            while True:
+                self._changed.clear()
+                try:
+                    await self.tend()
+                    delay = _RETRY_FIRST
+                    wait = self._time_to_next()
+                except Exception as error:
+                    # Whatever it is, the next certificate will be due some day.
+                    metrics.certificate_errors.inc()
+                    log.warning("certificates are not looked after", exc_info=error, retry_seconds=delay)
+                    wait, delay = delay, min(_RETRY_MOST, 2 * delay)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._changed.wait()
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+
+    async def tend(self) -> None:
+        """Brings Secret and configurations as far as they can go now.
+
+        Raises:
+            SteersmanError: a read or write was refused, or not answered; call it again.
+        """
+        for _ in range(_MOST_STEPS):
+            try:
+                if await self._step():
+                    return
+            except Conflict:
+                # Another replica was faster; what it did is read now.
+                continue
+        raise SteersmanError("others change Secret or configurations all the time")
+
+    async def _step(self) -> bool:
+        """Does one write, if there is one to do; whether there was none."""
+        targets = [t for t in [await self._read(*target) for target in self._targets] if t is not None]
+        secret = await self._read(_SECRET, self._serving.secret_name)
+        state = from_data(_texts(secret)) if secret is not None else None
+        if state is not None:
+            self._serve(state)
+        settled = self._settled(state, targets)
+        following = self._following(state, settled)
+        if following is not None:
+            await self._write(secret, following)
+            return False
+        assert state is not None
+        for target in targets:
+            if operations := _operations(target, state.bundle):
+                await self._client.patch(type(target), target.key, JsonPatch(operations))
+                log.info("authority written", kind=target.api_resource.kind, name=target.key.name)
+                return False
+        self._written = True
+        return True
+
+    def _following(self, state: CertificateState | None, settled: bool) -> CertificateState | None:
+        now, names, rotation = self._runtime.clock.now(), self._serving.names, self._serving.rotation
+        if state is None and self._held is not None and self._held.current.expires > now:
+            # Somebody deleted or broke it, and so asks for another; what is served meanwhile stays trusted.
+            return renewed(self._held, now, names, rotation)
+        return advanced(state, now, names, rotation, settled=settled)
+
+    def _settled(self, state: CertificateState | None, targets: Sequence[Unstructured]) -> bool:
+        """Whether all targets have had the bundle for long enough, as far as this process has seen."""
+        if state is None or any(_operations(target, state.bundle) for target in targets):
+            self._trusted = None
+            return False
+        now = self._runtime.clock.monotonic()
+        if self._trusted is None or self._trusted[0] != state.bundle:
+            self._trusted = (state.bundle, now)
+        return now - self._trusted[1] >= self._serving.rotation.settling.total_seconds()
+
+    def _serve(self, state: CertificateState) -> None:
+        former, self._held = self._held, state
+        self._read_at = self._runtime.clock.monotonic()
+        if former is None or former.current != state.current:
+            metrics.certificate_reads.inc()
+            self._on_certificate(state.current)
+            log.info("certificate is served", expires=state.current.expires.isoformat(), names=self._serving.names)
+
+    def _time_to_next(self) -> float:
+        """Seconds until it looks again: often enough for the shortest step of a rotation."""
+        wait = min(_LOOK_EVERY, self._serving.rotation.settling.total_seconds() / 4)
+        return wait * self._runtime.random.uniform(0.8, 1.0)
+
+    # Objects
+
+    async def _read(self, resource: ApiResource, name: str) -> Unstructured | None:
+        key = ObjectKey(self._serving.namespace if resource.namespaced else "", name)
+        try:
+            found = await self._client.get(unstructured(resource), key)
+        except NotFound:
+            # Not installed, or not yet.
+            self._seen.pop((resource, name), None)
+            return None
+        self._seen[resource, name] = found.metadata.resource_version
+        return found
+
+    async def _write(self, secret: Unstructured | None, state: CertificateState) -> None:
+        """Writes ``state`` if the Secret still is as it was read. Raises Conflict."""
+        key = ObjectKey(self._serving.namespace, self._serving.secret_name)
+        data: dict[str, str | None] = {k: base64.b64encode(v.encode()).decode() for k, v in to_data(state).items()}
+        if secret is None:
+            content = {
+                "type": "kubernetes.io/tls",
+                "data": data,
+                "metadata": {"name": key.name, "namespace": key.namespace},
+            }
+            await self._client.create(unstructured(_SECRET).of(content))
+        else:
+            gone = {k: None for k in _texts(secret) if k not in data}
+            metadata = {"resourceVersion": secret.metadata.resource_version}
+            patch = MergePatch({"metadata": metadata, "data": {**data, **gone}})
+            await self._client.patch(metadata_only(_SECRET), key, patch)
+        log.info(
+            "certificates changed",
+            secret=str(key),
+            expires=state.current.expires.isoformat(),
+            next_is_prepared=state.next is not None,
+            former_is_trusted=bool(state.former),
+        )
+
+    # Changes
+
+    def _watched(self) -> list[tuple[ApiResource, str]]:
+        return [*self._targets, (_SECRET, self._serving.secret_name)]
+
+    async def _watch(self, resource: ApiResource, name: str) -> None:
+        """Has the objects looked at as soon as one changes; what a watch misses is seen a minute later."""
+        namespace = self._serving.namespace if resource.namespaced else ""
+        selector = f"metadata.name={name}"
+        while True:
+            try:
+                await self._follow(metadata_only(resource), namespace, selector)
+            except SteersmanError:
+                await self._runtime.clock.sleep(_LOOK_EVERY)
+
+    async def _follow(self, kind: type[ObjectMetadata], namespace: str, selector: str) -> None:
+        async for event in self._client.watch(kind, namespace=namespace, field_selector=selector):
+            obj = event.object
+            if obj is None or event.type == "BOOKMARK":
+                continue
+            known = self._seen.get((kind.api_resource, obj.key.name))
+            if event.type == "DELETED" or obj.metadata.resource_version != known:
+                self._changed.set()
+
+
+def _texts(secret: Unstructured) -> dict[str, str]:
+    data: FrozenDict[str, str] = secret.content.get("data") or FrozenDict()
+    try:
+        return {k: base64.b64decode(v).decode() for k, v in data.items()}
+    except ValueError:
+        return {}
+
+
+def _operations(target: Unstructured, bundle: str) -> list[dict[str, Any]]:
+    """What gives ``target`` the authorities ``bundle``, if it still is as it was read."""
+    encoded = base64.b64encode(bundle.encode()).decode()
+    found = _client_configs(target.content)
+    operations = [
+        {"op": "add", "path": f"{path}/caBundle", "value": encoded}
+        for path, config in found
+        if config.get("caBundle") != encoded
+    ]
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": target.metadata.resource_version}
+    return [*operations, version] if operations else []
+
+
+def _client_configs(content: Any) -> list[tuple[str, Any]]:
+    """Every ``clientConfig`` of a webhook configuration or a definition, by its path."""
+    if "webhooks" in content:
+        return [(f"/webhooks/{i}/clientConfig", w["clientConfig"]) for i, w in enumerate(content["webhooks"] or ())]
+    spec: dict[str, Any] = content.get("spec") or {}
+    conversion: dict[str, Any] = spec.get("conversion") or {}
+    webhook: dict[str, Any] = conversion.get("webhook") or {}
+    return [("/spec/conversion/webhook/clientConfig", webhook["clientConfig"])] if "clientConfig" in webhook else []
