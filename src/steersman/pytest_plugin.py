@@ -16,13 +16,23 @@ import pytest
 if TYPE_CHECKING:
     from steersman.testing import InMemoryApiServer
     from steersman.testing.envtest import Envtest
-    from steersman.testing.manifests import Source
+    from steersman.testing.manifests import Manifest, Source
 
 _FILES = (".yaml", ".yml", ".json")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declares the options of ``pyproject.toml`` and ``pytest.ini``."""
+    parser.addoption(
+        "--steersman-rbac",
+        metavar="FILE",
+        help="add what the user of steersman_rbac_user asks of servers in memory to FILE, for steersman rbac check",
+    )
+    parser.addini(
+        "steersman_rbac_user",
+        "whose requests --steersman-rbac records: system:serviceaccount:NAMESPACE:NAME",
+        default="",
+    )
     parser.addini(
         "steersman_crds",
         "definitions for the fixtures apiserver and envtest: files, directories, modules, or package.module:Kind",
@@ -52,6 +62,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "envtest: needs the real API server; every test that asks for the fixture envtest has it"
     )
+    if file := config.getoption("--steersman-rbac"):
+        user: str = config.getini("steersman_rbac_user")
+        if not user:
+            raise pytest.UsageError("--steersman-rbac needs the option steersman_rbac_user: who is the operator?")
+        config.pluginmanager.register(_Recording(config.rootpath / file, user), "steersman-rbac")
     if config.getini("steersman_detect_mutations"):
         config.pluginmanager.register(_MutationDetection(), "steersman-mutations")
 
@@ -62,6 +77,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and "envtest" in item.fixturenames:
             item.add_marker("envtest")
+
+
+class _Recording:
+    """Notes what one user asks while tests run, and adds it to a file at the end."""
+
+    def __init__(self, file: Path, user: str) -> None:
+        self._file = file
+        self._user = user
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+        from steersman.testing.recording import recorded_accesses, write_accesses
+
+        with recorded_accesses(self._user) as seen:
+            result = yield
+        if seen:
+            write_accesses(self._file, seen)
+        return result
 
 
 class _MutationDetection:
@@ -91,11 +124,11 @@ def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
     Decorate the test with ``steersman.testing.virtual_time``, and give ``apiserver.runtime`` to the manager.
     """
     from steersman.testing import InMemoryApiServer, virtual_runtime
-    from steersman.testing.manifests import manifests_from
+    from steersman.testing.manifests import DEFINITIONS
 
     server = InMemoryApiServer(virtual_runtime())
     with _told_plainly():
-        server.load(*manifests_from(_sources(pytestconfig, "steersman_crds"), ("CustomResourceDefinition",)))
+        server.load(*_manifests(pytestconfig, "steersman_crds", DEFINITIONS))
     return server
 
 
@@ -103,15 +136,19 @@ def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
 def envtest(pytestconfig: pytest.Config) -> Generator[Envtest]:
     """The real API server, one a session, or one a worker of pytest-xdist; with what the options say."""
     from steersman.testing.envtest import Envtest
+    from steersman.testing.manifests import DEFINITIONS, WEBHOOKS
 
     version = pytestconfig.getini("steersman_envtest_version")
     with _told_plainly():
+        # First, since what is wrong here is told without waiting for a server.
+        crds = _manifests(pytestconfig, "steersman_crds", DEFINITIONS)
+        webhooks = _manifests(pytestconfig, "steersman_webhooks", WEBHOOKS)
         environment = Envtest.start(version=version, arguments=_arguments(pytestconfig))
     with environment:
         with _told_plainly():
-            if crds := _sources(pytestconfig, "steersman_crds"):
+            if crds:
                 environment.install_crds(*crds)
-            if webhooks := _sources(pytestconfig, "steersman_webhooks"):
+            if webhooks:
                 environment.install_webhooks(*webhooks)
         yield environment
 
@@ -132,20 +169,29 @@ def _told_plainly() -> Generator[None]:
     try:
         yield
     except SteersmanError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
-def _sources(config: pytest.Config, option: str) -> list[Source]:
+def _manifests(config: pytest.Config, option: str, kinds: tuple[str, ...]) -> list[Manifest]:
+    from steersman.testing.manifests import manifests_from
+
     found: list[Source] = []
     for entry in config.getini(option):
-        path: Path = config.rootpath / entry
-        if path.exists() or "/" in entry or path.suffix in _FILES:
+        path = config.rootpath / entry
+        if _is_place(entry, path):
             found.append(path)
         else:
             from steersman.cli.kinds import find_kinds
 
             found += find_kinds(entry)
-    return found
+    return manifests_from(found, kinds)
+
+
+def _is_place(entry: str, path: Path) -> bool:
+    """Whether ``entry`` is the path of manifests, and no module."""
+    if "/" in entry or path.suffix in _FILES:
+        return True
+    return path.is_file() or (path.is_dir() and not (path / "__init__.py").exists())
 
 
 def _arguments(config: pytest.Config) -> dict[str, str]:
