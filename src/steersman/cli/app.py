@@ -4,48 +4,42 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version as version_of
-from typing import Annotated
 
 import typer
-import yaml
 
-from steersman.cli import testing
-from steersman.cli.kinds import find_kinds
-from steersman.crd import definition
-from steersman.errors import SteersmanError
+from steersman.cli import cluster, crd, create, rbac, testing
+from steersman.cli.build import build
+from steersman.cli.doctor import doctor
+from steersman.cli.explain import explain
+from steersman.cli.init import init
+from steersman.cli.manifests import manifests
+from steersman.cli.models import models
+from steersman.cli.run import run
+from steersman.cli.update import update
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Write Kubernetes operators in typed, async Python.",
 )
 """The ``steersman`` command, as a typer application."""
 
+app.command()(init)
+app.add_typer(create.group, name="create")
+app.command()(manifests)
+app.command()(cluster.install)
+app.command()(cluster.uninstall)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
+app.command()(build)
+app.command()(cluster.deploy)
+app.command()(cluster.undeploy)
+app.command()(update)
+app.command()(models)
+app.command()(doctor)
+app.command()(explain)
+app.add_typer(crd.group, name="crd")
+app.add_typer(rbac.group, name="rbac")
 app.add_typer(testing.group, name="testing")
-
-
-@app.command()
-def manifests(
-    kinds: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MODULE[:KIND]...", help="Where kinds are declared; every kind of a module unless named."
-        ),
-    ],
-) -> None:
-    """Print the CustomResourceDefinitions of kinds, as YAML.
-
-    Example: steersman manifests shop.api | kubectl apply --server-side -f -
-
-    Example: steersman manifests shop.api:Cart shop.api:Order > crds.yaml
-    """
-    try:
-        documents = [definition(kind) for place in kinds for kind in find_kinds(place)]
-    except SteersmanError as error:
-        typer.echo(f"steersman: {error}", err=True)
-        raise typer.Exit(1) from None
-    typer.echo(yaml.safe_dump_all(documents, explicit_start=True, sort_keys=False, width=118), nl=False)
 
 
 @app.command()

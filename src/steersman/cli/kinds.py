@@ -7,9 +7,10 @@ from types import ModuleType
 from typing import Any, TypeGuard
 
 from steersman.errors import ConfigurationError
-from steersman.meta import Resource
+from steersman.meta import Object
+from steersman.meta.declaration import is_declared
 
-Kind = type[Resource[Any, Any]]
+Kind = type[Object]
 
 
 def find_kinds(place: str) -> tuple[Kind, ...]:
@@ -20,7 +21,7 @@ def find_kinds(place: str) -> tuple[Kind, ...]:
         ConfigurationError: there is no such module, or no such kind in it.
     """
     name, _, kind = place.partition(":")
-    declared = _declared_in(_module(name))
+    declared = declared_in(_module(name))
     if not kind:
         if not declared:
             raise ConfigurationError(f"{name} declares no kind: put @resource(group=…, version=…) above a class")
@@ -42,9 +43,10 @@ def _module(name: str) -> ModuleType:
         raise ConfigurationError(f"{name!r} is not a module: write package.module:Kind") from None
 
 
-def _declared_in(module: ModuleType) -> dict[str, Kind]:
+def declared_in(module: ModuleType) -> dict[str, Kind]:
+    """The kinds among the names of ``module``."""
     return {name: value for name, value in vars(module).items() if _is_declared(value)}
 
 
 def _is_declared(value: Any) -> TypeGuard[Kind]:
-    return isinstance(value, type) and issubclass(value, Resource) and "resource_options" in value.__dict__
+    return isinstance(value, type) and issubclass(value, Object) and is_declared(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, help="Tools for tests.")
 """The commands below ``steersman testing``."""
 
-_MANIFESTS = (".yaml", ".yml", ".json")
-_CRD = "CustomResourceDefinition"
 _COMPACTION_SECONDS = 300.0
 
 
@@ -51,12 +48,13 @@ def serve(
     Example: steersman testing serve --port 8001 --tls --load fixtures/
     """
     from steersman.testing import InMemoryApiServer
+    from steersman.testing.manifests import DEFINITIONS, manifests_from
 
     server = InMemoryApiServer()
     try:
         _refuse_foreign(kubeconfig)
-        server.load(*(m for place in crd or () for m in _manifests(place) if m.get("kind") == _CRD))
-        server.load(*(m for place in load or () for m in _manifests(place)))
+        server.load(*manifests_from(crd or (), DEFINITIONS))
+        server.load(*manifests_from(load or ()))
         asyncio.run(_serve(server, port, kubeconfig, tls))
     except (SteersmanError, ValueError) as error:
         typer.echo(f"steersman: {error}", err=True)
@@ -110,28 +108,3 @@ def _refuse_foreign(kubeconfig: Path) -> None:
         raise ConfigurationError(f"{kubeconfig} exists and cannot be read: choose another --kubeconfig") from error
     if not isinstance(found, dict) or cast("dict[str, Any]", found).get("current-context") != NAME:
         raise ConfigurationError(f"{kubeconfig} exists and leads elsewhere: choose another --kubeconfig")
-
-
-def _manifests(place: Path) -> Iterator[dict[str, Any]]:
-    files = sorted(f for f in place.iterdir() if f.suffix in _MANIFESTS) if place.is_dir() else [place]
-    if not files:
-        raise ConfigurationError(f"{place} has no {' or '.join(_MANIFESTS)} file")
-    for file in files:
-        try:
-            documents = list(yaml.safe_load_all(file.read_text()))
-        except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"cannot read {file}: {error}") from error
-        for document in documents:
-            yield from _objects(document, file)
-
-
-def _objects(document: Any, file: Path) -> Iterator[dict[str, Any]]:
-    if document is None:
-        return
-    if not isinstance(document, dict) or "kind" not in document:
-        raise ConfigurationError(f"{file} is no Kubernetes manifest: an object has apiVersion and kind")
-    found = cast("dict[str, Any]", document)
-    if found["kind"] == "List":
-        yield from (o for item in found.get("items") or () for o in _objects(item, file))
-    else:
-        yield found

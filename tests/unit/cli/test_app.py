@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 import yaml
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from buoy import Buoy
@@ -26,7 +30,23 @@ def test_manifests(place: str) -> None:
 
 
 def test_several_manifests_are_several_documents() -> None:
-    assert len(list(yaml.safe_load_all(steersman("manifests", "buoy", "buoy:Buoy").output))) == 2
+    found = list(yaml.safe_load_all(steersman("manifests", "buoy", "crd_twins.v1:Task").output))
+    assert [f["spec"]["names"]["kind"] for f in found] == ["Buoy", "Task"]
+
+
+def test_versions_of_one_kind_are_one_document() -> None:
+    places = [f"crd_twins.{version}:Versioned" for version in ("v1alpha1", "v1", "v1beta1", "v1")]
+    (found,) = yaml.safe_load_all(steersman("manifests", *places).output)
+    assert [v["name"] for v in found["spec"]["versions"]] == ["v1", "v1beta1", "v1alpha1"]
+
+
+def test_descriptions_of_built_in_types_are_printed_on_request() -> None:
+    short, long = (
+        steersman("manifests", "crd_twins.v1:Builtins", *extra).output for extra in ((), ("--builtin-descriptions",))
+    )
+    assert len(long) > 2 * len(short)
+    # What occurs twice is written twice: nobody reads anchors of YAML.
+    assert "&id" not in long
 
 
 @pytest.mark.parametrize(
@@ -42,7 +62,7 @@ def test_several_manifests_are_several_documents() -> None:
 )
 def test_what_cannot_be_found_is_said(place: str, message: str) -> None:
     result = steersman("manifests", place)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == ""
     assert message in result.stderr
     assert "Traceback" not in result.stderr
@@ -52,11 +72,26 @@ def test_version() -> None:
     assert steersman("version").output.strip() == version("steersman")
 
 
-@pytest.mark.parametrize("command", ["manifests", "version"])
-def test_help_gives_an_example(command: str) -> None:
-    result = steersman(command, "--help")
-    assert result.exit_code == 0
-    assert f"Example: steersman {command}" in result.output
+def test_every_help_gives_an_example() -> None:
+    group: Any = get_command(app)
+    places = [(name,) for name, command in group.commands.items() if not hasattr(command, "commands")]
+    places += [("create", name) for name in group.commands["create"].commands]
+    assert ("init",) in places
+    for place in places:
+        result = steersman(*place, "--help")
+        assert result.exit_code == 0
+        assert f"Example: steersman {' '.join(place)}" in " ".join(result.output.split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = """
+import sys
+from steersman.cli import app
+heavy = ("copier", "jinja2", "watchfiles", "cryptography", "steersman.manager", "steersman.testing")
+print([name for name in heavy if name in sys.modules])
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
 
 
 def test_nothing_typed_shows_the_commands() -> None:

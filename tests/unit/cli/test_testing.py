@@ -94,6 +94,7 @@ def test_a_kubeconfig_of_somebody_else_is_never_written_over(found: str, message
 @pytest.mark.parametrize(
     ("option", "content", "message"),
     [
+        ("--crd", CONFIG_MAP, "manifest.yaml has no CustomResourceDefinition"),
         ("--load", "{", "cannot read"),
         ("--load", "- a", "no Kubernetes manifest"),
         ("--load", "a: b", "no Kubernetes manifest"),
@@ -114,7 +115,7 @@ def test_what_cannot_be_loaded_is_said(option: str, content: str, message: str, 
 def test_a_directory_without_manifests_is_said(tmp_path: Path) -> None:
     result = steersman("serve", "--kubeconfig", str(tmp_path / "kubeconfig"), "--crd", str(tmp_path))
     assert result.exit_code == 1
-    assert "has no .yaml or .yml or .json file" in result.stderr
+    assert f"{tmp_path} has no CustomResourceDefinition" in result.stderr
 
 
 def test_help_gives_examples() -> None:

@@ -1,0 +1,34 @@
+"""How commands tell what they found: for people, or for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+import msgspec
+import typer
+import yaml
+
+Format = Literal["table", "json", "yaml"]
+
+
+def tell(content: Any, output: Format, *, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints ``content`` as JSON or YAML, or ``rows`` as a table."""
+    if output == "json":
+        typer.echo(msgspec.json.format(msgspec.json.encode(content)).decode())
+    elif output == "yaml":
+        typer.echo(yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False), nl=False)
+    else:
+        _table(columns, rows)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console(soft_wrap=False, highlight=False, markup=False).print(table)

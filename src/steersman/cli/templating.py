@@ -1,0 +1,86 @@
+"""Files made of the package's templates, by copier."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from steersman.errors import ConfigurationError
+
+TEMPLATES = Path(__file__).parent / "templates"
+SOURCE = "https://steersman.dev/templates/project.git"
+"""By what name projects know their template; `steersman update` has it in the package, and asks no server."""
+
+_ANSWERS = ".copier-answers.yml"
+
+
+def release() -> str:
+    """The version of the templates: that of the package, as a tag."""
+    return f"v{version('steersman')}"
+
+
+def copier() -> Any:
+    """The module. Raises ConfigurationError: it is not installed."""
+    try:
+        import copier
+    except ImportError as error:
+        raise ConfigurationError(f"this command needs more: pip install 'steersman[cli]' ({error})") from None
+    return copier
+
+
+def rendered(template: str, answers: Mapping[str, Any]) -> dict[str, str]:
+    """The files that ``template`` makes, by their paths.
+
+    Raises:
+        ConfigurationError: copier is not installed.
+    """
+    module = copier()
+    with tempfile.TemporaryDirectory() as directory:
+        module.run_copy(
+            str(TEMPLATES / template), directory, dict(answers), defaults=True, quiet=True, answers_file=_ANSWERS
+        )
+        _format(Path(directory))
+        found = sorted(p for p in Path(directory).rglob("*") if p.is_file())
+        return {p.relative_to(directory).as_posix(): p.read_text() for p in found}
+
+
+def _format(directory: Path) -> None:
+    """Breaks lines that long names made too long, where the project's own formatter is at hand."""
+    beside = Path(sys.executable).with_name("ruff")
+    ruff = str(beside) if beside.exists() else shutil.which("ruff")
+    if ruff is not None:
+        settings = ("--quiet", "--no-cache", "--isolated", "--config", "line-length=118", str(directory))
+        subprocess.run([ruff, "format", *settings], check=False, capture_output=True)
+
+
+def write(root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]) -> None:
+    """Writes ``files`` and ``edits`` below ``root``, and tells what.
+
+    Args:
+        files: that are new; one that is there already is an error, unless ``force``, but for ``__init__.py``.
+        edits: that are there and are changed.
+        force: write over files.
+        dry_run: only tell.
+
+    Raises:
+        ConfigurationError: a file is there already.
+    """
+    new = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
+    there = [n for n, text in new.items() if (root / n).exists() and (root / n).read_text() != text]
+    if there and not force:
+        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(there)}")
+    for name, text in {**new, **edits}.items():
+        path = root / name
+        verb = "would write" if dry_run else "wrote"
+        typer.echo(f"{verb} {name}")
+        if not dry_run:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)

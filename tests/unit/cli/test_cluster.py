@@ -1,0 +1,140 @@
+"""``steersman deploy`` and ``build``: what is put together, in which order, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from buoy import Buoy, BuoySpec
+from projects import steersman
+from steersman import Client, ObjectMeta
+from steersman.api.core_v1 import ConfigMap, Namespace
+from steersman.cli import build, cluster
+from steersman.cli.applying import Applier
+from steersman.cli.project import Project
+from steersman.crd import definition
+from steersman.errors import ConfigurationError, NotFound
+from steersman.meta import ObjectKey
+from steersman.testing import InMemoryApiServer, virtual_time
+
+kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}
+CONFIG_MAP: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "words", "namespace": "shop-system"},
+    "data": {"a": "b"},
+}
+
+
+@kubectl
+def test_the_image_is_put_in_its_place(pristine: Path) -> None:
+    found = cluster.deployed(Project.at(pristine), "example.com/shop:v1")
+    (deployment,) = [m for m in found if m["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "example.com/shop:v1"
+    kinds = [m["kind"] for m in found]
+    assert {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
+    # All that is in a namespace says in which.
+    assert all(
+        m["metadata"]["namespace"] == "databaseuser-system" for m in found if m["kind"] in ("Role", "Deployment")
+    )
+
+
+@kubectl
+def test_no_image_to_replace(project: Path) -> None:
+    deployment = project / "config/manager/deployment.yaml"
+    deployment.write_text(deployment.read_text().replace("controller:latest", "mine:1"))
+    with pytest.raises(ConfigurationError, match="has a container with the image controller:latest"):
+        cluster.deployed(Project.at(project), "example.com/shop:v1")
+
+
+def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigurationError, match="neither is in PATH"):
+        cluster.deployed(Project.at(pristine), "x")
+
+
+@virtual_time
+async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    server = InMemoryApiServer()
+    client = Client(server)
+    await Applier(client).apply([CONFIG_MAP, definition(Buoy), NAMESPACE])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "namespace/shop-system",
+        f"customresourcedefinition.apiextensions.k8s.io/{definition(Buoy)['metadata']['name']}",
+        "configmap/words",
+    ]
+    assert (await client.get(ConfigMap, ObjectKey("shop-system", "words"))).data == {"a": "b"}
+    await Applier(client).apply([CONFIG_MAP])
+    await Applier(client).apply([{**CONFIG_MAP, "data": {"a": "c"}}])
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["unchanged", "configured"]
+
+
+@virtual_time
+async def test_a_dry_run_stores_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(InMemoryApiServer())
+    await Applier(client, dry_run=True).apply([CONFIG_MAP, NAMESPACE])
+    out = capsys.readouterr().out
+    assert "namespace/shop-system created (dry run)" in out
+    assert "configmap/words not checked" in out
+    with pytest.raises(NotFound):
+        await client.get(Namespace, ObjectKey("", "shop-system"))
+
+
+@virtual_time
+async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(InMemoryApiServer())
+    applier = Applier(client)
+    assert await applier.objects_of([definition(Buoy)]) == {}
+    await applier.apply([definition(Buoy)])
+    await client.create(Buoy(metadata=ObjectMeta(name="a", namespace="default"), spec=BuoySpec()))
+    assert await applier.objects_of([definition(Buoy)]) == {"buoys": 1}
+    await applier.delete([definition(Buoy), CONFIG_MAP])
+    assert "configmap/words not there" in capsys.readouterr().out
+
+
+def test_build(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("build", "--image", "example.com/shop:v1", "--build-arg", "BASE=python:3.12-slim", "--dry-run")
+    if any(shutil.which(b) for b in build.BUILDERS):
+        command = steersman(pristine, *asked).stdout
+        assert "build --tag example.com/shop:v1" in command
+        assert "--build-arg BASE=python:3.12-slim" in command
+    monkeypatch.setenv("PATH", "")
+    ended = steersman(pristine, *asked)
+    assert ended.returncode == 2
+    assert "none of podman, docker, buildah is in PATH" in ended.stderr
+
+
+def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\nexit 1\n")
+    docker.chmod(0o755)
+    ended = steersman(pristine, "build", "--image", "x")
+    assert ended.returncode == 2
+    assert "its daemon does not answer" in ended.stderr
+    buildah = tmp_path / "buildah"
+    buildah.write_text("#!/bin/sh\nexit 0\n")
+    buildah.chmod(0o755)
+    assert steersman(pristine, "build", "--image", "x", "--dry-run").stdout.startswith("buildah build")
+
+
+def test_a_build_that_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = tmp_path / "podman"
+    builder.write_text("#!/bin/sh\nexit 7\n")
+    builder.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    ended = steersman(pristine, "build", "--image", "x", "--builder", "podman")
+    assert ended.returncode == 1
+    assert "podman failed with exit code 7" in ended.stderr
+
+
+def test_the_makefile_lists_its_targets(pristine: Path) -> None:
+    listed = subprocess.run(["make"], cwd=pristine, capture_output=True, text=True, check=True).stdout
+    for target in ("manifests", "test", "test-integration", "install", "run", "build", "deploy"):
+        assert f"{target} " in listed

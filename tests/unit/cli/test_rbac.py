@@ -1,0 +1,66 @@
+"""``steersman rbac check``, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from steersman.cli import app
+from steersman.rbac import Access
+from steersman.testing.recording import write_accesses
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["rbac", "check", *arguments], prog_name="steersman")
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> str:
+    from steersman_databases.manifests import generated_manifests
+
+    manifest = generated_manifests()["rbac/role.yaml"]
+    file = tmp_path / "role.yaml"
+    file.write_text(yaml.safe_dump(manifest))
+    return str(file)
+
+
+DECLARED = ("--declared", "steersman_databases.manifests:declared_manager")
+
+
+def test_a_role_that_fits(role: str) -> None:
+    result = check(role, *DECLARED)
+    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+
+
+def test_what_tests_did_and_nobody_declared_is_missing(role: str, tmp_path: Path) -> None:
+    record = tmp_path / ".steersman" / "rbac.json"
+    write_accesses(record, {Access("batch", "jobs", "create")})
+    write_accesses(record, {Access("", "secrets", "get", "a")})
+    result = check(role, *DECLARED, "--recorded", str(record))
+    assert (result.exit_code, result.output) == (1, "missing: create jobs.batch\n")
+    found = json.loads(check(role, *DECLARED, "--recorded", str(record), "-o", "json").output)
+    assert found["missing"] == [{"group": "batch", "resource": "jobs", "verb": "create", "name": ""}]
+
+
+def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_path: Path) -> None:
+    record = tmp_path / "rbac.json"
+    write_accesses(record, {Access("", "secrets", "get", "a")})
+    lines = check(role, "--recorded", str(record)).output.splitlines()
+    assert "superfluous: delete secrets" in lines and "superfluous: get secrets" not in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "say what is needed"),
+        (("--declared", "nowhere:setup"), "nowhere:setup is no function"),
+        (("--recorded", "absent.json"), "cannot read absent.json"),
+    ],
+)
+def test_what_cannot_be_compared(role: str, arguments: tuple[str, ...], text: str) -> None:
+    result = check(role, *arguments)
+    assert result.exit_code == 2 and text in result.output
