@@ -267,7 +267,7 @@ class TestUnreachable:
             started = time.monotonic()
             with pytest.raises(ServerUnreachable, match="in time"):
                 await server.engine.ensure(endpoint, server.administrator, desired, timeout=0.3)
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 20
 
     async def test_cut_off_anywhere(self, server: Server) -> None:
         survived, messages = False, 0

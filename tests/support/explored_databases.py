@@ -23,6 +23,8 @@ from steersman_databases.resources import Names
 
 KEY = ObjectKey("default", "trial")
 VERSIONS = {engine: next(iter(versions)) for engine, versions in SUPPORTED_VERSIONS.items()}
+NEWER = {engine: f"{version}.1" for engine, version in VERSIONS.items()}
+"""A second version of each engine, which there is not yet: without it, no change of a spec would reach the pod."""
 
 
 def hints(engine: str, deletion_policy: str) -> Hints:
@@ -31,7 +33,7 @@ def hints(engine: str, deletion_policy: str) -> Hints:
     return Hints(
         start={"spec": spec},
         examples={
-            "spec.version": [*VERSIONS.values(), "9"],
+            "spec.version": [NEWER[engine], *VERSIONS.values(), "9"],
             "spec.databaseName": ["orders", 'The "orders"; of Köln', "template1", "mysql", "x" * 64],
             "spec.username": ["alice", "Älice's", "postgres", "root", "y" * 63],
         },

@@ -224,6 +224,14 @@ class SaysNothing(HarbourReconciler):
         return await super().reconcile(request)
 
 
+class LooksAway(HarbourReconciler):
+    """Does nothing at all for a harbour without berths."""
+
+    async def reconcile(self, request: Request) -> Result:
+        harbour = await self.client.get(Harbour, request)
+        return await super().reconcile(request) if harbour.spec.berths else Result()
+
+
 class RaisesForEver(HarbourReconciler):
     """Cannot work without berths, and only its log knows."""
 

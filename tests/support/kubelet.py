@@ -62,7 +62,11 @@ class Kubelet:
         key = ObjectKey(namespace, f"{name}-0")
         claim = self._server.read(PersistentVolumeClaim, ObjectKey(namespace, f"data-{name}-0"))
         admin = self._server.read(Secret, ObjectKey(namespace, f"{name}-admin"))
-        if self._server.read(Pod, key) is not None or claim is None or admin is None:
+        running = self._server.read(Pod, key)
+        if running is not None and _is_outdated(running, stateful):
+            # The next look starts another one.
+            await self._stop_pod(running)
+        if running is not None or claim is None or admin is None:
             return
         # Only a bound claim can ask for more.
         bound = MergePatch({"status": {"phase": "Bound"}})
@@ -94,6 +98,12 @@ class Kubelet:
             await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
         except (NotFound, Conflict):
             return
+
+
+def _is_outdated(pod: Pod, stateful: StatefulSet) -> bool:
+    template = stateful.spec.template
+    images = [c.image for c in template.spec.containers]
+    return (pod.metadata.labels, [c.image for c in pod.spec.containers]) != (template.metadata.labels, images)
 
 
 def _administrators(server: ModelServer) -> list[Credentials]:

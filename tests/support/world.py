@@ -11,6 +11,7 @@ from buoy import Buoy
 from steersman.cache import Cache
 from steersman.client import Client
 from steersman.controller import CachedClient, Context, EventRecorder
+from steersman.manager import Manager
 from steersman.meta import ObjectKey
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -84,13 +85,26 @@ class World:
             await self.cache.stop()
 
 
+@asynccontextmanager
+async def running(manager: Manager) -> AsyncGenerator[Manager, None]:
+    """Runs the manager during the block, and ends it in order unless the block fails."""
+    task = asyncio.create_task(manager.run())
+    try:
+        yield manager
+        manager.stop()
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def settle() -> None:
     """Lets everything happen that needs no time to pass."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
-async def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Returns once ``condition`` holds. Raises TimeoutError after ``seconds``. For tests in real time."""
     async with asyncio.timeout(seconds):
         while not condition():

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from loopback import serving
 from steersman.api.apply.core_v1 import ConfigMapApply
-from steersman.api.core_v1 import ConfigMap
+from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.client import Client, ClusterConfig, HttpRequest, MergePatch, RetryPolicy, Transport, connect
 from steersman.errors import Conflict, ConnectionFailed, NotFound, TooManyRequests
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
@@ -86,7 +86,7 @@ async def test_what_is_turned_away_is_carried_out_once(envtest: Envtest) -> None
 @pytest.mark.parametrize("misdeed", ["lose the answer", "lose the request", "504"])
 async def test_reads_get_through(envtest: Envtest, misdeed: Misdeed) -> None:
     async with relayed(envtest, misdeed, misdeed) as (client, relay):
-        assert (await client.get(ConfigMap, ObjectKey("kube-system", "extension-apiserver-authentication"))).data
+        assert (await client.get(Namespace, ObjectKey("", "default"))).metadata.uid
         assert len(relay.seen) == 3
 
 

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from apiserver_cases import CRDS
-from apiserver_cases.installation import install, make_namespace
+from apiserver_cases.installation import make_namespace
 from client_cases import CASES, config_map
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import Cache
@@ -22,9 +21,8 @@ _numbers = itertools.count()
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_on_the_real_server(case: str, envtest: Envtest) -> None:
-    async with connect(envtest.config) as transport:
-        await install(transport, CRDS)
+async def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
+    async with connect(envtest_of_cases.config) as transport:
         namespace = f"verbs-{os.getpid()}-{next(_numbers)}"
         await make_namespace(transport, namespace)
         await CASES[case](Client(transport, field_manager="tester"), namespace)

@@ -45,7 +45,7 @@ def test_a_process_that_has_taken_over_an_id_is_left_alone(tmp_path: Path) -> No
 
 def test_there_is_no_process_with_an_id_that_is_free(tmp_path: Path) -> None:
     gone = start(tmp_path / "log", "pass")
-    assert gone.wait(10)
+    assert gone.wait(60)
     assert Process.of(gone.pid) is None
 
 
@@ -58,20 +58,20 @@ def test_a_child_is_found_by_its_parent(tmp_path: Path) -> None:
         child = parent.child()
     assert child.pid != parent.pid
     child.end(grace=0)
-    assert parent.wait(10)
+    assert parent.wait(60)
 
 
 def test_components_see_nothing_of_the_callers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:3128")
     log = tmp_path / "log"
-    assert start(log, "import os; print(sorted(os.environ))").wait(10)
+    assert start(log, "import os; print(sorted(os.environ))").wait(60)
     assert "HTTPS_PROXY" not in log.read_text()
     assert "HTTPS_PROXY" not in process.run(["env"])
 
 
 def test_a_component_outlives_the_session_that_started_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    assert start(log, "import os; print(os.getsid(0) == os.getpid())").wait(10)
+    assert start(log, "import os; print(os.getsid(0) == os.getpid())").wait(60)
     assert log.read_text().strip() == "True"
 
 

@@ -26,7 +26,22 @@ ALONE = (
     "steersman.observability.runtime",
     "steersman.testing.envtest",
 )
-ROOMS = ("api", "cache", "cli", "client", "controller", "crd", "manager", "meta", "observability", "rbac", "testing")
+ROOMS = (
+    "api",
+    "cache",
+    "cel",
+    "cli",
+    "client",
+    "controller",
+    "crd",
+    "manager",
+    "meta",
+    "models",
+    "observability",
+    "rbac",
+    "testing",
+    "webhook",
+)
 # The documentation is that of another.
 REFERS = re.compile(r"\b([Aa]s|see) ``\w+(\.\w+)?``")
 

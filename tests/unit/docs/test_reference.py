@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,19 @@ def test_every_option_of_the_server_in_memory_has_a_line() -> None:
     options = [o for p in group.commands["serve"].params for o in p.opts]
     assert "--tls" in options
     assert [o for o in options if f"| `{o}` |" not in text("reference/cli.md")] == []
+
+
+def test_every_command_and_option_of_projects_has_a_line() -> None:
+    page = text("reference/cli.md")
+    # The command itself, which would be a second `app` here.
+    group: Any = get_command(importlib.import_module("steersman.cli").app)
+    assert [name for name in commands(group) if f"steersman {name}" not in page and f"`{name}`" not in page] == []
+    others = ("create", "crd", "testing", "version")
+    found = [command for name, command in group.commands.items() if name not in others]
+    found += group.commands["create"].commands.values()
+    options = {o for command in found for p in command.params for o in p.opts if o.startswith("--")}
+    assert {"--crd-version", "--url"} <= options
+    assert sorted(o for o in options - {"--reload"} if f"`{o}`" not in page) == []
 
 
 def commands(group: Any, prefix: str = "") -> Iterator[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import pytest
 
 from documented import DOCS, Pages
 from steersman.testing import run_virtual
-from steersman.testing.transitions import Report, explore, in_memory
+from steersman.testing.transitions import Report, TransitionFailed, explore, in_memory
 
 PAGE = "how-to/test-changes-of-a-spec.md"
 
@@ -27,6 +30,23 @@ def test_its_tests_pass(pages: Pages) -> None:
     tests = pages(PAGE)("test_sites")
     tests.test_it_follows_every_change()
     tests.test_it_follows_titles_that_occur()
+    tests.test_a_banner_goes()
+    pages(PAGE)("test_publishing").test_it_publishes_every_change()
+
+
+def test_what_it_observes_outside_is_compared(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = pages(PAGE)
+    reconciler, tests = load("publishing").PublishingReconciler, load("test_publishing")
+    written = reconciler.write
+
+    async def write(self: Any, site: Any, data: dict[str, str]) -> None:
+        former = self.network.titles.get(site.metadata.name)
+        await written(self, site, data)
+        self.network.titles[site.metadata.name] = former or site.spec.title
+
+    monkeypatch.setattr(reconciler, "write", write)
+    with pytest.raises(TransitionFailed, match="Network trial"):
+        tests.test_it_publishes_every_change()
 
 
 def test_its_report_is_what_is_printed(pages: Pages) -> None:

@@ -96,4 +96,4 @@ async def test_server_that_stops_answering_midway(mysql_server: MySQLServer, des
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
             await MySQL().ensure(endpoint, mysql_server.administrator, desired, timeout=0.5)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20

@@ -229,7 +229,7 @@ async def test_server_that_stops_answering_midway(
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
             await PostgreSQL().ensure(endpoint, postgresql.administrator, desired, timeout=0.5)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: PostgreSQLServer, desired: Desired) -> None:
@@ -238,7 +238,7 @@ async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: PostgreS
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await PostgreSQL().ensure(endpoint, postgresql.administrator, desired, timeout=30)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(
@@ -251,7 +251,7 @@ async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(
         started = time.monotonic()
         with pytest.raises(SqlFailed, match="lock timeout"):
             await PostgreSQL().ensure(postgresql.endpoint, postgresql.administrator, rotated, timeout=1)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
     finally:
         postgresql.administer("ROLLBACK")
     assert await ensure(postgresql, rotated) == ["PasswordReset"]

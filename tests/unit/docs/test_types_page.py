@@ -1,0 +1,76 @@
+"""The page on types does what it says, and names every marker."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Annotated, get_args
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from documented import DOCS, Pages
+from steersman.cli import app
+from steersman.crd import SchemaError, definition
+from steersman.crd.change import ChangeRule
+from steersman.meta import Field, Resource, Spec, Status, resource
+from steersman.testing import InMemoryApiServer
+
+PAGE = "how-to/write-types.md"
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text()
+
+
+def shown(language: str, title: str) -> str:
+    told = re.search(rf"```{language}{title}\n(.*?)```", text(PAGE), re.DOTALL)
+    assert told is not None
+    return told[1]
+
+
+def test_its_kinds_are_served(pages: Pages) -> None:
+    load = pages(PAGE)
+    server = InMemoryApiServer()
+    server.load(definition(load("shops").Shop))
+    load("tills_v1beta1")
+    crd = load("tills_v1").crd
+    assert [v["name"] for v in crd["spec"]["versions"]] == ["v1", "v1beta1"]
+    assert crd["spec"]["versions"][1]["deprecationWarning"].startswith("use shops.example.com/v1")
+
+
+def test_its_difference_is_what_is_printed(pages: Pages, tmp_path: Path) -> None:
+    manifest = definition(pages(PAGE)("shops").Shop)
+    manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["tills"][
+        "maximum"
+    ] = 50
+    new = tmp_path / "new.yaml"
+    new.write_text(yaml.safe_dump(manifest))
+    result = CliRunner().invoke(app, ["crd", "diff", "shops", str(new)])
+    assert result.output == shown("console", "").partition("\n")[2]
+
+
+def test_its_mistake_is_what_is_told() -> None:
+    class CartSpec(Spec):
+        wheels: Annotated[int, Field(ge=4)] = 3
+
+    @resource(group="shops.example.com", version="v1")
+    class Cart(Resource[CartSpec, Status]):
+        """A cart."""
+
+    with pytest.raises(SchemaError) as caught:
+        definition(Cart)
+    assert str(caught.value) == shown("text", ' title="mistake"').rstrip("\n")
+
+
+def test_every_marker_has_a_line() -> None:
+    page = text(PAGE)
+    for name in (*Field.__struct_fields__, *inspect.signature(resource).parameters):
+        assert f"{name}=" in page or name in ("kind", "plural", "list_kind"), name
+
+
+def test_every_rule_has_a_line() -> None:
+    page = text("reference/cli.md")
+    assert [rule for rule in get_args(ChangeRule) if f"`{rule}`" not in page] == []

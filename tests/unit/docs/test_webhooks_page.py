@@ -1,0 +1,33 @@
+"""The handlers of "Write webhooks" do what the page says, and so does its test."""
+
+from __future__ import annotations
+
+import pytest
+
+from documented import Pages
+from steersman.client import Client
+from steersman.errors import Invalid
+from steersman.manager import Manager
+from steersman.meta import ObjectMeta
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman.testing.webhooks import serve_webhooks
+
+
+@virtual_time
+async def test_the_page(pages: Pages) -> None:
+    load = pages("how-to/write-webhooks.md")
+    page = load("shop")
+    load("test_shop").test_the_domain_stays()
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    server.register(page.Shop)
+    manager = Manager(server, runtime=runtime)
+    page.setup(manager)
+    serve_webhooks(server, manager)
+    client = Client(server)
+    metadata = ObjectMeta(name="till", namespace="default")
+    made = await client.create(page.Shop(metadata=metadata, spec=page.ShopSpec()))
+    assert made.spec.domain == "till.example.com"
+    other = page.Shop(metadata=ObjectMeta(name="b", namespace="default"), spec=page.ShopSpec(replicas=-1))
+    with pytest.raises(Invalid):
+        await client.create(other)
