@@ -59,7 +59,7 @@ faults: $(READY) ## Each fault at its full size, on the real API server (20 min)
 	@FAULTS=whole $(BIN)/pytest tests/integration/faults
 
 .PHONY: simulate
-simulate: $(READY) ## The database operator under every fault, and through every change of a spec (10 min)
+simulate: $(READY) ## The database operator under every fault, and through every change of a spec (25 min)
 	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_transitions.py
 
 .PHONY: e2e-smoke

@@ -46,7 +46,9 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
 - ``steersman.controller``: what triggers a reconcile, queue, workers, reconcilers, finalizers, Events.
 - ``steersman.manager``: the process: leader election, signals, probes, metrics, and a command's flags for them.
 - ``steersman.meta`` and ``steersman.crd``: the vocabulary of objects, and the schemas that follow from classes.
+- ``steersman.models``: the way back, classes from the definitions of somebody else's kinds.
 - ``steersman.rbac``: roles from what controllers declare.
+- ``steersman.webhook``: what the API server asks about writes, and how versions of a kind become each other.
 - ``steersman.errors``: every exception, as one tree.
 - ``steersman.observability``: logs, metrics, and the seams for clock, randomness and tasks.
 - ``steersman.testing``: an API server in memory and virtual time, for tests in milliseconds; and a real one.
