@@ -234,14 +234,16 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
                 except ApiError as error:
                     failures.append(f"{error.code} {error}")
                 done += 1
+                # Steady use, without taking the processor from those who rotate.
+                await asyncio.sleep(0.01)
 
         users = [asyncio.create_task(use(number)) for number in range(4)]
         seen: set[bytes] = set()
         async with asyncio.timeout(120):
-            while len(seen) < 4:
+            while len(seen) < 3:
                 secret = await client.get(Secret, ObjectKey("default", "lamps-cert"))
                 seen.add(secret.data["tls.crt"])
-                if len(seen) == 3 and second is not None:
+                if len(seen) == 2 and second is not None:
                     # A rolling update: the new one is ready before the old one goes.
                     await street.start()
                     street.balancer.ports.remove(second.port)
