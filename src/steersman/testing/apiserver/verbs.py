@@ -102,7 +102,9 @@ class Verbs:
         check_plugins(self.storage, kind, obj)
         name = obj["metadata"]["name"]
         self._check_creation(route, options)
-        self._validate(replace(attempt, name=name), kind, obj, managers, None)
+        if attempt.name != name:
+            attempt = replace(attempt, name=name)
+        self._validate(attempt, kind, obj, managers, None)
         if self.storage.get(kind.collection, ObjectKey(namespace, name)) is not None:
             raise failures.already_exists(kind.resource, name)
         self._warn(kind, obj, None)

@@ -98,11 +98,16 @@ _METADATA = (ObjectMeta, meta.ObjectMeta)
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field of a Go type: the Python type without None, whether None is among it, and the default."""
+    """A field of a Go type: the Python type without None, whether None is among it, and the default.
+
+    ``plain`` is the type whose values are taken as they are, if any; of ``texts``, all entries must be texts.
+    """
 
     kind: Any
     nullable: bool
     default: Any
+    plain: Any
+    texts: bool
 
 
 @cache
@@ -126,7 +131,10 @@ def _fields(struct: type[msgspec.Struct]) -> dict[str, _Field]:
         members = _members(hints[told.name])
         kinds = [m for m in members if m is not type(None)]
         kind = kinds[0] if len(kinds) == 1 else int | str
-        found[told.encode_name] = _Field(kind, type(None) in members, told.default)
+        ordinary = (struct.__name__, told.encode_name) not in _QUANTITIES
+        plain = kind if ordinary and kind in (str, bool, int) else None
+        texts = ordinary and kind == FrozenDict[str, str]
+        found[told.encode_name] = _Field(kind, type(None) in members, told.default, plain, texts)
     return found
 
 
@@ -154,6 +162,11 @@ class _Decoder:
                 result[name] = content
             elif known is None:
                 self.unknown.append(inner)
+            elif type(content) is known.plain:
+                result[name] = content
+            elif known.texts and is_map(content) and all(type(v) is str for v in content.values()):
+                if content:
+                    result[name] = {**content}
             elif content is not None:
                 place = _Place(struct.__name__, name, inner, f"{go_path}.{name}" if go_path else name)
                 decoded = self.value(content, known.kind, place)
@@ -332,10 +345,8 @@ def conform_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]
     decoder = _Decoder()
     found = decoder.struct(value, ObjectMeta, "metadata", "metadata" if owner else "")
     # An empty list of managers forgets them all, and who applies an empty map owns it.
-    return {
-        **found,
-        **{n: v for n, v in value.items() if v in ([], {}) and n in _fields(ObjectMeta)},
-    }, decoder.unknown
+    empty = {n: v for n, v in value.items() if not v and (is_map(v) or is_list(v)) and n in _fields(ObjectMeta)}
+    return {**found, **empty}, decoder.unknown
 
 
 @cache

@@ -134,21 +134,29 @@ def _repeated_lines(node: yaml.Node | None) -> Iterator[str]:
             yield from _repeated_lines(item)
 
 
+class _RepeatedError(Exception):
+    """A JSON object names a field twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> JsonObject:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _RepeatedError
+    return found
+
+
+_ONCE = json.JSONDecoder(object_pairs_hook=_once)
+
+
 def _repeated_names(body: bytes) -> list[str]:
-    suspicious = False
-
-    def compare(pairs: list[tuple[str, Any]]) -> JsonObject:
-        nonlocal suspicious
-        found = dict(pairs)
-        suspicious = suspicious or len(found) != len(pairs)
-        return found
-
     try:
-        json.loads(body, object_pairs_hook=compare)
+        _ONCE.decode(body.decode())
+    except _RepeatedError:
         # Paths are found in a second pass, since hardly any body needs one.
-        return list(_repeated(json.loads(body, object_pairs_hook=_Pairs), "")) if suspicious else []
+        return list(_repeated(json.loads(body, object_pairs_hook=_Pairs), ""))
     except ValueError:
-        return []
+        pass
+    return []
 
 
 def _repeated(value: Any, path: str) -> Iterator[str]:
