@@ -7,11 +7,11 @@ import subprocess
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from steersman.cli.ending import told_plainly
 from steersman.cli.project import Project
 from steersman.errors import ConfigurationError
+from steersman.meta.documents import documents
 
 if TYPE_CHECKING:
     from steersman.cli.applying import Manifest
@@ -90,7 +90,7 @@ def deployed(project: Project, image: str) -> list[Manifest]:
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise ConfigurationError(f"`{' '.join(command[:2])}` failed: {ended.stderr.strip()}")
-    found: list[Manifest] = [m for m in yaml.safe_load_all(ended.stdout) if m]
+    found: list[Manifest] = [m for m in documents(ended.stdout) if m]
     if not any(_with_image(m, image) for m in found):
         raise ConfigurationError(f"no Deployment in config/default has a container with the image {IMAGE}")
     return found
@@ -109,7 +109,7 @@ def _with_image(manifest: Manifest, image: str) -> bool:
 
 def _definitions(project: Project) -> list[Manifest]:
     bases = project.root / "config" / "crd" / "bases"
-    found: list[Manifest] = [m for p in sorted(bases.glob("*.yaml")) for m in yaml.safe_load_all(p.read_text())]
+    found: list[Manifest] = [m for p in sorted(bases.glob("*.yaml")) for m in documents(p.read_text())]
     chosen = [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
     if not chosen:
         raise ConfigurationError("config/crd/bases has no definition: `steersman create api`, or `make manifests`")
