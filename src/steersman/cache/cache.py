@@ -14,7 +14,7 @@ from steersman.cache.options import InformerOptions, scopes_of
 from steersman.cache.part import Part
 from steersman.client import Client
 from steersman.client.reading import read_object
-from steersman.errors import CacheNotSynced, Forbidden, NotFound
+from steersman.errors import CacheNotSynced, ConfigurationError, Forbidden, NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetadata
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
@@ -34,26 +34,29 @@ class Cache:
 
     Args:
         namespaces: the only namespaces to watch; empty for all.
-        options: by kind, which objects to hold and in what form.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        runtime: Runtime,
-        namespaces: tuple[str, ...] = (),
-        options: Mapping[type[Object], InformerOptions] | None = None,
-    ) -> None:
+    def __init__(self, client: Client, *, runtime: Runtime, namespaces: tuple[str, ...] = ()) -> None:
         self._client = client
         self._runtime = runtime
         self._namespaces = namespaces
-        self._options = dict(options or {})
+        self._options: dict[type[Object], InformerOptions] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
         # Kinds that are held in several forms (typed, as metadata alone, …) are one and the same to a write.
         self._by_resource: dict[tuple[str, str], list[Informer[Any]]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
+
+    def configure(self, kind: type[Object], options: InformerOptions) -> None:
+        """Says which objects of ``kind`` are held, and in what form. It comes before what needs the kind's informer.
+
+        Raises:
+            ConfigurationError: the informer is there already.
+        """
+        if kind in self._informers:
+            name = kind.__name__
+            raise ConfigurationError(f"the informer of {name} is there already: configure it before what needs it")
+        self._options[kind] = options
 
     def informer(self, kind: type[T]) -> Informer[T]:
         """The informer of ``kind``, made at the first call, and started with the cache or at once if that runs.

@@ -140,7 +140,7 @@ def _unheld() -> int:
 _UNHELD = _unheld()
 
 
-_MAPS: dict[Any, _Action] = {str: Sharing.map, Quantity: Sharing.quantities}
+_MAPS: dict[Any, _Action] = {str: Sharing.map, int | str: Sharing.map, Quantity: Sharing.quantities}
 
 
 @cache
@@ -178,7 +178,7 @@ def _options(hint: Any) -> tuple[Any, ...]:
 
 
 def _is_text(hint: Any) -> bool:
-    return get_args(hint)[1:] == (str,)
+    return get_args(hint)[1:] in ((str,), (int | str,))
 
 
 @cache

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from steersman.cache import InformerOptions
 from steersman.manager.election import LeaderElection
-from steersman.meta import Object
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -24,7 +21,6 @@ class ManagerOptions:
         name: field manager of all writes, and the source of Events; a DNS name such as ``steersman-databases``.
         instance: which replica this is, such as the pod's name.
         namespaces: the only namespaces to watch; empty for all.
-        informers: by kind, which objects to cache and in what form.
         leader_election: how replicas agree on who works; None: this is the only one.
         health_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``0``: none.
         metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``0``: none.
@@ -45,7 +41,6 @@ class ManagerOptions:
     name: str = "steersman"
     instance: str = "steersman"
     namespaces: tuple[str, ...] = ()
-    informers: Mapping[type[Object], InformerOptions] = field(default_factory=dict[type[Object], InformerOptions])
     leader_election: LeaderElection | None = None
     health_bind_address: str = ""
     metrics_bind_address: str = ""

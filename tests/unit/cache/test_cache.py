@@ -22,7 +22,9 @@ from world import NAMESPACE, World, key, settle
 
 def cache_over(transport: ScriptedTransport, *namespaces: str) -> Cache:
     selected = InformerOptions(label_selector="x=y", field_selector="metadata.name!=z")
-    return Cache(Client(transport), runtime=virtual_runtime(), namespaces=namespaces, options={Buoy: selected})
+    cache = Cache(Client(transport), runtime=virtual_runtime(), namespaces=namespaces)
+    cache.configure(Buoy, selected)
+    return cache
 
 
 @virtual_time
@@ -99,7 +101,8 @@ async def test_a_missing_definition_is_told_from_missing_rights() -> None:
 async def test_resync_tells_of_every_object_again_about_when_it_should() -> None:
     world = World()
     world.make(*(f"buoy-{n}" for n in range(250)))
-    cache = Cache(world.client, runtime=world.runtime, options={Buoy: InformerOptions(resync=600)})
+    cache = Cache(world.client, runtime=world.runtime)
+    cache.configure(Buoy, InformerOptions(resync=600))
     told: list[tuple[float, Change[Buoy]]] = []
     cache.start()
     cache.informer(Buoy).subscribe(lambda change: told.append((asyncio.get_running_loop().time(), change)))

@@ -60,7 +60,8 @@ async def test_several_namespaces_share_one_store_and_each_list_replaces_its_own
     large = Selection(label_selector="size=large", transform=lambda o: replace(o, spec=BuoySpec(depth=99)))
     options = InformerOptions(namespaces=("a", "b"), by_namespace={"b": large})
     client = Client(server)
-    cache = Cache(client, runtime=virtual_runtime(), options={Buoy: options})
+    cache = Cache(client, runtime=virtual_runtime())
+    cache.configure(Buoy, options)
     informer = cache.informer(Buoy)
     cache.start()
     await cache.wait_for_sync()
@@ -79,7 +80,8 @@ async def test_a_transform_decides_what_is_stored() -> None:
     server = InMemoryApiServer(virtual_runtime())
     client = Client(server)
     options = InformerOptions(transform=lambda o: replace(o, data={}))
-    cache = Cache(client, runtime=virtual_runtime(), options={ConfigMap: options})
+    cache = Cache(client, runtime=virtual_runtime())
+    cache.configure(ConfigMap, options)
     for name in ("listed", "watched"):
         body = {"metadata": {"name": name, "namespace": "default"}, "data": {"large": "x" * 1000}}
         server.load({"apiVersion": "v1", "kind": "ConfigMap", **body})
@@ -101,7 +103,8 @@ async def test_an_object_that_cannot_be_transformed_is_held_whole() -> None:
         return replace(obj, spec=BuoySpec())
 
     world = World()
-    cache = Cache(world.client, runtime=world.runtime, options={Buoy: InformerOptions(transform=shallow)})
+    cache = Cache(world.client, runtime=world.runtime)
+    cache.configure(Buoy, InformerOptions(transform=shallow))
     store = cache.informer(Buoy).store
     world.make("a", "b", depth=5)
     with capture_logs() as lines:
@@ -112,3 +115,10 @@ async def test_an_object_that_cannot_be_transformed_is_held_whole() -> None:
     assert {o.metadata.name: o.spec.depth for o in store} == {"a": 1, "b": 5, "c": 1}
     assert [line["object"] for line in lines if "transform" in line["event"]] == ["sea/b"]
     await cache.stop()
+
+
+def test_options_come_before_the_informer() -> None:
+    cache = Cache(Client(InMemoryApiServer(virtual_runtime())), runtime=virtual_runtime())
+    cache.informer(Buoy)
+    with pytest.raises(ConfigurationError, match="the informer of Buoy is there already: configure it before"):
+        cache.configure(Buoy, InformerOptions(label_selector="x=y"))

@@ -33,7 +33,8 @@ class Shore:
         self.server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         self.door = Door(self.server)
         reader = Client(self.door, field_manager="tester")
-        self.cache = Cache(reader, runtime=runtime, options={Buoy: InformerOptions(**options)})
+        self.cache = Cache(reader, runtime=runtime)
+        self.cache.configure(Buoy, InformerOptions(**options))
         self.client = Client(self.door, field_manager="tester", observer=self.cache)
         self.stranger = Client(self.server, field_manager="stranger")
         self.told: list[tuple[int | None, int | None]] = []

@@ -44,8 +44,9 @@ class Pilot(Reconciler[Buoy]):
 
 
 @asynccontextmanager
-async def managing(world: World, **options: Any) -> AsyncGenerator[Manager, None]:
+async def managing(world: World, selected: str = "", **options: Any) -> AsyncGenerator[Manager, None]:
     manager = Manager(world.server, ManagerOptions(**options), world.runtime)
+    manager.cache.configure(ConfigMap, InformerOptions(label_selector=selected))
     manager.controller(Buoy).owns(ConfigMap).complete(Pilot)
     async with running(manager):
         yield manager
@@ -124,8 +125,7 @@ async def test_why_an_object_was_reconciled() -> None:
 async def test_caches_tell_what_they_hold_and_what_is_wrong() -> None:
     world = World()
     world.make("a", "b")
-    only = InformerOptions(label_selector="app=sea")
-    async with managing(world, informers={ConfigMap: only}) as manager:
+    async with managing(world, selected="app=sea") as manager:
         await asyncio.sleep(1)
         world.server.fail_next(matching("GET", "/configmaps"), ConnectionFailed("the line is cut"), times=1000)
         world.server.break_watches()
@@ -195,7 +195,7 @@ async def test_elsewhere_it_is_served_as_secure_metrics_are(tmp_path: Path) -> N
     certificate, private_key = Authority().issue("debug", names=["localhost"])
     (tmp_path / "tls.crt").write_bytes(certificate)
     (tmp_path / "tls.key").write_bytes(private_key)
-    secure = {"metrics_secure": True, "metrics_cert_path": str(tmp_path)}
+    secure: dict[str, Any] = {"metrics_secure": True, "metrics_cert_path": str(tmp_path)}
     with capture_logs() as logs:
         async with managing(World(Runtime()), debug_bind_address="0.0.0.0:0", **secure):
             await eventually(lambda: any(entry["event"] == "listening" for entry in logs))
