@@ -18,12 +18,12 @@ from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, DatabaseSpec
-from steersman_databases.controllers import INFORMERS, setup
+from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint, Engine
 from steersman_databases.engines.model import ModelServer
 
 KEY = ObjectKey("default", "orders")
-OPERATOR = "system:serviceaccount:steersman-system:steersman-databases"
+OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
 
 
 class CuttableTransport:
@@ -130,7 +130,7 @@ class World:
         """
         manager = Manager(
             transport or self.server.as_user(OPERATOR),
-            ManagerOptions(name="steersman-databases", informers=INFORMERS, graceful_shutdown_timeout=0),
+            ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0),
             self.runtime,
         )
         setup(manager, self.engine)

@@ -15,7 +15,7 @@ from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman.testing.transitions import Hints, InMemorySystem, System, Systems
 from steersman_databases.api import Database
-from steersman_databases.controllers import INFORMERS, setup
+from steersman_databases.controllers import setup
 from steersman_databases.engines import ENGINES, SUPPORTED_VERSIONS, Credentials, Endpoint
 from steersman_databases.engines.model import ModelServer
 from steersman_databases.engines.work import LoginRejected, Raced
@@ -72,7 +72,7 @@ class _Place:
     @asynccontextmanager
     async def operator(self, transport: Transport) -> AsyncGenerator[Manager]:
         """A process of the operator, and what a cluster does meanwhile."""
-        options = ManagerOptions(name="steersman-databases", informers=INFORMERS, graceful_shutdown_timeout=0)
+        options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
         manager = Manager(transport, options, self.runtime)
         setup(manager, self.machines.engine)
         kubelet = Kubelet(self.server, Client(self.server, field_manager="kubelet"), self.machines)

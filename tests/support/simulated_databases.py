@@ -16,7 +16,7 @@ from steersman.testing import World, simulate
 from steersman.testing.simulation import Report
 from steersman.testing.virtual_time import VirtualClock
 from steersman_databases.api import Database, DatabaseSpec
-from steersman_databases.controllers import INFORMERS, setup
+from steersman_databases.controllers import setup
 from steersman_databases.engines import Credentials
 
 KEY = ObjectKey("default", "orders")
@@ -33,7 +33,7 @@ def sweep(scenario: Any, **effort: Any) -> Report:
         kinds=[Database],
         actors=[cluster],
         invariants=[the_password_opens_the_data],
-        options=ManagerOptions(name="steersman-databases", informers=INFORMERS),
+        options=ManagerOptions(name="steersman-databases"),
         **effort,
     )
 

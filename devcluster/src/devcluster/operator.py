@@ -9,7 +9,7 @@ from devcluster.images import CHECKOUT, OPERATOR, Image, ensure_images, load
 from devcluster.progress import Progress
 from devcluster.target import Target
 
-NAMESPACE = "steersman-system"
+NAMESPACE = "steersman-databases-system"
 DEPLOYMENT = "steersman-databases"
 MYSQL_IMAGE = "STEERSMAN_IMAGE_MYSQL_9_7"
 
@@ -60,8 +60,8 @@ def _configured(manifest: dict[str, Any], images: list[Image]) -> dict[str, Any]
             variables[MYSQL_IMAGE] = image.reference
     template = manifest["spec"]["template"]
     container = template["spec"]["containers"][0]
+    container["image"] = os.environ.get("STEERSMAN_OPERATOR_IMAGE", OPERATOR.reference)
     container["env"] += [{"name": name, "value": value} for name, value in sorted(variables.items())]
-    container["image"] = os.environ.get("STEERSMAN_OPERATOR_IMAGE", container["image"])
     digest = next((i.digest for i in images if i.reference == OPERATOR.reference), "as configured")
     template["metadata"]["annotations"] = {"steersman.dev/image": digest}
     return manifest

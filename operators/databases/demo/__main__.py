@@ -23,7 +23,7 @@ def main() -> int:
     except DevclusterError as error:
         console.print(f"\n[bold red]The demo failed:[/] {error}", soft_wrap=True)
         console.print(
-            "Look at: kubectl --namespace steersman-system logs deployment/steersman-databases\n"
+            "Look at: kubectl --namespace steersman-databases-system logs deployment/steersman-databases\n"
             f"         kubectl --namespace {NAMESPACE} describe databases\n"
             "         make cluster        (prints where kubectl, the kubeconfig and the logs are)"
         )

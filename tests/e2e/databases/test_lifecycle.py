@@ -74,7 +74,7 @@ def _check_what_the_user_reads(database: DatabaseUnderTest, password: str) -> No
     everything = story + cluster.kubectl("get", "db", scope, "--output=yaml")
     everything += cluster.kubectl("get", "events", scope, "--output=yaml")
     everything += cluster.kubectl("logs", "orders-0", scope)
-    everything += cluster.kubectl("logs", "deployment/steersman-databases", "--namespace=steersman-system")
+    everything += cluster.kubectl("logs", "deployment/steersman-databases", "--namespace=steersman-databases-system")
     assert password not in everything
     assert admin not in everything
 

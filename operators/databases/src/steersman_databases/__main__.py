@@ -12,7 +12,7 @@ def main() -> None:
     """The entry point of the ``steersman-databases`` command."""
     # As process 1 of a container Python is deaf to SIGTERM until something handles it, and the imports take a second.
     signal.signal(signal.SIGTERM, _end)
-    from steersman_databases.cli import app
+    from steersman_databases.main import app
 
     app(prog_name="steersman-databases")
 

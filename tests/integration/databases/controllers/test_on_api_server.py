@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity, encode
 from steersman.observability.runtime import Runtime
 from steersman.testing.envtest import Envtest
 from steersman_databases.api import Database, DatabaseSpec
-from steersman_databases.controllers import INFORMERS, setup
-from steersman_databases.manifests import NAME, generated_manifests
+from steersman_databases.controllers import setup
+from steersman_databases.main import NAME
 
 USER = "the-operator"
+CONFIG = Path(__file__).parents[4] / "operators/databases/config"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,7 @@ def installed(envtest: Envtest) -> Envtest:
 
     async def install() -> None:
         async with connect(envtest.config) as transport:
-            for manifest in (*generated_manifests().values(), _binding("Cluster"), _binding()):
+            for manifest in (*_generated(), _binding("Cluster"), _binding()):
                 await _apply(transport, manifest)
             client = Client(transport)
             async with asyncio.timeout(30):
@@ -41,9 +43,21 @@ def installed(envtest: Envtest) -> Envtest:
     return envtest
 
 
+def _generated() -> Iterator[dict[str, Any]]:
+    for path in (
+        "crd/bases/databases.steersman.dev_databases.yaml",
+        "rbac/role.yaml",
+        "rbac/leader_election_role.yaml",
+    ):
+        manifest: dict[str, Any] = yaml.safe_load((CONFIG / path).read_text())
+        if manifest["kind"] == "Role":
+            manifest["metadata"]["namespace"] = "default"
+        yield manifest
+
+
 def _binding(scope: str = "") -> dict[str, Any]:
     """Of the operator's ClusterRole (``Cluster``), or of its Role of leader election."""
-    name = "steersman-databases" if scope else "steersman-databases-leader-election"
+    name = "steersman-databases-manager-role" if scope else "steersman-databases-leader-election"
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": f"{scope}RoleBinding",
@@ -144,7 +158,6 @@ async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envt
         options = ManagerOptions(
             name=NAME,
             namespaces=("roles",),
-            informers=INFORMERS,
             leader_election=LeaderElection(name=NAME, namespace="default"),
         )
         manager = Manager(transport, options, Runtime())

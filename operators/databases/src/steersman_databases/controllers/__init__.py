@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.cache import InformerOptions
 from steersman.controller import generation_changed
 from steersman.manager import Manager
-from steersman.meta import Object
 from steersman_databases.api import Database
 from steersman_databases.controllers.database import DatabaseReconciler
 from steersman_databases.controllers.outcome import RECHECK_SECONDS
@@ -18,11 +17,6 @@ from steersman_databases.resources import MANAGED_BY, instance_of
 
 _OURS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
 
-INFORMERS: Mapping[type[Object], InformerOptions] = dict.fromkeys(
-    (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod), _OURS
-)
-"""What the operator caches of each kind: only what it made. Pass it to ``ManagerOptions``."""
-
 
 def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> None:
     """Adds the operator's controllers to ``manager``.
@@ -30,6 +24,8 @@ def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> 
     Args:
         engines: finds an engine by its name; tests put models in their place.
     """
+    for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod):
+        manager.cache.configure(kind, _OURS)
     (
         manager.controller(Database)
         .with_predicate(generation_changed)
@@ -48,4 +44,4 @@ def setup(manager: Manager, engines: Callable[[str], Engine] = engine_named) -> 
     )
 
 
-__all__ = ["INFORMERS", "DatabaseReconciler", "setup"]
+__all__ = ["DatabaseReconciler", "setup"]
