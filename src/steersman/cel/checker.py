@@ -49,7 +49,7 @@ class Checked:
     Attributes:
         type: of its value.
         types: of each of its parts, by id.
-        called: the overload of each call, by id; calls of which the types are not known before have none.
+        overloads: of each call, by id: those that it may come to when the types are known.
         problems: what is wrong, with the position in the text.
         names: the variables that it uses.
         reserved: the fields whose names are words of CEL, by the id of their selection, as they are called in data.
@@ -57,10 +57,15 @@ class Checked:
 
     type: Type = DYN
     types: dict[int, Type] = field(default_factory=dict[int, Type])
-    called: dict[int, Overload] = field(default_factory=dict[int, Overload])
+    overloads: dict[int, list[Overload]] = field(default_factory=dict[int, list[Overload]])
     problems: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     names: set[str] = field(default_factory=set[str])
     reserved: dict[int, str] = field(default_factory=dict[int, str])
+
+    def called(self, node: Node) -> Overload | None:
+        """The overload of a call, where its types tell it."""
+        found = self.overloads.get(node.id, ())
+        return found[0] if len(found) == 1 else None
 
 
 def check(tree: Tree, variables: Mapping[str, Type]) -> Checked:
@@ -266,14 +271,11 @@ class _Checker:
             form = self._instance(overload)
             if not self._assign_all(form.params, given):
                 continue
+            self.result.overloads.setdefault(node.id, []).append(overload)
             if result is None:
                 result = form.result
-                self.result.called[node.id] = overload
-            else:
-                # Several would do: what is called is known only when it is.
-                self.result.called.pop(node.id, None)
-                if self.bound(result) != self.bound(form.result):
-                    result = DYN
+            elif self.bound(result) != self.bound(form.result):
+                result = DYN
         if result is not None:
             return result
         shown = [str(self.bound(t)) if not self._seen(t).param else "dyn" for t in given]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from itertools import product
 from typing import Any
 
 from steersman.cel.checker import Checked, check, report
+from steersman.cel.cost import estimated_cost
 from steersman.cel.declarations import functions
 from steersman.cel.errors import refused_here
 from steersman.cel.functions import IMPLEMENTATIONS, Implementation, sent
@@ -102,17 +103,20 @@ class Program:
     Attributes:
         type: of its value.
         uses_old: whether it looks at ``oldSelf``.
+        cost: what it costs at most, in the units of ``cost``.
     """
 
     type: Type
     uses_old: bool
     _expression: Any
+    cost: int = 0
 
     def run(self, variables: Mapping[str, Any]) -> Any:
         """The value of the expression, in plain Python.
 
         Raises:
             EvaluationError: it has none.
+            ApiError: 501, the engine gives up before it is found.
         """
         try:
             result = self._expression.eval(data=dict(variables))
@@ -125,6 +129,8 @@ class Program:
 
 def _told(text: str) -> str:
     text = _PREFIXES.sub("", text)
+    if text.startswith("Iteration budget exceeded"):
+        raise refused_here("CEL that goes over more than 10,000 items in one evaluation")
     if found := _ABSENT_KEY.fullmatch(text):
         return f"no such key: {found[1]}"
     if found := _OUT_OF_BOUNDS.fullmatch(text):
@@ -145,11 +151,20 @@ def compile_rule(expression: str, self_type: Type, *, optional_old: bool) -> Pro
         ApiError: 501, it uses a function that is not imitated, or the engine is not installed.
     """
     variables = {"self": self_type, "oldSelf": optional_of(self_type) if optional_old else self_type}
-    return compile_expression(expression, variables, optional_old=optional_old)
+    tree, checked = _checked(expression, variables)
+    cost = estimated_cost(tree.root, checked, self_type)
+    return replace(_program(tree, checked, optional_old=optional_old), cost=cost)
 
 
-def compile_expression(expression: str, variables: Mapping[str, Type], *, optional_old: bool = False) -> Program:
-    """The program of ``expression`` on ``variables``, by their types. Raises as ``compile_rule``."""
+def compile_expression(expression: str, variables: Mapping[str, Type]) -> Program:
+    """The program of ``expression`` on ``variables``, by their types, whose cost nobody asks for.
+
+    Raises as ``compile_rule``.
+    """
+    return _program(*_checked(expression, variables), optional_old=False)
+
+
+def _checked(expression: str, variables: Mapping[str, Type]) -> tuple[Tree, Checked]:
     tree = _parsed(expression)
     checked = check(tree, variables)
     unfit = (*mixed_literals(tree, checked), *unfit_literals(tree, checked))
@@ -158,6 +173,10 @@ def compile_expression(expression: str, variables: Mapping[str, Type], *, option
         raise CompilationError(f"compilation failed: {report(problems, expression)}")
     for text in (*wrong_constants(tree), *_failing_constants(tree, checked)):
         raise CompilationError(f"program instantiation failed: {text}")
+    return tree, checked
+
+
+def _program(tree: Tree, checked: Checked, *, optional_old: bool) -> Program:
     rewritten = rewrite(tree, checked, optional_old=optional_old)
     return Program(checked.type, "oldSelf" in checked.names, _environment().deserialize(write(rewritten)))
 

@@ -147,7 +147,7 @@ class _Rewriter:
         return self._checked.types.get(node.id)
 
     def _rewritten_call(self, node: Call) -> Node:
-        overload = self._checked.called.get(node.id)
+        overload = self._checked.called(node)
         if node.target is not None and node.function in TWO_VARIABLES and overload is None and len(node.args) > 2:
             return self._two_variables(node, node.target)
         if node.function in ("_==_", "_!=_", "@in", "_+_") and (shaped := self._shaped(node)) is not None:

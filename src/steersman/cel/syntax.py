@@ -74,7 +74,7 @@ class MapOf:
 
 @dataclass(slots=True)
 class Comprehension:
-    """What the macros ``all``, ``exists``, ``map``, ``filter`` and the like become."""
+    """What the macros ``all``, ``exists``, ``map``, ``filter`` and the like become; some have a second variable."""
 
     id: int
     var: str
@@ -84,6 +84,7 @@ class Comprehension:
     condition: Node
     step: Node
     result: Node
+    var2: str = ""
 
 
 Node = Literal | Ident | Select | Call | ListOf | MapOf | Comprehension
@@ -274,6 +275,21 @@ def string(ident: int, text: str) -> Literal:
 def double(ident: int, value: float) -> Literal:
     """A literal number."""
     return Literal(ident, "double", _number(5 << 3 | 1) + struct.pack("<d", value))
+
+
+def length(literal: Literal) -> int:
+    """The size of a literal: characters, bytes; of everything else one."""
+    if literal.kind == "bytes":
+        return len(_Message.of(literal.wire).bytes(7))
+    return len(literal.text) if literal.kind == "string" else 1
+
+
+def whole(node: Node) -> int | None:
+    """The value of a literal that is a whole number; None where it is none."""
+    if not isinstance(node, Literal) or node.kind != "int":
+        return None
+    value = _Message.of(node.wire).number(3)
+    return value - (1 << 64) if value >> 63 else value
 
 
 def children(node: Node) -> list[Node]:

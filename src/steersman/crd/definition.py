@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from steersman.crd.conversion import ConversionWebhook
+from steersman.crd.costs import check_costs
 from steersman.crd.docstrings import class_text
 from steersman.crd.errors import SchemaError, within
 from steersman.crd.names import check_names, version_order
@@ -106,7 +107,7 @@ def _manifest(stored: Kind, versions: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _version(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
     options = options_of(kind)
-    schema = _object_schema(kind, builtin_descriptions)
+    schema = object_schema(kind, builtin_descriptions)
     with within(kind.__name__):
         subresources: dict[str, Any] = {"status": {}} if options.status_subresource else {}
         if options.scale is not None:
@@ -124,7 +125,8 @@ def _version(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
     return version
 
 
-def _object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
+def object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
+    """The schema of whole objects of ``kind``. Raises as ``definition``."""
     rules = options_of(kind).rules
     metadata: Schema = {"type": "object"}
     if any(r.field_path == ".metadata.name" for r in rules):
@@ -144,7 +146,9 @@ def _object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
         }
         if text := class_text(kind):
             schema = {"description": text, **schema}
-        return with_rules(schema, rules, correlated=True, root=True)
+        schema = with_rules(schema, rules, correlated=True, root=True)
+        check_costs(schema)
+        return schema
 
 
 def _fields(kind: Kind, builtin_descriptions: bool) -> Schema:

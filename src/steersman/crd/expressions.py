@@ -1,7 +1,6 @@
 """CEL expressions of rules, read as the API server reads them: syntax, functions, the types of what they name.
 
 The engine is the extra ``cel``. Where it is not installed, expressions are left to the API server, with one warning.
-What they cost is left to it always.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def check_expressions(rule: Rule, schema: Schema, *, root: bool) -> None:
     Raises:
         SchemaError: they cannot.
     """
-    if not _is_installed():
+    if not is_installed():
         return
     # The order of fields says nothing to a rule, so one check does for the same type anywhere.
     place = msgspec.json.encode((schema, root), order="sorted")
@@ -43,7 +42,8 @@ def check_expressions(rule: Rule, schema: Schema, *, root: bool) -> None:
 
 
 @cache
-def _is_installed() -> bool:
+def is_installed() -> bool:
+    """Whether there is an engine for CEL; the first time that there is none, it warns."""
     if find_spec(_PACKAGE) is not None:
         return True
     warnings.warn("CEL rules are left to the API server to check: install steersman[cel]", stacklevel=2)

@@ -5,42 +5,66 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from steersman.crd.defaults import with_defaults
+from steersman.crd.definition import object_schema
+from steersman.crd.judgement import has_rules, rule_violations
 from steersman.crd.rules import Schema
-from steersman.crd.schema import fields_schema, schema_of
+from steersman.crd.schema import schema_of
 from steersman.crd.values import violations as violations_of
 from steersman.meta import FrozenStruct, Object, Resource, to_builtins
 
 _OF_OBJECTS = ("apiVersion", "kind", "metadata")
 
 
-def violations(value: FrozenStruct) -> tuple[str, ...]:
+def violations(value: FrozenStruct, former: FrozenStruct | None = None) -> tuple[str, ...]:
     """What the API server would refuse in ``value``, a custom resource or a part of one; empty where it fits.
 
-    Bounds, patterns, formats, enums, lists and required fields are looked at; CEL rules are not. Each text names the
-    path: ``.spec.replicas must be at most 9, but is 10``.
+    Bounds, patterns, formats, enums, lists and required fields come first, and CEL rules where nothing else is wrong:
+    these need ``steersman[cel]``, without which one warning says that they are left to the API server, as is a rule
+    with a function that the engine lacks. Each text names the path: ``.spec.replicas must be at most 9, but is 10``.
+
+    Args:
+        value: what is to be written.
+        former: what is there now, of the same class: rules compare with it, and what it breaks already may stay.
 
     Raises:
         SchemaError: its class has no structural schema.
     """
-    if isinstance(value, Object):
-        if Resource not in type(value).__mro__:
-            # A kind of somebody else's may have other fields than a spec and a status.
-            wire = {name: part for name, part in to_builtins(value).items() if name not in _OF_OBJECTS}
-            return tuple(violations_of(_fields(type(value)), wire, ""))
-        parts = ((part, getattr(value, part)) for part in ("spec", "status"))
-        return tuple(v for name, part in parts if part is not None for v in _found(part, f".{name}"))
-    return tuple(_found(value, ""))
+    kind, schema = type(value), _schema(type(value))
+    wire = _wire(value)
+    shape = {name: part for name, part in wire.items() if not issubclass(kind, Object) or name not in _OF_OBJECTS}
+    if found := tuple(violations_of(_shape(kind), shape, "")):
+        return found
+    if not _has_rules(kind):
+        return ()
+    before = None if former is None else with_defaults(schema, _wire(former))
+    return rule_violations(schema, with_defaults(schema, wire), before, root=issubclass(kind, Object))
 
 
-def _found(value: FrozenStruct, path: str) -> tuple[str, ...]:
-    return tuple(violations_of(_schema(type(value)), to_builtins(value), path))
-
-
-@cache
-def _fields(kind: type[Any]) -> Schema:
-    return {"type": "object", **fields_schema(kind, without="metadata", builtin_descriptions=False)}
+def _wire(value: FrozenStruct) -> dict[str, Any]:
+    # A spec or a status that an object does not have is not looked at.
+    return {name: part for name, part in to_builtins(value).items() if part is not None}
 
 
 @cache
 def _schema(kind: type[Any]) -> Schema:
-    return schema_of(kind)
+    return object_schema(kind, builtin_descriptions=False) if issubclass(kind, Object) else schema_of(kind)
+
+
+@cache
+def _has_rules(kind: type[Any]) -> bool:
+    # The schema of a pod alone has thousands of parts.
+    return has_rules(_schema(kind))
+
+
+@cache
+def _shape(kind: type[Any]) -> Schema:
+    """The schema of ``kind`` without what every object has."""
+    schema = _schema(kind)
+    if not issubclass(kind, Object):
+        return schema
+    properties = {name: part for name, part in schema["properties"].items() if name not in _OF_OBJECTS}
+    required = [
+        name for name in schema.get("required", ()) if name not in _OF_OBJECTS and Resource not in kind.__mro__
+    ]
+    return {"type": "object", "properties": properties, "required": required}

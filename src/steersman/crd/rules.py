@@ -1,4 +1,4 @@
-"""CEL rules in wire form, held to the schema that they are about. What they cost, the API server tells."""
+"""CEL rules in wire form, held to the schema that they are about."""
 
 from __future__ import annotations
 

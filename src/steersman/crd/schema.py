@@ -11,8 +11,10 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import UNSET
 
+from steersman.crd.defaults import with_defaults
 from steersman.crd.docstrings import attribute_texts, class_text
 from steersman.crd.errors import ContainsItself, SchemaError, within
+from steersman.crd.judgement import default_violations, has_rules
 from steersman.crd.marked import check_keywords, says_default
 from steersman.crd.rules import Schema, immutable, immutable_presence, with_rules
 from steersman.crd.types import Context, markers_of, type_schema
@@ -117,8 +119,11 @@ def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, con
         schema = {"description": schema.pop("description"), **schema}
     default = _default(field, markers, schema)
     if default is not UNSET:
+        if has_rules(schema):
+            # The API server judges the default as it is written, before it fills in what is within.
+            default = with_defaults(schema, default)
         schema = {**schema, "default": default}
-        for violation in violations(schema, default):
+        for violation in (*violations(schema, default), *default_violations(schema, default)):
             raise SchemaError(f"the default {default!r} does not fit: {violation}")
     required = field.required and default is UNSET
     rules: list[Rule] = []

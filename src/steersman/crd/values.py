@@ -1,4 +1,4 @@
-"""Whether a value fits its schema, told without a server. CEL rules are left to one."""
+"""Whether a value fits the shape that its schema tells, without a server; its rules are in ``judgement``."""
 
 from __future__ import annotations
 

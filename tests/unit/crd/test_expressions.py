@@ -49,11 +49,11 @@ def test_without_the_engine_one_warning_is_given(monkeypatch: pytest.MonkeyPatch
         return None if name == "cel_expr_python" else find_spec(name)
 
     monkeypatch.setattr(expressions, "find_spec", absent)
-    expressions._is_installed.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    expressions.is_installed.cache_clear()
     try:
         with pytest.warns(UserWarning, match=r"install steersman\[cel\]") as told:
             definition(kind_with(Row("self.cuont >= 0")))
             definition(kind_with(Row("self.cuont >= 0")))
         assert len(told) == 1
     finally:
-        expressions._is_installed.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        expressions.is_installed.cache_clear()

@@ -1,0 +1,34 @@
+"""Values with the defaults of their schemas, as the API server fills them in."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, cast
+
+Schema = dict[str, Any]
+
+
+def with_defaults(schema: Schema, value: Any) -> Any:
+    """``value``, in wire form, with the defaults that ``schema`` has for what it lacks."""
+    if isinstance(value, list):
+        return [_filled(schema.get("items", {}), item) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    properties: Schema = schema.get("properties", {})
+    others = schema.get("additionalProperties")
+    known = cast("dict[str, Any]", value)
+    result = {name: _filled(_inner(properties, others, name), content) for name, content in known.items()}
+    for name, inner in properties.items():
+        if name not in result and "default" in inner:
+            result[name] = _filled(inner, None)
+    return result
+
+
+def _inner(properties: Schema, others: Any, name: str) -> Schema:
+    found = properties.get(name, others)
+    return cast("Schema", found) if isinstance(found, dict) else {}
+
+
+def _filled(schema: Schema, value: Any) -> Any:
+    absent = value is None and not schema.get("nullable")
+    return with_defaults(schema, deepcopy(schema.get("default")) if absent else value)
