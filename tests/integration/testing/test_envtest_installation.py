@@ -73,7 +73,7 @@ def test_what_cannot_be_installed_is_told(envtest: Envtest, tmp_path: Path) -> N
     with pytest.raises(ConfigurationError, match="has no MutatingWebhookConfiguration or ValidatingWebhook"):
         envtest.install_webhooks(Buoy)
     beta = {**definition(Buoy), "apiVersion": "apiextensions.k8s.io/v1beta1"}
-    with pytest.raises(ConfigurationError, match="v1beta1 CustomResourceDefinition is not installed here, only "):
+    with pytest.raises(ConfigurationError, match="v1beta1, which is not served: give its form of v1"):
         envtest.install_crds(beta)
 
 

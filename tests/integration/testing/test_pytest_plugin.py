@@ -9,6 +9,7 @@ import pytest
 
 from documented import files_of
 from steersman.testing.envtest import Envtest, find_binaries
+from steersman.testing.recording import read_accesses
 
 pytest_plugins = ["pytester"]
 
@@ -116,6 +117,27 @@ ASKED = """
         with SyncClient(envtest.config) as client, pytest.raises(ApiError, match="/validate.* says no"):
             client.create(refused)
 """
+RECORDED = """
+    import pytest
+    from steersman import ObjectKey, ObjectMeta, SyncClient
+    from steersman.api.apply.core_v1 import SecretApply
+    from steersman.api.coordination_v1 import Lease
+    from steersman.api.core_v1 import Secret
+    from steersman.errors import Forbidden
+    from steersman.meta import ObjectMetaApply
+
+    RULE = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create", "patch"]}
+
+    def test_is_recorded(envtest, envtest_namespace):
+        operator = envtest.user("operator", rules=[RULE])
+        with SyncClient(operator.config) as client:
+            client.create(Secret(metadata=ObjectMeta(name="a", namespace=envtest_namespace)))
+            client.apply(SecretApply(metadata=ObjectMetaApply(name="b", namespace=envtest_namespace)))
+            with pytest.raises(Forbidden):
+                client.list(Lease)
+        with SyncClient(envtest.config) as client:
+            client.get(Secret, ObjectKey(envtest_namespace, "a"))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -151,11 +173,27 @@ def test_workers_in_parallel_do_not_meet(project: pytest.Pytester) -> None:
         assert not Path(story["directory"]).exists()
 
 
-def test_the_webhooks_of_the_option_are_asked(project: pytest.Pytester) -> None:
-    project.makepyprojecttoml(OPTIONS + '    steersman_webhooks = ["hooks.yaml"]\n')
+def test_the_webhooks_of_the_option_are_asked_and_requests_recorded(project: pytest.Pytester) -> None:
+    project.makepyprojecttoml(
+        OPTIONS + '    steersman_webhooks = ["hooks.yaml"]\n    steersman_rbac_user = ["operator"]\n'
+    )
     (project.path / "hooks.yaml").write_text(HOOKS)
-    project.makepyfile(test_asked=ASKED)
-    project.runpytest_subprocess("-p", "steersman.pytest_plugin", "test_asked.py").assert_outcomes(passed=1)
+    project.makepyfile(test_asked=ASKED, test_recorded=RECORDED)
+    arguments = (
+        "-p",
+        "steersman.pytest_plugin",
+        "--steersman-rbac",
+        "rbac.json",
+        "test_asked.py",
+        "test_recorded.py",
+    )
+    project.runpytest_subprocess(*arguments).assert_outcomes(passed=2)
+    # Not what the administrator asks, nor the name of what is created.
+    assert [str(a) for a in read_accesses(project.path / "rbac.json")] == [
+        "create secrets",
+        "patch secrets 'b'",
+        "list leases.coordination.k8s.io",
+    ]
 
 
 def test_failures_of_webhook_files_are_told_in_a_line(project: pytest.Pytester) -> None:

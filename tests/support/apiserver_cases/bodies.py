@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply, config_map, deployment, gadget, told
+from apiserver_cases.api import GROUP, Api, Json, Reply, config_map, deployment, gadget, told, widget
 
 _APPLY = "application/apply-patch+yaml"
 _OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
@@ -190,3 +190,46 @@ async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> Non
             refused = await api.call("PATCH", api.path(plural, "a"), sent, strict, _APPLY)
             refused.refused(400, "BadRequest", f"error strict decoding YAML: error converting YAML to JSON: {said}")
             (await api.call("PATCH", api.path(plural, "a"), sent, query, _APPLY)).ok()
+
+
+_SCALARS: dict[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "on", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "No", "off", "False"), False),
+    **dict.fromkeys(("~", "null"), None),
+    **dict.fromkeys(("2020-01-01", "=", "12:30", "1e400", "oN"), ""),
+    "0o7": 7,
+    "017": 15,
+    "0x1F": 31,
+    "0b11": 3,
+    "1_000": 1000,
+    "1e3": 1000,
+    "1.0": 1,
+    ".5": 0.5,
+    "+1": 1,
+}
+
+
+async def case_words_and_numbers_of_yaml(api: Api) -> None:
+    lines = [f"    k{n}: {word}" for n, word in enumerate(_SCALARS)]
+    head = [f"apiVersion: {GROUP}/v1", "kind: Widget", "metadata: {name: a}", "spec:", "  size: 1", "  free:"]
+    text = "\n".join([*head, *lines, "    1: x", "    true: z", ""])
+    made = await api.call("POST", api.path("widgets"), text.encode(), {}, "application/yaml")
+    found: Json = made.ok().body["spec"]["free"]
+    told = {word: found.get(f"k{n}") for n, word in enumerate(_SCALARS)}
+    assert told == {word: word if value == "" else value for word, value in _SCALARS.items()}
+    assert (found["1"], found["true"]) == ("x", "z")
+
+
+async def case_a_patch_cannot_take_the_version_away(api: Api) -> None:
+    (await api.create("configmaps", config_map("a"))).ok()
+    for patch in ({"apiVersion": None}, {"apiVersion": ""}, {"apiVersion": None, "kind": None}):
+        refused = await api.merge("configmaps", "a", patch)
+        refused.refused(400, "BadRequest", "was undeterminable: name must be provided")
+    (await api.merge("configmaps", "a", {"kind": None})).ok()
+
+
+async def case_applied_times_of_custom_resources_are_not_read(api: Api) -> None:
+    for value in ("x", "", 5, "2020-01-01"):
+        body = widget("a")
+        body["metadata"]["creationTimestamp"] = value
+        assert (await api.apply("widgets", body)).ok().metadata["creationTimestamp"] != value

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-from apiserver_cases.api import Api, Json, Reply, config_map, deployment, gadget, widget
+from apiserver_cases.api import Api, Json, Reply, config_map, definition, deployment, gadget, widget
 from apiserver_cases.apply import managers
+from apiserver_cases.hooks import Hook, configured
 
 _BODIES: dict[str, Json] = {
     "widgets": widget("a"),
@@ -266,3 +267,48 @@ async def case_a_variable_that_is_removed_by_a_patch_comes_back(api: Api) -> Non
     assert variables(patched) == []
     assert variables(await api.apply("deployments", body, "one")) == [{"name": "E", "value": "1"}]
     assert variables(await api.apply("deployments", bare, "one")) == []
+
+
+async def case_numbers_too_large_for_an_integer_are_rounded(api: Api) -> None:
+    await api.create("gadgets", gadget("a", spec={"x": 1}))
+    kept: list[Json] = []
+    for number in (
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "1e20",
+    ):
+        (await _put(api, await api.get("gadgets", "a"), f'{{"x":{number}}}')).ok()
+        kept.append((await api.get("gadgets", "a")).body["spec"]["x"])
+    assert json.dumps(kept) == (
+        "[9223372036854775807, 9223372036854776000, 18446744073709552000, "
+        "-9223372036854776000, 100000000000000000000]"
+    )
+
+
+async def case_a_number_or_a_text_is_no_fraction(api: Api) -> None:
+    for port in (80.0, True, [80]):
+        body = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80, "targetPort": port}]}}
+        (await api.create("services", body)).refused(400, "BadRequest")
+
+
+async def case_webhooks_are_told_numbers_without_an_empty_fraction(api: Api) -> None:
+    hook = Hook()
+    async with configured(api, hook, mutating=True):
+        (await api.create("widgets", widget("a", {"size": 1.0, "free": {"x": 2.0}}))).ok()
+    (request,) = hook.requests
+    assert json.dumps([request["object"]["spec"]["size"], request["object"]["spec"]["free"]]) == '[1, {"x": 2}]'
+
+
+async def case_numbers_of_a_schema_have_no_empty_fraction(api: Api) -> None:
+    numbers: Json = {"type": "number", "default": 2.0, "enum": [1.0, 2.0, 2.5], "minimum": 1.0, "multipleOf": 0.5}
+    spec: Json = {"type": "object", "default": {"x": 1.0}, "properties": {"x": numbers}}
+    body = definition("Numbered", {"spec": spec}, {})
+    body["metadata"]["name"] = f"numbereds.{api.namespace}.dev"
+    body["spec"]["group"] = f"{api.namespace}.dev"
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    tried = (await api.call("POST", path, body, {"dryRun": "All"})).ok()
+    found = tried.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert json.dumps([found["default"], found["properties"]["x"]["default"]]) == '[{"x": 1}, 2]'
+    assert json.dumps([found["properties"]["x"][n] for n in ("enum", "minimum")]) == "[[1, 2, 2.5], 1]"

@@ -382,3 +382,37 @@ async def case_service_accounts_name_secrets(api: Api) -> None:
     assert made.body["secrets"] == [{"name": "x"}]
     added = await api.strategic("serviceaccounts", "s", {"secrets": [{"name": "y"}]})
     assert {s["name"] for s in added.ok().body["secrets"]} == {"x", "y"}
+
+
+def _of_type(name: str, **spec: Any) -> Json:
+    node_port = {"nodePort": spec.pop("node_port")} if "node_port" in spec else {}
+    return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80, **node_port}], **spec}}
+
+
+async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
+    made = (await api.create("services", _of_type("a", type="NodePort"))).ok().body["spec"]
+    port, address = made["ports"][0]["nodePort"], made["clusterIP"]
+    for spec, text in (
+        ({"type": "NodePort", "node_port": port}, "provided port is already allocated"),
+        ({"type": "NodePort", "node_port": 3}, "The range of valid ports is 30000-32767"),
+        ({"clusterIP": address}, f"failed to allocate IP {address}: provided IP is already allocated"),
+        ({"clusterIP": "x"}, "must be a valid IP address"),
+    ):
+        (await api.create("services", _of_type("b", **spec))).refused(422, "Invalid", text)
+    await api.create("services", _of_type("b"))
+    taken = {"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}}
+    (await api.merge("services", "b", taken)).refused(422, "Invalid", "provided port is already allocated")
+
+
+async def case_services_change_their_type(api: Api) -> None:
+    await api.create("services", _of_type("a"))
+    for kind, has_port, has_address in (
+        ("NodePort", True, True),
+        ("ClusterIP", False, True),
+        ("LoadBalancer", True, True),
+        ("ExternalName", False, False),
+        ("ClusterIP", False, True),
+    ):
+        body = {"spec": {"type": kind, "externalName": "a.b" if kind == "ExternalName" else None}}
+        spec = (await api.merge("services", "a", body)).ok().body["spec"]
+        assert ("nodePort" in spec["ports"][0], "clusterIP" in spec) == (has_port, has_address), kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, config_map, deployment, told, widget
+from apiserver_cases.api import Api, Json, config_map, deployment, told, widget
 
 
 async def case_merge_patch_changes_and_removes(api: Api) -> None:
@@ -136,6 +136,30 @@ async def case_strategic_merge_patch_merges_lists_by_key(api: Api) -> None:
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}}}
     changed = (await api.strategic("deployments", "a", patch)).ok()
     assert [c["name"] for c in changed.body["spec"]["template"]["spec"]["containers"]] == ["app"]
+
+
+def _containers(order: list[str], *changes: Json) -> Json:
+    wanted: list[Json] = [{"name": name} for name in order]
+    found: Json = {"$setElementOrder/containers": wanted, **({"containers": list(changes)} if changes else {})}
+    return {"spec": {"template": {"spec": found}}}
+
+
+async def case_strategic_merge_patch_orders_lists(api: Api) -> None:
+    await api.create("deployments", deployment("a"))
+    b, c, d = ({"name": name, "image": f"{name}:1"} for name in "bcd")
+    for patch, expected in (
+        (_containers(["b", "app"], b), ["b", "app"]),
+        (_containers(["app", "b"]), ["app", "b"]),
+        (_containers(["c", "b"], c), ["c", "app", "b"]),
+        (_containers(["d", "none"], d), ["d", "c", "app", "b"]),
+        (_containers(["b", "c"], {"name": "d", "$patch": "delete"}), ["app", "b", "c"]),
+        ({"spec": {"template": {"spec": {"containers": [d, b]}}}}, ["d", "app", "b", "c"]),
+    ):
+        changed = (await api.strategic("deployments", "a", patch)).ok()
+        assert [i["name"] for i in changed.body["spec"]["template"]["spec"]["containers"]] == expected
+    refused = await api.strategic("deployments", "a", _containers(["b"], c))
+    text = "The order in patch list:\n[map[image:c:1 name:c]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"
+    assert (refused.code, refused.message) == (500, text)
 
 
 async def case_strategic_merge_patch_is_for_built_in_kinds(api: Api) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apiserver_cases.api import Api, Json, config_map, deployment, widget
 from apiserver_cases.apply import managers
+from apiserver_cases.waiting import until
 
 _ALL = "all"
 _MERGE = "application/merge-patch+json"
@@ -19,9 +20,14 @@ def _object(api_version: str, kind: str, name: str, spec: Json) -> Json:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-async def _tell(api: Api, path: str, body: Json, kept: str = "") -> None:
-    """Changes the metadata of ``body`` at ``path`` by each way of writing its status; all but ``kept`` changes."""
+async def _tell(api: Api, path: str, body: Json, kept: str = "", served: str = "") -> None:
+    """Changes the metadata of ``body`` at ``path`` by each way of writing its status; all but ``kept`` changes.
+
+    Controllers write the status of a definition as well: they are done once ``served`` is there.
+    """
     made = (await api.call("POST", path, body)).ok()
+    if served:
+        await until(api, served)
     holder = (await api.create("configmaps", config_map(f"holder-{body['kind'].lower()}"))).ok()
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": holder.metadata["name"], "uid": holder.metadata["uid"]}
     name = body["metadata"]["name"]
@@ -210,4 +216,4 @@ async def case_of_a_definition(api: Api) -> None:
     names = {"kind": "Thing", "plural": "things"}
     spec: Json = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
     body = _object("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"things.{group}", spec)
-    await _tell(api, _DEFINITIONS, body)
+    await _tell(api, _DEFINITIONS, body, served=f"/apis/{group}/v1/things")

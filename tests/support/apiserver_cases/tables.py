@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver_cases.api import GROUP, Api, Json, Reply, definition
-from apiserver_cases.waiting import until
+from apiserver_cases.waiting import served
 
 _ANSWERS = Path(__file__).parent / "answers"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -36,18 +36,10 @@ def _ruled(kind: str, rules: list[Json]) -> Json:
     return definition(kind, {"spec": {**_table("expressions")["schema"], "x-kubernetes-validations": rules}}, {})
 
 
-async def _served(api: Api, definition: Json) -> str:
-    """Creates a definition; the path of its objects, when they are served."""
-    (await api.call("POST", _DEFINITIONS, definition)).ok()
-    plural = definition["spec"]["names"]["plural"]
-    await until(api, f"/apis/{GROUP}/v1/{plural}")
-    return f"/apis/{GROUP}/v1/namespaces/{api.namespace}/{plural}"
-
-
 async def _judged(api: Api, kind: str, rules: list[Json]) -> list[str]:
     """What the rules say of the object of the table."""
     definition = _ruled(kind, rules)
-    path = await _served(api, definition)
+    path = await served(api, definition)
     spec = _table("expressions")["object"]
     body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
     reply = await api.call("POST", path, body, {"dryRun": "All"})
@@ -105,7 +97,7 @@ async def case_why_many_values_are_refused(api: Api) -> None:
     table = _table("values")
     properties = {f"p{n}": row["schema"] for n, row in enumerate(table)}
     body = definition("Valued", {"spec": {"type": "object", "properties": properties}}, {})
-    path = await _served(api, body)
+    path = await served(api, body)
     for number, row in enumerate(table):
         place = f"p{number}"
         for case in row["values"]:
@@ -114,6 +106,21 @@ async def case_why_many_values_are_refused(api: Api) -> None:
             errors = _errors(await api.call("POST", path, obj, {"dryRun": "All"}))
             told = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
             assert told == case["errors"], (row["schema"], case["value"])
+    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).ok()
+
+
+async def case_what_rules_say_of_many_changes(api: Api) -> None:
+    body = definition("Changed", {"spec": _table("transitions")["schema"]}, {})
+    path = await served(api, body)
+    for number, steps in enumerate(_table("transitions")["sequences"]):
+        name, merge = f"c{number}", "application/merge-patch+json"
+        first: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Changed", "metadata": {"name": name}}
+        for position, step in enumerate(steps):
+            if position == 0:
+                reply = await api.call("POST", path, {**first, "spec": step["spec"]})
+            else:
+                reply = await api.call("PATCH", f"{path}/{name}", {"spec": step["spec"]}, {}, merge)
+            assert (reply.code, sorted(_errors(reply))) == (step["code"], step["errors"]), step["spec"]
     (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).ok()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import GROUP, Api, Json
+from apiserver_cases.api import GROUP, Api, Json, Reply
 from apiserver_cases.apply import managers
 from steersman.client import HttpRequest
 
@@ -139,3 +139,43 @@ async def case_versions_conflict_with_each_other(api: Api) -> None:
     body = {**twin("v1", both="z"), "metadata": {"name": "a", "resourceVersion": made.version}}
     refused = await api.call("PUT", _path(api, "v1", "a"), body)
     refused.refused(409, "Conflict", "the object has been modified")
+
+
+async def _apply(api: Api, version: str, manager: str, **spec: Any) -> Reply:
+    query = {"fieldManager": manager, "force": "true"}
+    return await api.call(
+        "PATCH", _path(api, version, "a"), twin(version, **spec), query, "application/apply-patch+yaml"
+    )
+
+
+async def case_managers_of_two_versions_lose_to_each_other(api: Api) -> None:
+    await api.call("POST", _path(api, "v1"), twin("v1", both="x"), {"fieldManager": "one"})
+    patch, kind = {"spec": {"both": "y"}}, "application/merge-patch+json"
+    changed = await api.call("PATCH", _path(api, "v2", "a"), patch, {"fieldManager": "two"}, kind)
+    assert managers(changed) == {
+        ("one", "Update", ""): {"f:spec": {".": {}, "f:filled": {}}},
+        ("two", "Update", ""): {"f:spec": {"f:both": {}}},
+    }
+
+
+async def case_an_object_that_does_not_fit_a_managers_version_has_no_managers(api: Api) -> None:
+    await api.call("POST", _path(api, "v2"), twin("v2", both="x"), {"fieldManager": "one"})
+    patch, kind = {"spec": {"both": "y"}}, "application/merge-patch+json"
+    # The default of v1 is no field of v2.
+    changed = await api.call("PATCH", _path(api, "v1", "a"), patch, {"fieldManager": "two"}, kind)
+    assert managers(changed) == {}
+
+
+async def case_apply_refuses_what_does_not_fit_a_managers_version(api: Api) -> None:
+    (await _apply(api, "v2", "one", both="x")).ok()
+    refused = await _apply(api, "v1", "two", both="x")
+    assert (refused.code, refused.message) == (500, ".spec.filled: field not declared in schema")
+    assert set(managers(await _apply(api, "v2", "two", both="y"))) == {("two", "Apply", "")}
+
+
+async def case_an_applier_changes_the_version(api: Api) -> None:
+    (await _apply(api, "v1", "one", both="x")).ok()
+    (await _apply(api, "v2", "two", both="x")).ok()
+    changed = await _apply(api, "v2", "one", both="z")
+    assert managers(changed) == {("one", "Apply", ""): {"f:spec": {"f:both": {}}}}
+    assert changed.metadata["managedFields"][0]["apiVersion"] == f"{GROUP}/v2"

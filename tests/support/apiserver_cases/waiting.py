@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from apiserver_cases.api import Api
+from apiserver_cases.api import Api, Json
 
 
 async def until(api: Api, path: str) -> None:
@@ -12,3 +12,11 @@ async def until(api: Api, path: str) -> None:
     async with asyncio.timeout(30):
         while (await api.call("GET", path)).code != 200:
             await asyncio.sleep(0.1)
+
+
+async def served(api: Api, definition: Json) -> str:
+    """Creates a definition; the path of its objects in the namespace, when they are served."""
+    (await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)).ok()
+    group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+    await until(api, f"/apis/{group}/v1/{plural}")
+    return f"/apis/{group}/v1/namespaces/{api.namespace}/{plural}"

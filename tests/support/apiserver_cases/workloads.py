@@ -78,6 +78,19 @@ async def case_mounts_name_a_volume(api: Api) -> None:
     await _refused(api, "deployments", deployment("a", template=template), text)
 
 
+async def case_the_claims_of_a_stateful_set_are_volumes(api: Api) -> None:
+    containers = [{"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/v"}]}]
+    claim: Json = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    body = _workload("StatefulSet", template=_template(containers=containers), serviceName="a")
+    text = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
+    await _refused(api, "statefulsets", body, text)
+    body["spec"]["volumeClaimTemplates"] = [claim]
+    (await api.create("statefulsets", body)).ok()
+
+
 async def case_replicas_are_not_negative(api: Api) -> None:
     text = "spec.replicas: Invalid value: -1: must be greater than or equal to 0"
     for plural, kind in (

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from apiserver_cases import CRDS, Api
-from apiserver_cases.api import Json, Reply, config_map, deployment
+from apiserver_cases.api import GROUP, Json, Reply, config_map, definition, deployment
+from apiserver_cases.backends import InMemoryBackend
+from apiserver_cases.roles import RBAC, role, rule
+from apiserver_cases.subresources import account, request_token
+from apiserver_cases.waiting import served
 from steersman.client import HttpRequest
 from steersman.errors import ApiError
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman.testing.apiserver.access.impersonation import Impersonated
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 CONTAINERS = [{"name": "c", "image": "i:1"}]
@@ -155,3 +160,71 @@ async def test_streaming_anything_but_logs_and_watches(api: Api) -> None:
         assert (await streamed(api, path, method, body)).code == 501, path
     assert "deletionTimestamp" not in (await api.get("pods", "a")).ok().metadata
     assert (await streamed(api, api.path("configmaps", "a", "status"))).code == 404
+
+
+@virtual_time
+async def test_rules_that_may_cost_too_much_on_an_object(api: Api) -> None:
+    rule = {"rule": "self.all(x, self.exists_one(y, x == y))", "message": "twice"}
+    items = {"type": "array", "maxItems": 1500, "items": {"type": "integer"}, "x-kubernetes-validations": [rule]}
+    path = await served(api, definition("Budgeted", {"spec": {"type": "object", "properties": {"items": items}}}, {}))
+
+    def body(*numbers: int) -> Json:
+        return {
+            "metadata": {"name": "a"},
+            "kind": "Budgeted",
+            "apiVersion": f"{GROUP}/v1",
+            "spec": {"items": numbers},
+        }
+
+    text = "CEL rules on an object so large that they may cost more than the real server allows"
+    refused(await api.call("POST", path, body(*range(1500))), text)
+    (await api.call("POST", path, body(1, 1))).refused(422, "Invalid", "twice")
+    refused(
+        await api.call("POST", path, body(*range(101))), "CEL that goes over more than 10,000 items in one evaluation"
+    )
+    (await api.call("POST", path, body(*range(99)))).ok()
+
+
+@virtual_time
+async def test_parts_of_a_microsecond_in_rules(api: Api) -> None:
+    times: Json = {"at": {"type": "string", "format": "date-time"}, "of": {"type": "string", "format": "duration"}}
+    spec = {"type": "object", "properties": times, "x-kubernetes-validations": [{"rule": "true"}]}
+    path = await served(api, definition("Timed", {"spec": spec}, {}))
+
+    async def tried(**spec: str) -> Reply:
+        body = {"apiVersion": f"{GROUP}/v1", "kind": "Timed", "metadata": {"generateName": "a-"}, "spec": spec}
+        return await api.call("POST", path, body)
+
+    text = "parts of a microsecond in CEL, such as those of "
+    for field, value in (("at", "2024-01-02T03:04:05.000006001Z"), ("of", "1500ns")):
+        refused(await tried(**{field: value}), text + value)
+    for field, value in (("at", "2024-01-02T03:04:05.000006000Z"), ("of", "2000ns")):
+        (await tried(**{field: value})).ok()
+
+
+@virtual_time
+async def test_the_narrower_verbs_of_impersonation() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    api = Api(server, "default", InMemoryBackend(server))
+    await account(api)
+    token = (await request_token(api)).ok().body["status"]["token"]
+    as_jane = api.as_bearer(token, Impersonated("jane"))
+    (await as_jane.list("configmaps")).refused(403, "Forbidden")
+    narrow = rule("impersonate:user-info", "users", "authentication.k8s.io", resourceNames=["jane"])
+    server.grant(
+        "system:serviceaccount:default:s",
+        {**role("narrow", narrow), "kind": "ClusterRole", "apiVersion": f"{RBAC}/v1"},
+    )
+    refused(await as_jane.list("configmaps"), "the verb impersonate:user-info")
+    (await api.as_bearer(token, Impersonated("kate")).list("configmaps")).refused(403, "Forbidden")
+
+
+@virtual_time
+async def test_a_rule_on_the_name_costs_what_the_name_is_long(api: Api) -> None:
+    name = "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,43}[a-z0-9])?$')"
+    manifest = definition("Named", {"spec": {"type": "object"}}, {})
+    manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [{"rule": name}]
+    path = await served(api, manifest)
+    body: dict[str, Any] = {"apiVersion": f"{GROUP}/v1", "kind": "Named", "spec": {}}
+    (await api.call("POST", path, {**body, "metadata": {"name": "a-name"}})).ok()
+    (await api.call("POST", path, {**body, "metadata": {"name": "1"}})).refused(422, "Invalid", "failed rule")

@@ -56,6 +56,12 @@ def test_a_type_gives_its_definition() -> None:
     assert manifests_from([Buoy], ("CustomResourceDefinition",)) == [definition(Buoy)]
 
 
+def test_the_form_of_old_clusters_is_left_out(tmp_path: Path) -> None:
+    for form in ("v1", "v1beta1"):
+        (tmp_path / f"{form}.json").write_text(json.dumps(definition(Buoy, api_version=form)))
+    assert manifests_from([tmp_path], ("CustomResourceDefinition",)) == [definition(Buoy)]
+
+
 def test_of_a_file_the_kinds_that_were_asked_for(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(DOCUMENTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from msgspec.structs import force_setattr
 
@@ -9,6 +11,7 @@ from buoy import Buoy
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import FrozenDict, ObjectMeta
 from steersman.testing import CacheMutated, detect_mutations, virtual_time
+from steersman.testing.mutation import watch_all_caches
 from world import World, key, settle
 
 
@@ -47,6 +50,33 @@ async def test_a_mapping_that_is_changed_is_noticed() -> None:
             data["x"] = "z"
         with pytest.raises(CacheMutated, match="ConfigMap sea/a"), detect_mutations(world.cache):
             dict[str, str].__setitem__(data, "x", "z")
+
+
+@virtual_time
+async def test_what_was_replaced_meanwhile_was_watched_too() -> None:
+    world = World()
+    world.make("a")
+    async with world.cache_running(Buoy):
+        found = world.cache.informer(Buoy).store.get(key("a"))
+        assert found is not None
+        with pytest.raises(CacheMutated, match="sea/a"), detect_mutations(world.cache):
+            force_setattr(found.spec, "depth", 3)
+            await world.client.delete(Buoy, key("a"))
+            await settle()
+            assert world.cache.informer(Buoy).store.get(key("a")) is None
+
+
+@virtual_time
+async def test_what_is_gone_is_not_kept() -> None:
+    world = World()
+    world.make("a")
+    async with world.cache_running(Buoy):
+        with watch_all_caches():
+            found = world.cache.informer(Buoy).store.get(key("a"))
+            await world.client.delete(Buoy, key("a"))
+            await settle()
+            # By this variable, and by the argument: a sweep would keep all that ever was.
+            assert sys.getrefcount(found) == 2
 
 
 @virtual_time

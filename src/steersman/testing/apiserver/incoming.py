@@ -17,7 +17,7 @@ from steersman.testing.apiserver.options import WriteOptions
 from steersman.testing.apiserver.requests.bodies import How, as_kind, complete_from_url, decode_body, repeated_fields
 from steersman.testing.apiserver.schemas.embedded import metadata_mismatch
 from steersman.testing.apiserver.strategy import unknown_fields
-from steersman.testing.apiserver.values import JsonObject, map_at
+from steersman.testing.apiserver.values import JsonObject, is_map, map_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class Incoming:
     def _read(
         self, kind: Kind, body: Any, how: How, options: WriteOptions, repeated: Sequence[str], name: str
     ) -> JsonObject:
+        if how == "apply" and kind.custom:
+            body = _without_odd_times(body)
         result = as_kind(self.kinds, kind, body, how, name=name)
         if how == "apply":
             check_typed(kind, body)
@@ -92,6 +94,22 @@ class Incoming:
         if options.validation != "Ignore":
             self.warnings.extend(found)
         return result
+
+
+def _without_odd_times(body: Any) -> Any:
+    """``body`` without the times in its metadata that are none: of custom resources, nobody reads them."""
+    if not is_map(sent := map_at({"body": body}, "body").get("metadata")):
+        return body
+    odd = {n for n in ("creationTimestamp", "deletionTimestamp") if n in sent and not _is_time(sent[n])}
+    return {**body, "metadata": {n: v for n, v in sent.items() if n not in odd}} if odd else body
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        conform_metadata({"creationTimestamp": value})
+    except WrongType:
+        return False
+    return True
 
 
 def _undecodable(kind: Kind, body: Any, how: How, because: str) -> ApiError:

@@ -92,6 +92,7 @@ class Kind:
         create_on_update: whether a PUT creates what is not there.
         schema: its OpenAPI schema, for custom resources.
         has_rules: whether the schema has CEL rules.
+        dear_rules: whether these may cost more than the real server lets them on some object.
         storage_version: the version that objects are kept in.
         fields: what else than name and namespace field selectors know.
         custom: defined by a CustomResourceDefinition.
@@ -101,6 +102,7 @@ class Kind:
         categories: the groups of kinds that it is listed with, for discovery.
         columns: what a table of custom resources shows.
         versions: of custom resources, what all versions have in common.
+        kept_in: the collection of its objects, where that is another kind's.
         deprecation: what answers to requests in this version warn of; empty where it is not deprecated.
     """
 
@@ -113,6 +115,7 @@ class Kind:
     create_on_update: bool = False
     schema: JsonObject | None = None
     has_rules: bool = False
+    dear_rules: bool = False
     storage_version: str = ""
     fields: tuple[str, ...] = ()
     custom: bool = False
@@ -123,11 +126,12 @@ class Kind:
     columns: tuple[Column, ...] = ()
     versions: Versions | None = None
     deprecation: str = ""
+    kept_in: GroupResource | None = None
 
     @property
     def collection(self) -> GroupResource:
         """Where its objects are stored."""
-        return GroupResource(self.resource.group, self.resource.plural)
+        return self.kept_in or GroupResource(self.resource.group, self.resource.plural)
 
 
 _BUILTIN = """
@@ -174,16 +178,6 @@ apiextensions.k8s.io/v1  CustomResourceDefinition  customresourcedefinitions  SG
 _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 _SELECTABLE: dict[str, tuple[str, ...]] = {
     "Pod": ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"),
-    "Event": (
-        "involvedObject.kind",
-        "involvedObject.name",
-        "involvedObject.namespace",
-        "involvedObject.uid",
-        "regarding.kind",
-        "regarding.name",
-        "reason",
-        "type",
-    ),
     "Secret": ("type",),
     "Node": ("spec.unschedulable",),
     "Namespace": ("status.phase",),
@@ -204,6 +198,14 @@ _CREATED_ON_UPDATE = {
 }
 
 
+_REFERENCE = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+_SELECTABLE_OF_EVENTS: dict[str, tuple[str, ...]] = {
+    "": (*(f"involvedObject.{n}" for n in _REFERENCE), "reason", "reportingComponent", "type"),
+    "events.k8s.io": (*(f"regarding.{n}" for n in _REFERENCE), "reason", "reportingController", "type"),
+}
+_EVENTS = GroupResource("", "events")
+
+
 def _builtin_kinds() -> Iterator[Kind]:
     for line in _BUILTIN.strip().splitlines()[1:]:
         api_version, name, plural, flags = line.split()
@@ -217,7 +219,8 @@ def _builtin_kinds() -> Iterator[Kind]:
             unconditional_update=name not in {"CustomResourceDefinition", "Lease", "PodDisruptionBudget"},
             create_on_update=name in _CREATED_ON_UPDATE,
             storage_version=version,
-            fields=_SELECTABLE.get(name, ()),
+            fields=_SELECTABLE_OF_EVENTS[group] if name == "Event" else _SELECTABLE.get(name, ()),
+            kept_in=_EVENTS if name == "Event" else None,
             singular=name.lower(),
         )
 

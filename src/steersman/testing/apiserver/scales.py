@@ -7,6 +7,7 @@ Source: ``pkg/registry/apps/deployment/storage`` of Kubernetes 1.36; ``pkg/regis
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,7 +19,9 @@ from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.access.authorization import User
 from steersman.testing.apiserver.admission.webhooks import Change
 from steersman.testing.apiserver.failures import FieldError, invalid_value
-from steersman.testing.apiserver.fields.ownership import UNNAMED, ManagerKey, Managers
+from steersman.testing.apiserver.fields.ownership import UNNAMED, ManagerKey, Managers, as_read
+from steersman.testing.apiserver.fields.scaled import managers_of_scale, managers_of_scaled
+from steersman.testing.apiserver.fields.sets import Path
 from steersman.testing.apiserver.fields.shapes import BuiltinShape
 from steersman.testing.apiserver.kinds import Kind
 from steersman.testing.apiserver.options import WriteOptions
@@ -61,14 +64,27 @@ class Scales:
         self.verbs.check_sent_version(route, old, metadata(sent))
         obj = _with_replicas(old, kind, map_at(sent, "spec").get("replicas") or 0)
         obj = prepare_update(kind, old.object, obj, "")
-        manager = ManagerKey(options.manager or UNNAMED, "Update", "scale", kind.resource.api_version)
-        managers = self.verbs.own(kind, manager, old.managers, old.object, obj)
-        if not _takes(old.managers, managers):
-            # A field that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
-            managers = old.managers
+        managers = self._managers(kind, options, old, before, sent)
         draft = Stored(old.collection, old.key, obj, managers, old.version)
         admission.validate(attempt, Change(_scale(draft, kind), before))
         return _encoded(self.verbs.keep(kind, old, obj, managers, dry_run=options.dry_run), kind)
+
+    def _managers(
+        self, kind: Kind, options: WriteOptions, old: Stored, before: JsonObject, sent: JsonObject
+    ) -> Managers:
+        """The managers of the object after ``sent`` was written in place of ``before``, scales both."""
+        former, place = as_read(old.managers), partial(self._place, kind)
+        owned = managers_of_scale(former, place)
+        if owned:
+            # A number that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
+            manager = ManagerKey(options.manager or UNNAMED, "Update", "scale")
+            owned = self.verbs.own(_SCALE, manager, owned, _number(before), _number(sent))
+        return managers_of_scaled(former, owned, kind.resource.api_version, place)
+
+    def _place(self, kind: Kind, api_version: str) -> Path | None:
+        group, _, version = api_version.rpartition("/")
+        found = self.verbs.kinds.find(group, version, kind.resource.plural)
+        return None if found is None or found.scale is None else tuple(f"f:{n}" for n in _path(found.scale.spec))
 
     def _replacement(self, route: Route, request: HttpRequest, options: WriteOptions) -> JsonObject:
         try:
@@ -112,9 +128,10 @@ def _with_replicas(old: Stored, kind: Kind, replicas: int) -> JsonObject:
     return obj
 
 
-def _takes(before: Managers, after: Managers) -> bool:
-    """Whether any manager owns less than before."""
-    return any(key not in after or owned.fields - after[key].fields for key, owned in before.items())
+def _number(scale: JsonObject) -> JsonObject:
+    """What of a scale can be owned; none at all is what Go leaves out."""
+    replicas = map_at(scale, "spec").get("replicas")
+    return {"spec": {"replicas": replicas} if replicas else {}}
 
 
 def _path(path: str) -> list[str]:

@@ -13,7 +13,7 @@ from msgspec import structs
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.crd import definitions
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
-from steersman.meta import ApiResource, Object, ObjectKey, decode, to_builtins
+from steersman.meta import ApiResource, Object, ObjectKey, to_builtins
 from steersman.meta.declaration import is_declared
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
@@ -339,23 +339,27 @@ class InMemoryApiServer:
     def read(self, kind: type[T], key: ObjectKey) -> T | None:
         """The object ``key`` as it is now, or None; no request is recorded."""
         names = kind.api_resource
-        stored = self._storage.get(_collection(names), key)
-        return decode(self._seen(names, stored).encoded(names.api_version), kind) if stored is not None else None
+        stored = self._storage.get(self._collection(names), key)
+        return self._seen(names, stored).typed(kind) if stored is not None else None
 
     def _seen(self, names: ApiResource, stored: Stored) -> Stored:
         kind = self._kinds.find(*_names(names))
-        return stored if kind is None else self._callouts.finish(lambda: self._conversion.read(kind, stored))
+        if kind is None:
+            return stored
+        if kind.versions is None:
+            return self._conversion.read(kind, stored)
+        return self._callouts.finish(lambda: self._conversion.read(kind, stored))
 
     def read_all(self, kind: type[T], namespace: str = "") -> tuple[T, ...]:
         """All objects of ``kind`` in ``namespace`` (empty: in all) as they are now; no request is recorded."""
         names = kind.api_resource
-        found = self._storage.list(_collection(names), namespace)
-        return tuple(decode(self._seen(names, s).encoded(names.api_version), kind) for s in found)
+        found = self._storage.list(self._collection(names), namespace)
+        return tuple(self._seen(names, stored).typed(kind) for stored in found)
 
     def manifest(self, resource: ApiResource | type[Object], key: ObjectKey) -> JsonObject | None:
         """The object ``key`` in wire form, managedFields included, or None."""
         names = resource if isinstance(resource, ApiResource) else resource.api_resource
-        stored = self._storage.get(_collection(names), key)
+        stored = self._storage.get(self._collection(names), key)
         return self._seen(names, stored).rendered(names.api_version) if stored is not None else None
 
     def manifests(self) -> Iterator[JsonObject]:
@@ -404,7 +408,7 @@ class InMemoryApiServer:
         if resource is None:
             return self._storage.break_subscriptions()
         names = resource if isinstance(resource, ApiResource) else resource.api_resource
-        return self._storage.break_subscriptions(_collection(names))
+        return self._storage.break_subscriptions(self._collection(names))
 
     def compact(self, version: int | None = None) -> None:
         """Forgets the history before ``version`` (None: the present one): watches from before, and pages of older
@@ -416,6 +420,10 @@ class InMemoryApiServer:
         self._collector.sweep()
 
     # Inside
+
+    def _collection(self, names: ApiResource) -> GroupResource:
+        kind = self._kinds.find(*_names(names))
+        return GroupResource(names.group, names.plural) if kind is None else kind.collection
 
     def _after_write(self, stored: Stored) -> None:
         if stored.collection == DEFINITIONS:
@@ -444,10 +452,6 @@ def refusal(error: ApiError) -> HttpResponse:
     if error.status == failures.unknown_path().status:
         return HttpResponse(404, b"404 page not found\n")
     return HttpResponse(error.code, encode_status(error), error.retry_after)
-
-
-def _collection(resource: ApiResource) -> GroupResource:
-    return GroupResource(resource.group, resource.plural)
 
 
 def _names(resource: ApiResource) -> tuple[str, str, str]:

@@ -7,11 +7,11 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from steersman.meta import ObjectKey
+from steersman.meta import Object, ObjectKey, decode
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.fields import ownership
 from steersman.testing.apiserver.fields.ownership import Managers
@@ -19,6 +19,7 @@ from steersman.testing.apiserver.kinds import GroupResource, Versions
 from steersman.testing.apiserver.requests.negotiation import PARTIAL
 from steersman.testing.apiserver.values import JsonObject
 
+T = TypeVar("T", bound=Object)
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -45,6 +46,7 @@ class Stored:
     version: int
     origin: Stored | None = None
     _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    _typed: dict[type[Object], Any] = field(default_factory=dict[type[Object], Any])
     # None where the object is read as it is kept.
     _views: dict[str, tuple[Versions, Stored | None]] = field(
         default_factory=dict[str, "tuple[Versions, Stored | None]"]
@@ -89,6 +91,13 @@ class Stored:
             elif not typed:
                 del obj["apiVersion"], obj["kind"]
             found = self._encoded[form] = msgspec.json.encode(obj)
+        return found
+
+    def typed(self, kind: type[T]) -> T:
+        """It as an instance of ``kind``, decoded once: neither ever changes."""
+        found = self._typed.get(kind)
+        if found is None:
+            found = self._typed[kind] = decode(self.encoded(kind.api_resource.api_version), kind)
         return found
 
     def view(self, version: str, versions: Versions) -> Stored | None:

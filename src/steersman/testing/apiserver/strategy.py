@@ -14,7 +14,7 @@ from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.builtin.content import check_content
 from steersman.testing.apiserver.builtin.defaults import apply_defaults, carry_over, complete_new
 from steersman.testing.apiserver.builtin.immutability import check_unchanged
-from steersman.testing.apiserver.builtin.types import blank_of, conform_builtin, fill_blanks
+from steersman.testing.apiserver.builtin.types import as_stored, blank_of, conform_builtin, fill_blanks
 from steersman.testing.apiserver.definitions.conversion import conform
 from steersman.testing.apiserver.definitions.crds import (
     CRD,
@@ -105,7 +105,7 @@ def prepare_create(
     _fill(kind, result)
     if check:
         _refuse(kind, result, _creation_errors(kind, result))
-    if kind.custom:
+    if kind.custom or kind.resource == CRD:
         write_whole_numbers(result)
     return result
 
@@ -120,12 +120,17 @@ def _creation_errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
     return errors
 
 
-def complete(kind: Kind, obj: JsonObject, random: Random) -> JsonObject:
+def kept(kind: Kind, obj: JsonObject) -> JsonObject:
+    """``obj`` as it is stored and read from then on."""
+    return obj if kind.custom else as_stored(kind.resource, obj)
+
+
+def complete(kind: Kind, obj: JsonObject) -> JsonObject:
     """``obj`` with what the server decides at creation, which no manager owns."""
     if kind.custom:
         return obj
     result: JsonObject = clone(obj)
-    complete_new(kind.resource.kind, result, random)
+    complete_new(kind.resource.kind, result)
     return result
 
 
@@ -161,11 +166,11 @@ def prepare_update(
     if not kind.custom:
         carry_over(kind.resource.kind, clone(old), result, subresource)
     counted = "generation" in before and (kind.has_generation or kind.custom)
-    if counted and not same(_wanted(kind, old), _wanted(kind, result)):
+    if counted and not same(_wanted(kind, old), _wanted(kind, kept(kind, result))):
         meta["generation"] = before["generation"] + 1
     if check:
         _refuse(kind, result, [*asked, *_update_errors(kind, old, result, subresource)])
-    if kind.custom:
+    if kind.custom or kind.resource == CRD:
         # After the comparison: 1.0 in place of the 1 that is stored counts as a change, each time it is written.
         write_whole_numbers(result)
     return result
@@ -287,4 +292,5 @@ def _update_errors(kind: Kind, old: JsonObject, new: JsonObject, subresource: st
 def _refuse(kind: Kind, obj: JsonObject, errors: Any) -> None:
     found = list(errors)
     if found:
-        raise failures.invalid(kind.resource, obj["metadata"].get("name", ""), found)
+        resource = kind.resource if kind.kept_in is None else kind.resource._replace(group=kind.kept_in.group)
+        raise failures.invalid(resource, obj["metadata"].get("name", ""), found)

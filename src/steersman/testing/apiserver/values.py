@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from decimal import Decimal
+from typing import Any, cast
 
 import msgspec
 
+from steersman.cel.values import MISSING as MISSING
 from steersman.cel.values import JsonObject as JsonObject
+from steersman.cel.values import Missing as Missing
+from steersman.cel.values import child as child
 from steersman.cel.values import is_list as is_list
 from steersman.cel.values import is_map as is_map
+from steersman.cel.values import list_at as list_at
 from steersman.cel.values import map_at as map_at
 
-
-class Missing:
-    """The type of ``MISSING``: no value at all, which differs from JSON's ``null``."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final = Missing()
-# Greater ones do not fit into the integers that Go reads.
-_TOO_LARGE = 2.0**63
+# Greater ones do not fit into the integers that Go reads; from the second on it writes exponents.
+_TOO_LARGE = 2**63
+_EXPONENTS = 1e21
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
@@ -46,25 +43,25 @@ def same(left: Any, right: Any) -> bool:
 
 
 def write_whole_numbers(value: Any) -> None:
-    """Makes integers of the numbers without a fraction in ``value``, in place: so Go writes them, and reads them."""
+    """Makes integers of the numbers without a fraction in ``value``, in place: so Go writes them, and reads them.
+
+    Of large ones it keeps the digits of a float, and zeros: 9223372036854775808 becomes 9223372036854776000.
+    """
     pairs: Iterable[tuple[Any, Any]] = value.items() if is_map(value) else enumerate(value) if is_list(value) else ()
     holder: Any = value
     for key, content in pairs:
         if isinstance(content, dict | list):
             write_whole_numbers(content)
-        elif isinstance(content, float) and content.is_integer() and abs(content) < _TOO_LARGE:
-            holder[key] = int(content)
+        elif isinstance(content, float) and content.is_integer() and abs(content) < _EXPONENTS:
+            holder[key] = _whole(content)
+        elif isinstance(content, int) and not -_TOO_LARGE <= content < _TOO_LARGE:
+            holder[key] = _whole(float(content))
 
 
-def child(value: Any, name: str) -> Any:
-    """``value[name]``, or MISSING where there is no such field."""
-    return value.get(name, MISSING) if is_map(value) else MISSING
-
-
-def list_at(value: Any, name: str) -> list[Any]:
-    """``value[name]`` where that is an array, and otherwise an empty one, which is put nowhere."""
-    found = child(value, name)
-    return found if is_list(found) else []
+def _whole(number: float) -> int | float:
+    if abs(number) < _TOO_LARGE:
+        return int(number)
+    return int(Decimal(repr(number))) if abs(number) < _EXPONENTS else number
 
 
 def section(obj: JsonObject, name: str) -> JsonObject:

@@ -8,21 +8,34 @@ from random import Random
 from typing import Any
 
 from steersman.client.transport import HttpRequest
+from steersman.errors import ApiError
 from steersman.meta import ApiResource, ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.access.authorization import Attributes, Authorizer, User
 from steersman.testing.apiserver.access.escalation import Escalation
+from steersman.testing.apiserver.admission.allocation import allocate
 from steersman.testing.apiserver.admission.chain import Admission, read_as
 from steersman.testing.apiserver.admission.configurations import check_configuration, complete_configuration
 from steersman.testing.apiserver.admission.plugins import check_plugins
 from steersman.testing.apiserver.admission.webhooks import Attempt, Change, Operation
 from steersman.testing.apiserver.definitions.conversion import Conversion
 from steersman.testing.apiserver.definitions.crds import CRD, complete_definition, definition_warnings
+from steersman.testing.apiserver.definitions.translation import translated
 from steersman.testing.apiserver.failures import invalid_value
 from steersman.testing.apiserver.fields.apply import apply_configuration
-from steersman.testing.apiserver.fields.ownership import UNNAMED, ManagerKey, Managers, own_changes, sent_managers
+from steersman.testing.apiserver.fields.ownership import (
+    UNNAMED,
+    FieldChange,
+    ManagerKey,
+    Managers,
+    Translate,
+    as_read,
+    own_changes,
+    sent_managers,
+)
 from steersman.testing.apiserver.fields.patches import json_patch, merge_patch, strategic_merge_patch
+from steersman.testing.apiserver.fields.reconciled import reconciled
 from steersman.testing.apiserver.incoming import Incoming
 from steersman.testing.apiserver.kinds import NAMESPACE, NAMESPACES, Kind, KindRegistry
 from steersman.testing.apiserver.names import generate
@@ -36,6 +49,7 @@ from steersman.testing.apiserver.strategy import (
     blank,
     complete,
     decoded,
+    kept,
     prepare_create,
     prepare_update,
     reach_of,
@@ -98,7 +112,8 @@ class Verbs:
         check_configuration(kind, obj)
         if managers is None:
             managers = self.own(kind, manager, {}, blank(kind), obj)
-        obj = complete(kind, obj, random)
+        obj = complete(kind, obj)
+        allocate(self.storage, kind, obj, None, random)
         check_plugins(self.storage, kind, obj)
         name = obj["metadata"]["name"]
         self._check_creation(route, options)
@@ -108,18 +123,20 @@ class Verbs:
         if self.storage.get(kind.collection, ObjectKey(namespace, name)) is not None:
             raise failures.already_exists(kind.resource, name)
         self._warn(kind, obj, None)
-        kept = self.conversion.write(kind, obj, managers)
+        obj = kept(kind, obj)
+        written = self.conversion.write(kind, obj, managers)
         if options.dry_run and version:
             # Nothing is stored that would get another.
-            kept = {**kept, "metadata": {**kept["metadata"], "resourceVersion": version}}
-        created = self.writer.create(kind, kept, managers, dry_run=options.dry_run)
-        return self.conversion.read_back(kind, created, converted=kept is not obj)
+            written = {**written, "metadata": {**written["metadata"], "resourceVersion": version}}
+        created = self.writer.create(kind, written, managers, dry_run=options.dry_run)
+        return self.conversion.read_back(kind, created, converted=written is not obj)
 
     def keep(self, kind: Kind, old: Stored, obj: JsonObject, managers: Managers, *, dry_run: bool) -> Stored:
         """Stores ``obj`` in place of ``old``, both in the version of ``kind``, and returns it as it is read then."""
-        kept = self.conversion.write(kind, obj, managers)
-        replaced = self.writer.replace(old.origin or old, kept, managers, dry_run=dry_run)
-        return self.conversion.read_back(kind, replaced, converted=kept is not obj)
+        obj = kept(kind, obj)
+        written = self.conversion.write(kind, obj, managers)
+        replaced = self.writer.replace(old.origin or old, written, managers, dry_run=dry_run)
+        return self.conversion.read_back(kind, replaced, converted=written is not obj)
 
     def _warn(self, kind: Kind, obj: JsonObject, old: JsonObject | None) -> None:
         if kind.resource == CRD:
@@ -212,7 +229,7 @@ class Verbs:
         kind = route.kind
         _complete(kind, body)
         manager = ManagerKey(options.manager or UNNAMED, "Update", route.subresource, kind.resource.api_version)
-        former = old.managers if route.subresource else sent_managers(body["metadata"], old.managers)
+        former = as_read(old.managers) if route.subresource else sent_managers(body["metadata"], old.managers)
         applied = managers is not None
         attempt = attempt_of(route, "UPDATE", options, route.name)
         if self.admission.is_configured:
@@ -228,6 +245,7 @@ class Verbs:
         check_configuration(kind, obj)
         if managers is None:
             managers = self.own(kind, manager, former, old.object, obj)
+        allocate(self.storage, kind, obj, old, self.runtime.random)
         self._validate(attempt, kind, obj, managers, old)
         self._warn(kind, obj, old.object)
         return self.keep(kind, old, obj, managers, dry_run=options.dry_run)
@@ -238,16 +256,28 @@ class Verbs:
         if not managers and "uid" in old.get("metadata", {}):
             # Where nothing is tracked, updates do not begin to: see skipNonApplied in apimachinery's managedfields.
             return managers
-        return own_changes(
-            managers,
-            manager._replace(api_version=version),
-            old,
-            new,
-            kind.shape,
-            api_version=version,
-            time=self.writer.timestamp(),
-            reach=reach_of(kind, manager.subresource),
-        )
+        try:
+            change = FieldChange(old, new, kind.shape, version, self._translation(kind, managers))
+            return own_changes(
+                _fitting(kind, managers),
+                manager._replace(api_version=version),
+                change,
+                time=self.writer.timestamp(),
+                reach=reach_of(kind, manager.subresource),
+            )
+        except ApiError:
+            # What does not fit a version that somebody wrote in has no managers: UpdateNoErrors, as above.
+            return {}
+
+    def _translation(self, kind: Kind, managers: Managers) -> Translate | None:
+        """How objects of ``kind`` are read in the versions of ``managers``; None where all wrote in its own."""
+        if (
+            not managers
+            or kind.versions is None
+            or all(o.api_version == kind.resource.api_version for o in managers.values())
+        ):
+            return None
+        return partial(translated, self.conversion, kind)
 
     def check_uid(self, route: Route, old: Stored, uid: str) -> None:
         """Refuses a ``uid`` that is not that of ``old``."""
@@ -310,7 +340,7 @@ class Verbs:
     def _tracked(self, route: Route, old: Stored) -> Managers:
         """The managers for an apply: where nobody is known, all there is was somebody's before the first apply."""
         if old.managers:
-            return old.managers
+            return as_read(old.managers)
         manager = ManagerKey("before-first-apply", "Update", route.subresource)
         return self.own(route.kind, manager, {}, blank(route.kind), old.object)
 
@@ -332,13 +362,14 @@ class Verbs:
         return apply_configuration(
             live,
             config,
-            managers,
+            _fitting(kind, managers),
             ManagerKey(options.manager, "Apply", route.subresource),
             kind.shape,
             force=options.force,
             api_version=kind.resource.api_version,
             time=self.writer.timestamp(),
             reach=reach_of(kind, route.subresource),
+            translate=self._translation(kind, managers),
         )
 
     def _existing(self, route: Route) -> Stored:
@@ -353,6 +384,15 @@ def _complete(kind: Kind, obj: JsonObject) -> None:
     if kind.resource == CRD:
         complete_definition(obj)
     complete_configuration(kind, obj)
+
+
+def _fitting(kind: Kind, managers: Managers) -> Managers:
+    """``managers`` as a write to ``kind`` finds them: by its present schema, and of an event those of its group."""
+    if not managers or (kind.kept_in is None and not kind.custom):
+        return managers
+    if kind.custom:
+        return reconciled(managers, kind)
+    return {k: owned for k, owned in managers.items() if owned.api_version == kind.resource.api_version}
 
 
 def _is_version(text: str) -> bool:

@@ -94,7 +94,7 @@ class Watch:
     async def _read(self, stored: Stored) -> Stored:
         """``stored`` in the version of this watch, which a webhook may have to tell."""
         kind = self._route.kind
-        if kind.versions is None:
+        if kind.versions is None and kind.kept_in is None:
             return stored
         return await self._conversion.callouts.complete(lambda: self._conversion.read(kind, stored))
 

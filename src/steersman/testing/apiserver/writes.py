@@ -19,7 +19,7 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-_EVENTS = (GroupResource("", "events"), GroupResource("events.k8s.io", "events"))
+_EVENTS = GroupResource("", "events")
 JOBS = GroupResource("batch", "jobs")
 _OF_PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
 
@@ -115,7 +115,7 @@ def held(stored: Stored) -> bool:
 
 def _finalizers_for_deletion(old: Stored, propagation: Propagation | None) -> list[str]:
     finalizers = list(old.finalizers)
-    if old.collection in _EVENTS:
+    if old.collection == _EVENTS:
         # They are nobody's owners.
         return [f for f in finalizers if f not in (FOREGROUND, ORPHAN)]
     if propagation is None and old.collection == JOBS and not {FOREGROUND, ORPHAN} & set(finalizers):

@@ -23,7 +23,7 @@ from steersman.testing.simulation import Fault, Plan, Report, SimulationFailed, 
 from steersman.testing.simulation.journal import Entry, Journal
 from steersman.testing.simulation.outcome import Outcome, run_once
 from steersman.testing.simulation.removals import NO_REMOVALS
-from steersman.testing.simulation.requests import object_path
+from steersman.testing.simulation.requests import object_path, resource_of
 from steersman.testing.simulation.run import Run, Setting
 
 
@@ -150,6 +150,21 @@ def test_a_deletion_of_what_should_live() -> None:
     found = failure(StartsAgain)
     assert found.found == ("DELETE configmaps default/a: it lives without faults",)
     assert str(found.plan).startswith("409:")
+
+
+class LooksAround(Keeper):
+    """Asks the harbour master every ten seconds, who thinks for a moment."""
+
+    async def reconcile(self, request: Request) -> Result:
+        await super().reconcile(request)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return Result(requeue_after=10.0)
+
+
+def test_who_only_looks_around_is_no_unrest() -> None:
+    setting = Setting(setup_of(LooksAround), scenario, Harbour, kinds=(Buoy,))
+    assert run_once(setting, Plan()).violations == ()
 
 
 class Hurries(Keeper):
@@ -331,3 +346,10 @@ def test_what_did_not_strike_excuses_no_needless_write() -> None:
 def test_another_actor_writes_the_object_whatever_part_of_it_is_written(part: str) -> None:
     request = HttpRequest(method="PATCH", path=f"/api/v1/namespaces/default/pods/a{part}")
     assert object_path(request) == "/api/v1/namespaces/default/pods/a"
+
+
+@pytest.mark.parametrize("part", ["", "/status", "/finalize"])
+def test_a_namespace_has_parts_of_its_own(part: str) -> None:
+    request = HttpRequest(method="PUT", path=f"/api/v1/namespaces/shop{part}")
+    assert resource_of(request) == "namespaces"
+    assert object_path(request) == "/api/v1/namespaces/shop"

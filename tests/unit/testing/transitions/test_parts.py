@@ -46,6 +46,9 @@ def test_strings_for_a_pattern_match_it_and_repeat() -> None:
     found = matching("^[a-z]{3,5}-[0-9]$", 1)
     assert found
     assert found == matching("^[a-z]{3,5}-[0-9]$", 1)
+    # A space only where there is no way without.
+    assert all(" " not in text for text in found)
+    assert all(len(text.split()) == 3 for text in matching("^[a-z]+( [0-9]+){2}$", 1))
     assert all(3 <= len(text.partition("-")[0]) <= 5 for text in found)
 
 

@@ -1,7 +1,7 @@
 """Acting as somebody else: whom a request names, and what its sender needs for it.
 
-Source: "Authenticating", "User impersonation". The narrower verbs of constrained impersonation (KEP-5284) are not
-imitated: who has nothing but these is refused.
+Source: "Authenticating", "User impersonation". Who has nothing but the narrower verbs of constrained impersonation
+(KEP-5284) is refused with 501: what these permit is not imitated.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from steersman.testing.apiserver.access.authorization import (
     forbidden,
     impersonated,
 )
+from steersman.testing.apiserver.failures import refused_here
 
 _VERB = "impersonate"
 _GROUP = "authentication.k8s.io"
+_NODE = "system:node:"
+_MODES = ("user-info", "serviceaccount", "arbitrary-node", "associated-node")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,16 @@ class Impersonated:
         for wanted in self._needs():
             decision = authorizer.decide(sender, wanted)
             if not decision.allowed:
+                self._check_narrower(authorizer, sender)
                 raise authorizer.refusal(forbidden(sender, wanted, decision.reason))
+
+    def _check_narrower(self, authorizer: Authorizer, sender: User) -> None:
+        named = next(self._needs())
+        for mode in _MODES:
+            node = named._replace(resource="nodes", name=self.name.removeprefix(_NODE)) if "node" in mode else named
+            wanted = node._replace(verb=f"{_VERB}:{mode}", group=_GROUP)
+            if authorizer.decide(sender, wanted).allowed:
+                raise refused_here(f"the verb {wanted.verb}")
 
     def _needs(self) -> Iterator[Attributes]:
         match self.name.removeprefix(ACCOUNT).split(":") if self.name.startswith(ACCOUNT) else []:

@@ -22,7 +22,15 @@ from steersman.testing.apiserver.kinds import NAMESPACES, GroupResource
 from steersman.testing.apiserver.requests.bodies import json_problem
 from steersman.testing.apiserver.requests.selectors import label_matcher, selector_text
 from steersman.testing.apiserver.storage import Stored
-from steersman.testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
+from steersman.testing.apiserver.values import (
+    JsonObject,
+    clone,
+    is_list,
+    is_map,
+    list_at,
+    map_at,
+    write_whole_numbers,
+)
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
@@ -206,7 +214,11 @@ def _kind(resource: ApiResource) -> JsonObject:
 
 
 def _in_version(obj: JsonObject | None, resource: ApiResource) -> JsonObject | None:
-    return None if obj is None else {**obj, "apiVersion": resource.api_version}
+    if obj is None:
+        return None
+    told: JsonObject = clone(obj)
+    write_whole_numbers(told)
+    return {**told, "apiVersion": resource.api_version}
 
 
 def selects(selector: JsonObject, obj: JsonObject) -> bool:

@@ -138,7 +138,9 @@ def _lease(obj: JsonObject) -> Iterator[FieldError]:
 def _event(obj: JsonObject) -> Iterator[FieldError]:
     namespace = map_at(obj, "metadata").get("namespace", "")
     if obj.get("apiVersion") == "events.k8s.io/v1":
-        yield from (required(n) for n in _EVENT_FIELDS if not obj.get(n))
+        # Of one that was made in the other group, without a time, the rest is not asked for.
+        if obj.get("eventTime") or "resourceVersion" not in map_at(obj, "metadata"):
+            yield from (required(n) for n in _EVENT_FIELDS if not obj.get(n))
         return
     about = map_at(obj, "involvedObject").get("namespace") or ""
     # What has no namespace is told of in the default one.

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 from steersman.testing.apiserver.builtin.pods import quality_of_service
 from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, map_at, metadata, section
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-_NODE_PORTS = (30000, 32768)
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 PV_PROTECTION = "kubernetes.io/pv-protection"
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -49,12 +47,10 @@ def apply_defaults(kind: str, obj: JsonObject) -> None:
         fill(obj)
 
 
-def complete_new(kind: str, obj: JsonObject, random: Random) -> None:
-    """Fills in what is decided once, when ``obj`` is created: addresses, the first status."""
+def complete_new(kind: str, obj: JsonObject) -> None:
+    """Fills in what is decided once, when ``obj`` is created, such as the first status."""
     match kind:
         case "Service":
-            _allocate_address(obj, random)
-            _allocate_node_ports(section(obj, "spec"), random)
             obj["status"] = {"loadBalancer": {}}
         case "Pod":
             _admit_pod(obj)
@@ -124,25 +120,6 @@ def _service(obj: JsonObject) -> None:
     for port in _items(spec, "ports"):
         port.setdefault("protocol", "TCP")
         port.setdefault("targetPort", port.get("port"))
-
-
-def _allocate_node_ports(spec: JsonObject, random: Random) -> None:
-    if spec.get("type") not in ("NodePort", "LoadBalancer"):
-        return
-    for port in _items(spec, "ports"):
-        if not port.get("nodePort"):
-            port["nodePort"] = random.randrange(*_NODE_PORTS)
-
-
-def _allocate_address(obj: JsonObject, random: Random) -> None:
-    spec = section(obj, "spec")
-    if spec.get("type") == "ExternalName":
-        return
-    address = spec.get("clusterIP") or f"10.96.{random.randrange(256)}.{random.randrange(1, 255)}"
-    spec["clusterIP"] = address
-    spec.setdefault("clusterIPs", [address])
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
 def _pod(obj: JsonObject) -> None:

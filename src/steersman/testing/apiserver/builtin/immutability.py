@@ -57,6 +57,10 @@ def check_unchanged(kind: str, old: JsonObject, new: JsonObject) -> Iterator[Fie
                 if old.get(field) != new.get(field):
                     yield forbidden_field(field, f"updates to {field} are forbidden.")
             yield from _fields(old, new, "reclaimPolicy", "volumeBindingMode")
+        case "Event" if new.get("apiVersion") == "events.k8s.io/v1":
+            # All but the series.
+            changeable = ("apiVersion", "kind", "metadata", "series")
+            yield from _fields(old, new, *(n for n in sorted({*old, *new}) if n not in changeable))
         case "EndpointSlice":
             yield from _fields(old, new, "addressType")
         case "PriorityClass":

@@ -48,7 +48,10 @@ def check_workload(kind: str, spec: JsonObject) -> Iterator[FieldError]:
         text = f"Invalid value: {shown(labels)}: `selector` does not match template `labels`"
         yield FieldError("spec.template.metadata.labels", "FieldValueInvalid", text)
     pod = map_at(template, "spec")
-    yield from check_pod(pod, "spec.template.spec")
+    # Of a StatefulSet, as the controller will complete it: each of its claims is a volume of the pod.
+    claims = [map_at(claim, "metadata").get("name") for claim in list_at(spec, "volumeClaimTemplates")]
+    volumes = [*list_at(pod, "volumes"), *({"name": name} for name in claims)]
+    yield from check_pod({**pod, "volumes": volumes}, "spec.template.spec")
     if pod.get("restartPolicy") != "Always":
         yield unsupported("spec.template.spec.restartPolicy", pod.get("restartPolicy"), ["Always"])
     if kind == "Deployment":

@@ -101,6 +101,7 @@ class _Field:
     """A field of a Go type: the Python type without None, whether None is among it, and the default.
 
     ``plain`` is the type whose values are taken as they are, if any; of ``texts``, all entries must be texts.
+    An ``emptiable`` list is told from none until it is stored: where it has nothing, Go writes null for none.
     """
 
     kind: Any
@@ -108,6 +109,10 @@ class _Field:
     default: Any
     plain: Any
     texts: bool
+
+    @property
+    def emptiable(self) -> bool:
+        return self.nullable and self.default == ()
 
 
 @cache
@@ -171,7 +176,7 @@ class _Decoder:
                 place = _Place(struct.__name__, name, inner, f"{go_path}.{name}" if go_path else name)
                 decoded = self.value(content, known.kind, place)
                 # Go leaves out empty maps and lists.
-                if decoded or typing.get_origin(known.kind) not in (FrozenDict, tuple):
+                if decoded or typing.get_origin(known.kind) not in (FrozenDict, tuple) or known.emptiable:
                     result[name] = decoded
         return result
 
@@ -248,6 +253,11 @@ def _scalar(value: Any, kind: Any, place: _Place) -> Any:
     if kind in (str, bool):
         if not isinstance(value, kind):
             raise place.wrong(value, _go_name(kind, place))
+        return value
+    if kind == int | str:
+        # A number of another kind is refused as Go's IntOrString does it.
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise place.wrong(value, "int32")
         return value
     if kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
@@ -372,7 +382,7 @@ def _zero(told: _Field) -> Any:
     default = told.default
     if isinstance(default, msgspec.Struct):
         return _blank(type(default))
-    if default == () and told.nullable:
+    if told.emptiable:
         return None
     # Of numbers not 0.0: there are none in the types.
     if not told.nullable and isinstance(default, str | int) and not default:
@@ -417,3 +427,38 @@ def _structs_in(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[msgspe
         and kind not in (*_METADATA, Condition)
     ):
         yield value, kind
+
+
+def as_stored(resource: ApiResource, obj: JsonObject) -> JsonObject:
+    """``obj`` with null in place of each empty list that Go writes null for: the store cannot tell them apart.
+
+    Itself, where there is none. Source: the protobuf of ``k8s.io/api``.
+    """
+    struct = struct_of(resource)
+    return obj if struct is None else _nulled(obj, struct)
+
+
+def _nulled(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
+    changes: JsonObject = {}
+    for name, (emptiable, inner) in _ways_to_lists(struct).items():
+        content = value.get(name)
+        if content == [] and emptiable:
+            changes[name] = None
+        elif inner is not None and is_map(content):
+            changes[name] = _nulled(content, inner)
+        elif inner is not None and is_list(content):
+            changes[name] = [_nulled(v, inner) for v in content]
+    return {**value, **changes} if changes else value
+
+
+@cache
+def _ways_to_lists(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bool, type[msgspec.Struct] | None]]:
+    """The fields of ``struct`` that are emptiable or have such within, and of what structs they are."""
+    found: dict[str, tuple[bool, type[msgspec.Struct] | None]] = {}
+    for name, told in _fields(struct).items():
+        kind = typing.get_args(told.kind)[0] if typing.get_origin(told.kind) is tuple else told.kind
+        inner = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+        inner = inner if inner is not None and inner not in _METADATA and _ways_to_lists(inner) else None
+        if told.emptiable or inner is not None:
+            found[name] = told.emptiable, inner
+    return found

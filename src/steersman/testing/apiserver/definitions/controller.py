@@ -16,10 +16,16 @@ from steersman.testing.apiserver.definitions.acceptance import (
     with_condition,
 )
 from steersman.testing.apiserver.definitions.crds import is_true, kinds_of
+from steersman.testing.apiserver.fields.ownership import FieldChange, ManagerKey, Managers, Reach, own_changes
+from steersman.testing.apiserver.fields.shapes import BuiltinShape
 from steersman.testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.apiserver.writes import Writer
+
+_STATUS = ManagerKey("kube-apiserver", "Update", "status", "apiextensions.k8s.io/v1")
+_SHAPE = BuiltinShape(("CustomResourceDefinition",))
+_REACH = Reach(roots=frozenset({("f:status",), ("f:metadata",)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,16 @@ class DefinitionController:
                 self.serve(stored)
 
     def _write_status(self, stored: Stored, status: JsonObject) -> Stored:
-        return self.writer.replace(stored, {**stored.object, "status": status}, stored.managers)
+        return self._write(stored, {**stored.object, "status": status})
+
+    def _write(self, stored: Stored, obj: JsonObject) -> Stored:
+        return self.writer.replace(stored, obj, self._owned(stored, obj))
+
+    def _owned(self, stored: Stored, obj: JsonObject) -> Managers:
+        if not stored.managers:
+            return stored.managers
+        change = FieldChange(stored.object, obj, _SHAPE, _STATUS.api_version)
+        return own_changes(stored.managers, _STATUS, change, time=self.writer.timestamp(), reach=_REACH)
 
     def settle(self) -> None:
         """Goes on with the definitions that are being deleted: their objects go first."""
@@ -83,9 +98,7 @@ class DefinitionController:
         meta["finalizers"] = [f for f in definition.finalizers if f != CRD_CLEANUP]
         if not meta["finalizers"]:
             del meta["finalizers"]
-        self.writer.replace(
-            definition, {**definition.object, "metadata": meta, "status": status}, definition.managers
-        )
+        self._write(definition, {**definition.object, "metadata": meta, "status": status})
         spec = definition.object["spec"]
         if self.storage.get(DEFINITIONS, definition.key) is None:
             self.kinds.remove(GroupResource(spec["group"], spec["names"]["plural"]))

@@ -3,8 +3,7 @@
 What was kept is read as the schema of its own version tells (pruned, nulls dropped, defaults filled in, those also
 that the schema has had only since), then converted, and pruned by the schema of the version that is asked for.
 
-Not imitated: field ownership is not converted with the objects, so managers that applied in another version own what
-has the same path there. Source: ``pkg/apiserver/conversion`` and ``customresource_handler.go`` of
+Source: ``pkg/apiserver/conversion`` and ``customresource_handler.go`` of
 ``k8s.io/apiextensions-apiserver``.
 """
 
@@ -16,6 +15,7 @@ from typing import Any
 
 from steersman.errors import ApiError
 from steersman.testing.apiserver import failures
+from steersman.testing.apiserver.builtin.events import NEWER, as_kept, as_newer
 from steersman.testing.apiserver.callouts import Call, CallFailed, Callouts, NeedsCall
 from steersman.testing.apiserver.failures import FieldError
 from steersman.testing.apiserver.fields import ownership
@@ -45,7 +45,7 @@ class Conversion:
         """
         versions = kind.versions
         if versions is None:
-            return stored
+            return _event(stored) if kind.resource == NEWER else stored
         view = stored.view(kind.resource.version, versions)
         if view is None:
             obj = self._read(kind, versions, stored.object, stored.managers)
@@ -55,7 +55,7 @@ class Conversion:
     def read_all(self, kind: Kind, stored: Sequence[Stored]) -> list[Stored]:
         """``read`` for each; a webhook is asked about all of them at the same time."""
         if kind.versions is None:
-            return list(stored)
+            return [self.read(kind, one) for one in stored] if kind.resource == NEWER else list(stored)
         found: list[Stored] = []
         missing: list[Call] = []
         for one in stored:
@@ -84,7 +84,7 @@ class Conversion:
         """
         versions = kind.versions
         if versions is None:
-            return obj
+            return as_kept(obj) if kind.resource == NEWER else obj
         kept = self._convert(versions, obj, managers, kind.resource.group, versions.storage)
         if kept is not obj and versions.conversion.get("strategy") == "Webhook":
             self._read(kind, versions, kept, managers)
@@ -102,11 +102,15 @@ class Conversion:
         wanted = f"{group}/{version}"
         if obj["apiVersion"] == wanted:
             return obj
-        if versions.conversion.get("strategy") == "Webhook":
-            converted = self._ask(versions, obj, managers, wanted)
-        else:
-            converted = {**obj, "apiVersion": wanted}
-        return conform(converted, versions.schemas[version])
+        return conform(self.convert(versions, obj, wanted, managers), versions.schemas[version])
+
+    def convert(
+        self, versions: Versions, obj: JsonObject, wanted: str, managers: Managers | None = None
+    ) -> JsonObject:
+        """``obj`` in the API version ``wanted``, with what that does not know, too. Raises as ``read``."""
+        if versions.conversion.get("strategy") == "Webhook" and obj["apiVersion"] != wanted:
+            return self._ask(versions, obj, managers or {}, wanted)
+        return {**obj, "apiVersion": wanted}
 
     def _ask(self, versions: Versions, obj: JsonObject, managers: Managers, wanted: str) -> JsonObject:
         # Objects are converted on their way to the store and back, where they have no version.
@@ -128,6 +132,13 @@ class Conversion:
         except _Wrong as error:
             raise _failed(obj, f" failed: {error}") from error
         return _accepted(obj, converted, wanted)
+
+
+def _event(stored: Stored) -> Stored:
+    """An event as it is read in the newer group; made anew each time, since few read them so."""
+    if stored.object["apiVersion"] == NEWER.api_version:
+        return stored
+    return Stored(stored.collection, stored.key, as_newer(stored.object), stored.managers, stored.version, stored)
 
 
 class _Wrong(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from steersman.cel.evaluation import has_rules
 from steersman.meta import ApiResource
 from steersman.meta.formats import known_format
 from steersman.testing.apiserver.definitions.approval import approval_errors
@@ -14,7 +15,7 @@ from steersman.testing.apiserver.definitions.structural import subschemas
 from steersman.testing.apiserver.failures import FieldError, invalid_value, shown
 from steersman.testing.apiserver.fields.shapes import SchemaShape
 from steersman.testing.apiserver.kinds import Column, Kind, ScalePaths, Versions, version_rank
-from steersman.testing.apiserver.schemas.rules import has_rules
+from steersman.testing.apiserver.schemas.budgets import may_cost_too_much
 from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at
 
 CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
@@ -161,6 +162,7 @@ def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, versions: Ve
         unconditional_update=False,
         schema=schema,
         has_rules=has_rules(schema),
+        dear_rules=has_rules(schema) and may_cost_too_much(schema),
         storage_version=versions.storage,
         fields=tuple(f["jsonPath"].lstrip(".") for f in selectable),
         custom=True,

@@ -10,6 +10,7 @@ from typing import Any
 
 from steersman.testing.apiserver.failures import FieldError, invalid_value
 from steersman.testing.apiserver.kinds import Kind, ScalePaths
+from steersman.testing.apiserver.schemas.budgets import check_budget
 from steersman.testing.apiserver.schemas.embedded import metadata_errors
 from steersman.testing.apiserver.schemas.listtypes import list_errors
 from steersman.testing.apiserver.schemas.rules import BLOCKING, NOT_CHECKED, check_rules
@@ -41,6 +42,8 @@ def custom_errors(
         found += list_errors(obj, schema)
     if kind.has_rules:
         blocked = any(e.reason in BLOCKING for e in (*before, *found))
+        if kind.dear_rules and not blocked:
+            check_budget(obj, old, schema)
         found += [NOT_CHECKED] if blocked else check_rules(obj, old, schema)
     return found
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from steersman.cel.evaluation import has_rules
 from steersman.testing.apiserver.failures import FieldError, shown
 from steersman.testing.apiserver.schemas.embedded import metadata_errors, metadata_mismatch
-from steersman.testing.apiserver.schemas.rules import check_rules, has_rules
+from steersman.testing.apiserver.schemas.rules import check_default
 from steersman.testing.apiserver.schemas.schema import prune, validate_value
-from steersman.testing.apiserver.values import MISSING, JsonObject, is_list, is_map, map_at
+from steersman.testing.apiserver.values import JsonObject, is_list, is_map, map_at
 
 _META_FIELDS = ("metadata", "kind", "apiVersion")
 
@@ -50,9 +51,7 @@ def _default(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[Fi
     if wrong:
         yield from wrong
     elif has_rules(schema):
-        # Once as if nothing changed, once as if it were new.
-        broken = check_rules(default, default, schema, path=path)
-        yield from broken or check_rules(default, MISSING, schema, path=path)
+        yield from check_default(default, schema, path)
 
 
 def _of_any_type(schema: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from steersman.cel.evaluation import RULES
 from steersman.testing.apiserver.definitions.structural import nested_schemas, subschemas, unsupported_field
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required, shown
 from steersman.testing.apiserver.schemas.paths import PathError, find_place
@@ -19,7 +20,6 @@ _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _META_FIELDS = ("metadata", "kind", "apiVersion")
 _UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
-RULES = "x-kubernetes-validations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,15 @@ class Scope:
         no_defaults: why defaults are forbidden here; empty where they are allowed.
         inside_meta: whether this is a resource's metadata, kind or apiVersion.
         uncorrelated: the place from which on old and new values cannot be told together; empty where they can.
+        times: how many values there are at most; None where a list or a map around has no limit.
         checks_rules: checks the CEL rules at a place that is otherwise sound; None where rules are not looked at.
     """
 
     no_defaults: str = ""
     inside_meta: bool = False
     uncorrelated: str = ""
-    checks_rules: Callable[[JsonObject, str, str], Iterator[FieldError]] | None = None
+    times: int | None = 1
+    checks_rules: Callable[[JsonObject, str, Scope], Iterator[FieldError]] | None = None
 
 
 def unsupported_type(kind: str, path: str) -> FieldError:
@@ -70,11 +72,22 @@ def _check(
     form += [*_extensions(schema, path), *_list_map(schema, path), *_list_items(schema, path)]
     form += [*_rule_forms(schema, path)]
     if not form and scope.checks_rules is not None and schema.get(RULES):
-        rules += [*scope.checks_rules(schema, path, scope.uncorrelated)]
+        rules += [*scope.checks_rules(schema, path, scope)]
     return form, rules
 
 
+def _times(schema: JsonObject, around: int | None) -> int | None:
+    """How many values there are at most below ``schema``, of which there are as many as ``around`` says."""
+    most = 1
+    if schema.get("type") == "array":
+        most = schema.get("maxItems")
+    elif schema.get("type") == "object" and "additionalProperties" in schema:
+        most = schema.get("maxProperties")
+    return None if around is None or most is None else around * max(most, 0)
+
+
 def _below(schema: JsonObject, path: str, scope: Scope, *, root: bool) -> Iterator[tuple[JsonObject, str, Scope]]:
+    scope = replace(scope, times=_times(schema, scope.times))
     if is_map(additional := schema.get("additionalProperties")):
         reason = "inside additionalProperties applying to object metadata"
         inner = replace(scope, no_defaults=reason) if scope.inside_meta else scope

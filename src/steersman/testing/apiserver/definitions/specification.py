@@ -12,6 +12,7 @@ from typing import Any
 from steersman.cel.names import label_problem, subdomain_problem
 from steersman.testing.apiserver.definitions.conversions import conversion_errors
 from steersman.testing.apiserver.definitions.defaulting import default_errors
+from steersman.testing.apiserver.definitions.rules import RuleChecks
 from steersman.testing.apiserver.definitions.schemas import (
     Scope,
     has_anywhere,
@@ -21,7 +22,6 @@ from steersman.testing.apiserver.definitions.schemas import (
 from steersman.testing.apiserver.definitions.structural import structural_errors, unsupported_field
 from steersman.testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
 from steersman.testing.apiserver.schemas.paths import PathError, find_place
-from steersman.testing.apiserver.schemas.rules import rule_checks
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 
 _HOISTED = {
@@ -182,7 +182,9 @@ def _schema(schema: JsonObject | None, place: str, has_status: bool) -> Iterator
     shape = [] if unsupported else structural_errors(schema, path) or default_errors(schema, path)
     errors += shape
     sound = not unsupported and not shape
-    errors += schema_errors(schema, path, Scope(checks_rules=rule_checks(schema) if sound else None))
+    rules = RuleChecks(schema)
+    errors += schema_errors(schema, path, Scope(checks_rules=rules if sound else None))
+    errors += rules.total_errors(path)
     if unsupported and not errors:
         errors.append(FieldError(path, "FieldValueInvalid", f'Invalid value: "": {unsupported}'))
     yield from errors

@@ -9,9 +9,11 @@ from typing import Any
 
 from steersman.testing.apiserver.fields.ownership import (
     NOBODYS,
+    FieldChange,
     ManagerKey,
     Managers,
     Reach,
+    Translate,
     own_applied,
     resolve_conflicts,
 )
@@ -39,6 +41,7 @@ def apply_configuration(
     api_version: str,
     time: str,
     reach: Reach,
+    translate: Translate | None = None,
 ) -> tuple[JsonObject, Managers]:
     """The object and its managers after ``key`` applied ``config`` to ``live`` (empty, where there is none yet).
 
@@ -52,8 +55,16 @@ def apply_configuration(
         # Where nothing changes, the time of the last change stays.
         time = managers[key].time if key in managers else ""
     after = own_applied(managers, key, declared, api_version=api_version, time=time)
-    _prune(merged, former, after, shape)
-    return merged, resolve_conflicts(after, key, live, merged, shape, force=force)
+    version = managers[key].api_version if key in managers else api_version
+    if translate is None or version == api_version:
+        _prune(merged, former, after, shape)
+    elif there := translate(version, merged):
+        _prune(there[0], former, after, there[1])
+        back = translate(api_version, there[0])
+        merged = merged if back is None else back[0]
+    return merged, resolve_conflicts(
+        after, key, FieldChange(live, merged, shape, api_version, translate), force=force
+    )
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:

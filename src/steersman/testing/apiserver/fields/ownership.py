@@ -5,14 +5,22 @@ Source: ``sigs.k8s.io/structured-merge-diff/v6/merge`` and ``k8s.io/apimachinery
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from steersman.errors import ApiError, StatusCause
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.fields.sets import FieldSet, Path, compare, from_fields_v1, path_text, to_fields_v1
+from steersman.testing.apiserver.fields.sets import (
+    Difference,
+    FieldSet,
+    Path,
+    compare,
+    from_fields_v1,
+    path_text,
+    to_fields_v1,
+)
 from steersman.testing.apiserver.fields.shapes import Shape
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map
 
@@ -87,25 +95,62 @@ class Reach(NamedTuple):
         return self.roots is None or root in self.roots
 
 
-def own_changes(
-    managers: Managers,
-    key: ManagerKey,
-    old: JsonObject,
-    new: JsonObject,
-    shape: Shape,
-    *,
-    api_version: str,
-    time: str,
-    reach: Reach,
-) -> Managers:
-    """The managers after ``key`` wrote ``new`` by POST, PUT or a patch: it owns what it changed, others lose that."""
-    changes = compare(old, new, shape)
+def as_read(managers: Managers) -> Managers:
+    """``managers`` as a write finds them: of two entries of one name, as a scale makes them, the newer one."""
+    if all(k.operation == "Apply" or k.api_version == owned.api_version for k, owned in managers.items()):
+        return managers
+    return {k: o for k, o in managers.items() if k.operation == "Apply" or k.api_version == o.api_version}
+
+
+Translate = Callable[[str, JsonObject], tuple[JsonObject, Shape] | None]
+"""An object in another version, and its shape there; None where there is no such version. May raise ApiError."""
+
+
+class FieldChange:
+    """What a write changes, as each version of the object tells it: managers own fields of the version they wrote in.
+
+    Args:
+        old: the object before it, in ``api_version``.
+        new: the object after it.
+        shape: of both.
+        translate: where there are other versions.
+    """
+
+    def __init__(
+        self, old: JsonObject, new: JsonObject, shape: Shape, api_version: str, translate: Translate | None = None
+    ) -> None:
+        self._sides = old, new
+        self._translate = translate
+        self.api_version = api_version
+        self._found: dict[str, Difference | None] = {api_version: compare(old, new, shape)}
+
+    @property
+    def own(self) -> Difference:
+        """In the version that it is written in."""
+        found = self._found[self.api_version]
+        assert found is not None
+        return found
+
+    def told_in(self, api_version: str) -> Difference | None:
+        """In another version; None where there is none such. Raises ApiError: the object does not fit there."""
+        if self._translate is None:
+            return self.own
+        if api_version not in self._found:
+            old, new = (self._translate(api_version, side) for side in self._sides)
+            found = None if old is None or new is None else compare(old[0], new[0], new[1])
+            self._found[api_version] = found
+        return self._found[api_version]
+
+
+def own_changes(managers: Managers, key: ManagerKey, change: FieldChange, *, time: str, reach: Reach) -> Managers:
+    """The managers after ``key`` wrote by POST, PUT or a patch: it owns what it changed, others lose that."""
+    changes = change.own
     touched = changes.added | changes.modified
-    result = _disown(managers, key, touched | changes.removed)
+    result = _disown(managers, key, change)
     former = managers[key].fields if key in managers else frozenset[Path]()
     gained = {p for p in touched if reach.has(p)}
     fields = (former - changes.removed) | gained
-    return _with(result, managers, key, fields, api_version, time)
+    return _with(result, managers, key, fields, change.api_version, time)
 
 
 def own_applied(
@@ -116,25 +161,33 @@ def own_applied(
     return {**others, key: Owned(fields, api_version, time)} if fields else others
 
 
-def resolve_conflicts(
-    managers: Managers, key: ManagerKey, live: JsonObject, merged: JsonObject, shape: Shape, *, force: bool
-) -> Managers:
-    """Takes from the other managers what the change from ``live`` to ``merged`` alters.
+def resolve_conflicts(managers: Managers, key: ManagerKey, change: FieldChange, *, force: bool) -> Managers:
+    """Takes from the other managers what ``change`` alters.
 
     Raises:
         ApiError: 409, unless ``force``, with a cause per field and manager.
     """
-    changes = compare(live, merged, shape)
-    touched = changes.added | changes.modified
-    disputed = {k: owned.fields & touched for k, owned in managers.items() if k != key and owned.fields & touched}
+    disputed: dict[ManagerKey, FieldSet] = {}
+    for other, owned in managers.items():
+        changes = None if other == key else change.told_in(owned.api_version)
+        if changes is not None and (touched := owned.fields & (changes.added | changes.modified)):
+            disputed[other] = touched
     if disputed and not force:
         raise _conflict(disputed)
-    return _disown(managers, key, touched | changes.removed)
+    return _disown(managers, key, change)
 
 
-def _disown(managers: Managers, key: ManagerKey, paths: set[Path]) -> dict[ManagerKey, Owned]:
-    left = {k: o if k == key else o._replace(fields=o.fields - paths) for k, o in managers.items()}
-    return {k: o for k, o in left.items() if o.fields}
+def _disown(managers: Managers, key: ManagerKey, change: FieldChange) -> dict[ManagerKey, Owned]:
+    left: dict[ManagerKey, Owned] = {}
+    for other, owned in managers.items():
+        if other != key:
+            changes = change.told_in(owned.api_version)
+            if changes is None:
+                continue
+            owned = owned._replace(fields=owned.fields - changes.added - changes.modified - changes.removed)
+        if owned.fields:
+            left[other] = owned
+    return left
 
 
 def _with(
@@ -178,7 +231,7 @@ def sent_managers(metadata: JsonObject, old: Managers) -> Managers:
     An empty list, or one of an empty entry, resets them; what makes no sense is passed over. Source: "Server-Side
     Apply", "Clearing managedFields"; ``decodeLiveOrNew`` of apimachinery's managedfields.
     """
-    sent = metadata.get("managedFields")
+    sent, old = metadata.get("managedFields"), as_read(old)
     if not is_list(sent):
         return old
     if sent in ([], [{}]):

@@ -1,8 +1,8 @@
 """JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
 
-A strategic merge patch merges the lists that server-side apply merges, by the same keys; of its directives
-``$patch: delete``, ``$patch: replace``, ``$deleteFromPrimitiveList`` and ``$retainKeys`` are understood, and
-``$setElementOrder`` is accepted without effect on the order.
+A strategic merge patch merges the lists that server-side apply merges, by the same keys; its directives are
+``$patch: delete``, ``$patch: replace``, ``$deleteFromPrimitiveList``, ``$retainKeys`` and ``$setElementOrder``.
+Source: ``pkg/util/strategicpatch`` of ``k8s.io/apimachinery``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.builtin.types import json_name
 from steersman.testing.apiserver.fields.sets import is_associative, list_elements
 from steersman.testing.apiserver.fields.shapes import Shape
-from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, same
+from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, map_at, same
+
+_ORDER = "$setElementOrder/"
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -53,6 +55,13 @@ def strategic_merge_patch(target: Any, patch: Any, shape: Shape) -> Any:
             result.pop(name, None)
         else:
             result[name] = strategic_merge_patch(result.get(name), value, shape.field(name))
+    for name, order in patch.items():
+        field = name.removeprefix(_ORDER)
+        if field != name and is_list(merged := result.get(field)):
+            inner = shape.field(field)
+            _check_order(patch.get(field), order, inner)
+            present = list(list_elements(map_at({"target": target}, "target").get(field), inner))
+            result[field] = _ordered(list_elements(merged, inner), list(list_elements(order, inner)), present)
     return result
 
 
@@ -60,7 +69,7 @@ def _strategic_list(target: Any, patch: list[Any], shape: Shape) -> list[Any]:
     if {"$patch": "replace"} in patch:
         return [clone(i) for i in patch if i != {"$patch": "replace"}]
     items = list_elements(target, shape)
-    inner = shape.item()
+    present, inner = list(items), shape.item()
     for element, change in list_elements(patch, shape).items():
         if is_map(change) and change.get("$patch") == "delete":
             items.pop(element, None)
@@ -68,7 +77,40 @@ def _strategic_list(target: Any, patch: list[Any], shape: Shape) -> list[Any]:
             items[element] = strategic_merge_patch(items[element], change, inner)
         else:
             items[element] = clone(change)
-    return list(items.values())
+    return _ordered(items, list(list_elements(patch, shape)), present)
+
+
+def _ordered(items: dict[str, Any], wanted: list[str], present: list[str]) -> list[Any]:
+    """``items`` in the order of ``wanted``; the others, in their order, before what they were in front of."""
+    told = [element for element in wanted if element in items]
+    others = [element for element in items if element not in told]
+    result: list[str] = []
+    for element in told:
+        place = present.index(element) if element in present else -1
+        while others and others[0] in present and present.index(others[0]) < place:
+            result.append(others.pop(0))
+        result.append(element)
+    return [items[element] for element in (*result, *others)]
+
+
+def _check_order(patch: Any, order: Any, shape: Shape) -> None:
+    """Refuses a patch of a list in another order than it asks for. Raises ApiError, 500."""
+    if not patch or not order:
+        return
+    kept = [i for i in patch if not (is_map(i) and "$patch" in i)]
+    wanted = iter(list_elements(order, shape))
+    if not all(element in wanted for element in list_elements(kept, shape)):
+        shown = f"{_go_text(patch)}\n doesn't match $setElementOrder list:\n{_go_text(order)}\n"
+        raise failures.untyped(f"The order in patch list:\n{shown}")
+
+
+def _go_text(value: Any) -> str:
+    """``value`` as Go prints it."""
+    if is_map(value):
+        return f"map[{' '.join(f'{k}:{_go_text(value[k])}' for k in sorted(value))}]"
+    if is_list(value):
+        return f"[{' '.join(map(_go_text, value))}]"
+    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def json_patch(target: Any, operations: Any) -> Any:

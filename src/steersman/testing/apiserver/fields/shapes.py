@@ -98,6 +98,7 @@ _ASSOCIATIVE: Mapping[tuple[str, ...], tuple[Key, ...]] = {
     ("Service", "spec", "ports"): (Key("port"), Key("protocol", "TCP")),
     ("Node", "status", "addresses"): (Key("type"),),
     ("webhooks",): _NAME,
+    ("matchConditions",): _NAME,
     ("validations",): _NAME,
 }
 _SETS = {("metadata", "finalizers")}
@@ -107,6 +108,7 @@ _ATOMIC_MAPS = {
     ("selector",),
     ("labelSelector",),
     ("namespaceSelector",),
+    ("objectSelector",),
     ("podSelector",),
     ("nodeSelector",),
     ("secretKeyRef",),

@@ -45,6 +45,13 @@ def check_typed(kind: Kind, config: JsonObject) -> None:
     raise failures.untyped(f"failed to create typed patch object ({named}): {text}")
 
 
+def check_fits(obj: JsonObject, schema: JsonObject, shape: Shape) -> None:
+    """Refuses an object of a custom resource that ``schema`` does not describe. Raises ApiError: 500."""
+    found = list(_errors(obj, schema, shape, "", root=True))
+    if found:
+        raise failures.untyped(found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {e}" for e in found))
+
+
 def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bool = False) -> Iterator[str]:
     if value is None:
         return

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from steersman.cel.evaluation import items_by_key, key_of
 from steersman.cel.numbers import number_text
 from steersman.cel.patterns import compiled
 from steersman.meta.formats import has_format, known_format
 from steersman.testing.apiserver.failures import FieldError, shown
-from steersman.testing.apiserver.fields.shapes import SchemaShape
 from steersman.testing.apiserver.values import (
     MISSING,
     JsonObject,
@@ -229,19 +229,6 @@ def _check_list(value: list[Any], old: Any, schema: JsonObject, path: str) -> Fo
             found.merge(check(item, former, items, f"{path}[{position}]"))
     found.add(*_count_errors(len(value), schema, path, "Items", "items"))
     return found
-
-
-def items_by_key(old: Any, schema: JsonObject) -> dict[Any, Any]:
-    """The items of a list of type map by their keys; of others nothing, as nothing tells them apart."""
-    if schema.get("x-kubernetes-list-type") != "map" or not is_list(old):
-        return {}
-    return {key_of(item, schema): item for item in reversed(old)}
-
-
-def key_of(item: Any, schema: JsonObject) -> Any:
-    """The keys of an item of a list of type map."""
-    keys = SchemaShape(schema).keys
-    return tuple(item.get(k.name, k.default) for k in keys) if is_map(item) and keys else None
 
 
 def _count_errors(length: int, schema: JsonObject, path: str, suffix: str, noun: str) -> Iterator[FieldError]:

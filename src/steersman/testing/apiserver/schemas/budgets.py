@@ -1,0 +1,70 @@
+"""Whether rules may cost more than the real server lets them, when they are evaluated.
+
+The engine does not tell what it did, so costs are bounded as they are for definitions, with the sizes of the object
+at hand in place of those that the schema allows. Beyond that, nobody here knows what the real server says.
+
+Source: ``pkg/apis/cel/config.go`` of ``k8s.io/apiserver``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from steersman.crd.costs import rule_costs
+from steersman.testing.apiserver.failures import refused_here
+from steersman.testing.apiserver.values import JsonObject, is_list, is_map, map_at
+
+_CALL = 1_000_000
+_OBJECT = 10_000_000
+
+
+def may_cost_too_much(schema: JsonObject) -> bool:
+    """Whether objects of ``schema`` can exceed the budget at all."""
+    costs = rule_costs(schema)
+    return any(c.once > _CALL for c in costs) or sum(c.cost for c in costs) > _OBJECT
+
+
+def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
+    """Refuses what the real server may refuse because its rules cost too much.
+
+    Args:
+        obj: a whole object.
+        old: what it replaces, or MISSING.
+        schema: of a kind with rules that may cost too much.
+
+    Raises:
+        ApiError: 501, they may.
+    """
+    if may_cost_too_much(_measured(_with_names(schema), [v for v in (obj, old) if is_map(v)])):
+        raise refused_here("CEL rules on an object so large that they may cost more than the real server allows")
+
+
+def _with_names(schema: JsonObject) -> JsonObject:
+    """``schema`` with the fields that rules see of every object, which it need not declare."""
+    text = {"type": "string"}
+    metadata = {"type": "object", "properties": {"name": text, "generateName": text}}
+    properties = {**map_at(schema, "properties"), "apiVersion": text, "kind": text, "metadata": metadata}
+    return {**schema, "properties": properties}
+
+
+def _measured(schema: JsonObject, values: Sequence[Any]) -> JsonObject:
+    """``schema`` with bounds no wider than ``values`` need."""
+    kind = "text" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
+    found = dict(schema)
+    if kind in ("string", "text"):
+        longest = max((len(v) for v in values if isinstance(v, str)), default=1)
+        # A character counts as four bytes, but for those of bytes.
+        found["maxLength"] = longest if schema.get("format") == "byte" else (longest + 3) // 4
+    elif kind == "array":
+        lists = [v for v in values if is_list(v)]
+        found["maxItems"] = max(map(len, lists), default=0)
+        found["items"] = _measured(map_at(schema, "items"), [item for v in lists for item in v])
+    elif kind == "object":
+        maps = [v for v in values if is_map(v)]
+        if is_map(additional := schema.get("additionalProperties")):
+            found["maxProperties"] = max(map(len, maps), default=0)
+            found["additionalProperties"] = _measured(additional, [item for v in maps for item in v.values()])
+        if properties := map_at(schema, "properties"):
+            found["properties"] = {n: _measured(s, [v[n] for v in maps if n in v]) for n, s in properties.items()}
+    return found
