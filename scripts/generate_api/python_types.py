@@ -120,7 +120,8 @@ class Types:
         if name in _ANY:
             return self._any()
         if name == _QUANTITY:
-            return "str" if self.purpose == "read" else self.imports.use("steersman.meta.wire", "QuantityLike")
+            # Within a custom resource a number stays one: the API server normalizes its own kinds only.
+            return "int | str" if self.purpose == "read" else self.imports.use("steersman.meta.wire", "QuantityLike")
         if name == _INT_OR_STRING:
             return "int | str"
         if name in (_TIME, _MICRO_TIME):

@@ -43,7 +43,7 @@ def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> Statefu
 
 def storage_of(claim: PersistentVolumeClaim) -> str:
     """What a claim, or the template of one, asks for."""
-    return claim.spec.resources.requests.get("storage", "")
+    return str(claim.spec.resources.requests.get("storage", ""))
 
 
 async def stateful_set_controller(world: World[Any]) -> None:

@@ -142,6 +142,16 @@ async def case_status_is_applied_from_plain_json(client: Client, namespace: str)
     assert told.content["status"] == {"conditions": ({"type": "Ready", "status": "True"},)}
 
 
+async def case_a_status_that_comes_too_late(client: Client, namespace: str) -> None:
+    made = await client.create(Widget.of({"metadata": {"name": "a", "namespace": namespace}, "spec": {"size": 1}}))
+    version = made.metadata.resource_version
+    told = await client.apply_status(made, {"ready": 1}, resource_version=version)
+    with pytest.raises(Conflict):
+        await client.apply_status(made, {"ready": 2}, resource_version=version)
+    told = await client.apply_status(told, {"ready": 3}, resource_version=told.metadata.resource_version)
+    assert told.content["status"] == {"ready": 3}
+
+
 async def case_an_object_that_was_read_is_not_applied(client: Client, namespace: str) -> None:
     made = await client.create(gadget(namespace))
     with pytest.raises(TypeError, match="was read from the server"):

@@ -18,11 +18,11 @@ class MetricTarget(FrozenStruct):
 
     average_utilization: int | None = None
     """averageUtilization is the target value of the average of the resource metric across all relevant pods, represented as a percentage of the requested value of the resource for the pods."""
-    average_value: str | None = None
+    average_value: int | str | None = None
     """averageValue is the target value of the average of the metric across all relevant pods (as a quantity)"""
     type: str = ""
     """type represents whether the metric type is Utilization, Value, or AverageValue"""
-    value: str | None = None
+    value: int | str | None = None
     """value is the target value of the metric (as a quantity)."""
 
 
@@ -42,9 +42,9 @@ class MetricValueStatus(FrozenStruct):
 
     average_utilization: int | None = None
     """currentAverageUtilization is the current value of the average of the resource metric across all relevant pods, represented as a percentage of the requested value of the resource for the pods."""
-    average_value: str | None = None
+    average_value: int | str | None = None
     """averageValue is the current value of the average of the metric across all relevant pods (as a quantity)"""
-    value: str | None = None
+    value: int | str | None = None
     """value is the current value of the metric (as a quantity)."""
 
 
@@ -117,7 +117,7 @@ class HPAScalingRules(FrozenStruct):
     """selectPolicy is used to specify which policy should be used."""
     stabilization_window_seconds: int | None = None
     """stabilizationWindowSeconds is the number of seconds for which past recommendations should be considered while scaling up or scaling down."""
-    tolerance: str | None = None
+    tolerance: int | str | None = None
     """tolerance is the tolerance on the ratio between the current and desired metric value under which no updates are made to the desired number of replicas (e.g. 0.01 for 1%)."""
 
 

@@ -510,7 +510,7 @@ class ResourceFieldSelector(FrozenStruct):
 
     container_name: str | None = None
     """Container name: required for volumes, optional for env vars"""
-    divisor: str | None = None
+    divisor: int | str | None = None
     """Specifies the output format of the exposed resources, defaults to "1\""""
     resource: str = ""
     """Required: resource to select"""
@@ -716,9 +716,9 @@ class ResourceRequirements(FrozenStruct):
 
     claims: tuple[ResourceClaim, ...] = ()
     """Claims lists the names of resources, defined in spec.resourceClaims, that are used by this container."""
-    limits: FrozenDict[str, str] = FrozenDict()
+    limits: FrozenDict[str, int | str] = FrozenDict()
     """Limits describes the maximum amount of compute resources allowed."""
-    requests: FrozenDict[str, str] = FrozenDict()
+    requests: FrozenDict[str, int | str] = FrozenDict()
     """Requests describes the minimum amount of compute resources required."""
 
 
@@ -1027,7 +1027,7 @@ class VolumeMountStatus(FrozenStruct):
 class ContainerStatus(FrozenStruct):
     """ContainerStatus contains details for the current status of this container."""
 
-    allocated_resources: FrozenDict[str, str] = FrozenDict()
+    allocated_resources: FrozenDict[str, int | str] = FrozenDict()
     """AllocatedResources represents the compute resources allocated for this container by the node."""
     allocated_resources_status: tuple[ResourceStatus, ...] = ()
     """AllocatedResourcesStatus represents the status of various resources allocated for this Pod."""
@@ -1100,7 +1100,7 @@ class EmptyDirVolumeSource(FrozenStruct):
 
     medium: str | None = None
     """medium represents what type of storage medium should back this directory."""
-    size_limit: str | None = None
+    size_limit: int | str | None = None
     """sizeLimit is the total amount of local storage required for this EmptyDir volume."""
 
 
@@ -1234,9 +1234,9 @@ class TypedObjectReference(FrozenStruct):
 class VolumeResourceRequirements(FrozenStruct):
     """VolumeResourceRequirements describes the storage resource requirements for a volume."""
 
-    limits: FrozenDict[str, str] = FrozenDict()
+    limits: FrozenDict[str, int | str] = FrozenDict()
     """Limits describes the maximum amount of compute resources allowed."""
-    requests: FrozenDict[str, str] = FrozenDict()
+    requests: FrozenDict[str, int | str] = FrozenDict()
     """Requests describes the minimum amount of compute resources required."""
 
 
@@ -1531,15 +1531,15 @@ class ImageVolumeSource(FrozenStruct):
 class LimitRangeItem(FrozenStruct):
     """LimitRangeItem defines a min/max usage limit for any resource that matches on kind."""
 
-    default: FrozenDict[str, str] = FrozenDict()
+    default: FrozenDict[str, int | str] = FrozenDict()
     """Default resource requirement limit value by resource name if resource limit is omitted."""
-    default_request: FrozenDict[str, str] = FrozenDict()
+    default_request: FrozenDict[str, int | str] = FrozenDict()
     """DefaultRequest is the default resource requirement request value by resource name if resource request is omitted."""
-    max: FrozenDict[str, str] = FrozenDict()
+    max: FrozenDict[str, int | str] = FrozenDict()
     """Max usage constraints on this kind by resource name."""
-    max_limit_request_ratio: FrozenDict[str, str] = FrozenDict()
+    max_limit_request_ratio: FrozenDict[str, int | str] = FrozenDict()
     """MaxLimitRequestRatio if specified, the named resource must have a request and limit that are both non-zero where limit divided by request is less than or equal to the enumerated value; this represents the max burst for the named resource."""
-    min: FrozenDict[str, str] = FrozenDict()
+    min: FrozenDict[str, int | str] = FrozenDict()
     """Min usage constraints on this kind by resource name."""
     type: str = ""
     """Type of resource that this limit applies to."""
@@ -1816,9 +1816,9 @@ class NodeStatus(FrozenStruct):
 
     addresses: tuple[NodeAddress, ...] = ()
     """List of addresses reachable to the node."""
-    allocatable: FrozenDict[str, str] = FrozenDict()
+    allocatable: FrozenDict[str, int | str] = FrozenDict()
     """Allocatable represents the resources of a node that are available for scheduling."""
-    capacity: FrozenDict[str, str] = FrozenDict()
+    capacity: FrozenDict[str, int | str] = FrozenDict()
     """Capacity represents the total resources of a node."""
     conditions: tuple[NodeCondition, ...] = ()
     """Conditions is an array of current observed node conditions."""
@@ -1862,7 +1862,7 @@ class NodeAllocatableResourceClaimStatus(FrozenStruct):
     """Containers lists the names of all containers in this pod that reference the claim."""
     resource_claim_name: str = ""
     """ResourceClaimName is the resource claim referenced by the pod that resulted in this node allocatable resource allocation."""
-    resources: FrozenDict[str, str] = FrozenDict()
+    resources: FrozenDict[str, int | str] = FrozenDict()
     """Resources is a map of the node-allocatable resource name to the aggregate quantity allocated to the claim."""
 
 
@@ -1999,7 +1999,7 @@ class PersistentVolumeSpec(FrozenStruct):
     """azureDisk represents an Azure Data Disk mount on the host and bind mount to the pod."""
     azure_file: AzureFilePersistentVolumeSource | None = None
     """azureFile represents an Azure File Service mount on the host and bind mount to the pod."""
-    capacity: FrozenDict[str, str] = FrozenDict()
+    capacity: FrozenDict[str, int | str] = FrozenDict()
     """capacity is the description of the persistent volume's resources and capacity."""
     cephfs: CephFSPersistentVolumeSource | None = None
     """cephFS represents a Ceph FS mount on the host that shares a pod's lifetime."""
@@ -2105,9 +2105,9 @@ class PersistentVolumeClaimStatus(FrozenStruct):
     """accessModes contains the actual access modes the volume backing the PVC has."""
     allocated_resource_statuses: FrozenDict[str, str] = FrozenDict()
     """allocatedResourceStatuses stores status of resource being resized for the given PVC."""
-    allocated_resources: FrozenDict[str, str] = FrozenDict()
+    allocated_resources: FrozenDict[str, int | str] = FrozenDict()
     """allocatedResources tracks the resources allocated to a PVC including its capacity."""
-    capacity: FrozenDict[str, str] = FrozenDict()
+    capacity: FrozenDict[str, int | str] = FrozenDict()
     """capacity represents the actual resources of the underlying volume."""
     conditions: tuple[PersistentVolumeClaimCondition, ...] = ()
     """conditions is the current Condition of persistent volume claim."""
@@ -2533,7 +2533,7 @@ class PodSpec(FrozenStruct):
     """NodeSelector is a selector which must be true for the pod to fit on a node."""
     os: PodOS | None = None
     """Specifies the OS of the containers in the pod."""
-    overhead: FrozenDict[str, str] = FrozenDict()
+    overhead: FrozenDict[str, int | str] = FrozenDict()
     """Overhead represents the resource overhead associated with running a pod for a given RuntimeClass."""
     preemption_policy: str | None = None
     """PreemptionPolicy is the Policy for preempting pods with lower priority."""
@@ -2634,7 +2634,7 @@ class PodResourceClaimStatus(FrozenStruct):
 class PodStatus(FrozenStruct):
     """PodStatus represents information about the status of a pod."""
 
-    allocated_resources: FrozenDict[str, str] = FrozenDict()
+    allocated_resources: FrozenDict[str, int | str] = FrozenDict()
     """AllocatedResources is the total requests allocated for this pod by the node."""
     conditions: tuple[PodCondition, ...] = ()
     """Current service state of pod."""
@@ -2784,7 +2784,7 @@ class ScopeSelector(FrozenStruct):
 class ResourceQuotaSpec(FrozenStruct):
     """ResourceQuotaSpec defines the desired hard limits to enforce for Quota."""
 
-    hard: FrozenDict[str, str] = FrozenDict()
+    hard: FrozenDict[str, int | str] = FrozenDict()
     """hard is the set of desired hard limits for each named resource."""
     scope_selector: ScopeSelector | None = None
     """scopeSelector is also a collection of filters like scopes that must match each object tracked by a quota but expressed using ScopeSelectorOperator in combination with possible values."""
@@ -2795,9 +2795,9 @@ class ResourceQuotaSpec(FrozenStruct):
 class ResourceQuotaStatus(FrozenStruct):
     """ResourceQuotaStatus defines the enforced hard limits and observed use."""
 
-    hard: FrozenDict[str, str] = FrozenDict()
+    hard: FrozenDict[str, int | str] = FrozenDict()
     """Hard is the set of enforced hard limits for each named resource."""
-    used: FrozenDict[str, str] = FrozenDict()
+    used: FrozenDict[str, int | str] = FrozenDict()
     """Used is the current observed total usage of the resource in the namespace."""
 
 

@@ -115,9 +115,9 @@ class CSIStorageCapacity(Object):
         "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities"
     )
 
-    capacity: str | None = None
+    capacity: int | str | None = None
     """capacity is the value reported by the CSI driver in its GetCapacityResponse for a GetCapacityRequest with topology and parameters that match the previous fields."""
-    maximum_volume_size: str | None = None
+    maximum_volume_size: int | str | None = None
     """maximumVolumeSize is the value reported by the CSI driver in its GetCapacityResponse for a GetCapacityRequest with topology and parameters that match the previous fields."""
     node_topology: LabelSelector | None = None
     """nodeTopology defines which nodes have access to the storage for which capacity was reported."""

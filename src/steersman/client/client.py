@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, overload
 
-from steersman.client.documents import apply_document, kind_of, status_document, with_type
+from steersman.client.documents import kind_of, owned_document, status_document, with_type
 from steersman.client.exchange import Exchange
 from steersman.client.listing import (
     DecodeErrorHandler,
@@ -126,18 +126,21 @@ class Client(Subresources):
         self,
         obj: T | ApplyConfiguration[T],
         *,
+        owner: Object | None = None,
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
         """Creates ``obj`` and returns it as stored.
 
         Args:
+            owner: becomes its controller: the object dies with it.
             dry_run: do all but store it.
             field_validation: what becomes of fields that the server does not know.
 
         Raises:
             AlreadyExists, Invalid: the server refuses it.
             TypeError: ``obj`` is metadata alone.
+            ValueError: ``owner`` lives in another namespace.
         """
         if isinstance(obj, ObjectMetadata):
             raise TypeError(f"{obj.key} is metadata alone: create() would make an object without content")
@@ -146,7 +149,7 @@ class Client(Subresources):
             method="POST",
             path=kind.api_resource.path(namespace=obj.key.namespace),
             query=write_query(self.field_manager, field_validation, dry_run),
-            body=encode(with_type(obj)),
+            body=encode(owned_document(obj, owner)),
         )
         return await self._exchange.write(request, kind, obj.key)
 
@@ -273,7 +276,7 @@ class Client(Subresources):
                 them all.
         """
         _check_applicable(config)
-        document = apply_document(config, owner)
+        document = owned_document(config, owner)
         if uid:
             document["metadata"]["uid"] = uid
         request = self._apply_request(kind_of(config), config.key, document, force, dry_run, field_validation)
@@ -289,27 +292,31 @@ class Client(Subresources):
         obj: T,
         status: FrozenStruct | Mapping[str, Any],
         *,
+        resource_version: str = "",
         force: bool = True,
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
         """Declares the whole ``status`` of ``obj``, or our part of it; what it no longer says is removed.
 
-        It conflicts with no other change. The API server ignores a UID here, so a namesake created in the meantime
-        is told the same, until its own reconcile, which its creation triggers, says better.
+        Without ``resource_version`` it conflicts with no other change. The API server ignores a UID here, so a
+        namesake created in the meantime is told the same, until its own reconcile, which its creation triggers, says
+        better.
 
         Args:
             status: typed, then every field that is not None is sent; or in wire form.
+            resource_version: write only if the object has not changed since. Give it where the status remembers
+                what nothing else tells: what a former leader wrote may arrive late.
             force: take over fields that another manager owns.
             dry_run: do all but store it.
             field_validation: what becomes of fields that the server does not know.
 
         Raises:
+            Conflict: it has another resource version.
             NotFound: ``obj`` is gone.
         """
-        request = self._apply_request(
-            type(obj), obj.key, status_document(obj, status), force, dry_run, field_validation, "status"
-        )
+        document = status_document(obj, status, resource_version)
+        request = self._apply_request(type(obj), obj.key, document, force, dry_run, field_validation, "status")
         return await self._exchange.write(request, type(obj), obj.key)
 
     async def delete(

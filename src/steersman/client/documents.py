@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Unstructured, to_builtins
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, to_builtins
 from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
@@ -25,17 +25,20 @@ def with_type(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
     return _type_of(kind_of(obj)) | document
 
 
-def apply_document(config: ApplyConfiguration[Any] | Unstructured, owner: Object | None = None) -> dict[str, Any]:
-    """``config`` with its type, and with ``owner`` as its controller. Raises as ``owner_reference`` does."""
-    document = with_type(config)
+def owned_document(obj: Object | ApplyConfiguration[Any], owner: Object | None = None) -> dict[str, Any]:
+    """``obj`` with its type, and with ``owner`` as its controller. Raises as ``owner_reference`` does."""
+    document = with_type(obj)
     if owner is not None:
-        document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, config.key))
+        document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, obj.key))
     return document
 
 
-def status_document(obj: Object, status: FrozenStruct | Mapping[str, Any]) -> dict[str, Any]:
+def status_document(
+    obj: Object, status: FrozenStruct | Mapping[str, Any], resource_version: str = ""
+) -> dict[str, Any]:
     """The whole ``status`` of ``obj``, zeros included."""
-    identity = {"name": obj.metadata.name, "namespace": obj.metadata.namespace}
+    meta = obj.metadata
+    identity = {"name": meta.name, "namespace": meta.namespace, "resourceVersion": resource_version}
     return {
         **_type_of(type(obj)),
         "metadata": {k: v for k, v in identity.items() if v},

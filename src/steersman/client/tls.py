@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from steersman.client.cluster import ClusterConfig
@@ -36,6 +39,38 @@ def trusted(config: ClusterConfig) -> bytes | None:
     return None if config.ca is None else pem(config.ca, f"TLS for {config.server}: certificate authority")
 
 
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Has ``context`` show a certificate from now on; PEM. Open connections go on as they are.
+
+    Raises:
+        ssl.SSLError, ValueError: they are no PEM, or do not belong together; what was shown before still is.
+    """
+    with _file_of(b"\n".join((certificate, key))) as path:
+        # On trial first: of a pair that is broken OpenSSL keeps the half that it could read, and then serves nobody.
+        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+            each.load_cert_chain(path, password="")
+
+
+@contextmanager
+def _file_of(content: bytes) -> Generator[str]:
+    """A file for a moment, readable by us alone: OpenSSL reads nothing else."""
+    if hasattr(os, "memfd_create"):
+        # In memory, since containers' file systems are read-only as a rule, and keys belong on no disk.
+        with os.fdopen(os.memfd_create("pair.pem"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        # Imported here: most configurations have no client certificate, and it takes 3 ms.
+        import tempfile
+
+        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
 def _trust(config: ClusterConfig) -> ssl.SSLContext:
     authorities = trusted(config)
     inline = f"{config.where}: certificate-authority-data" if config.where else "the certificate authority"
@@ -47,16 +82,8 @@ def _trust(config: ClusterConfig) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, identity: Identity, server: str) -> None:
-    # Imported here: most configurations have no client certificate, and it takes 3 ms.
-    import tempfile
-
     try:
-        # The ssl module loads key pairs from files only; this one exists for a moment, readable by us alone.
-        with tempfile.NamedTemporaryFile(suffix=".pem") as pair:
-            pair.write(b"\n".join((identity.certificate or b"", identity.key or b"")))
-            pair.flush()
-            # Without a password OpenSSL would ask the terminal for that of an encrypted key.
-            context.load_cert_chain(pair.name, password="")
+        load_pair(context, identity.certificate or b"", identity.key or b"")
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(
             f"TLS for {server}: {identity.origin} are no valid PEM, or do not belong together: {error}"

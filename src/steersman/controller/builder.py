@@ -221,6 +221,7 @@ class Builder(Generic[T]):
         )
         controller.admits = self._admission(store.get)
         controller.find = store.get
+        controller.owned = tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS)
         watched = (Permission(watch.kind.api_resource, READ) for watch in self._watches)
         self._register(controller, (*self._permissions, *watched))
         for number, watch in enumerate(self._watches):

@@ -7,12 +7,12 @@ from typing import Any, TypeVar, overload
 
 from steersman.cache import Cache, Store
 from steersman.client import Client
-from steersman.client.documents import apply_document, kind_of, status_document
+from steersman.client.documents import kind_of, owned_document, status_document
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.writing import Propagation
 from steersman.controller.applied import AppliedDocuments
-from steersman.errors import NotFound, StatusDetails
+from steersman.errors import ApiError, ConnectionFailed, NotFound, StatusDetails
 from steersman.errors import Status as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured
 
@@ -114,9 +114,9 @@ class CachedClient:
             known = (await self.live.list(kind, namespace=namespace)).items
         return tuple(o for o in known if _controls(uid, o)) if owner is not None else known
 
-    async def create(self, obj: T | ApplyConfiguration[T]) -> T:
+    async def create(self, obj: T | ApplyConfiguration[T], *, owner: Object | None = None) -> T:
         """As ``Client.create``."""
-        return await self.live.create(obj)
+        return await self.live.create(obj, owner=owner)
 
     @overload
     async def apply(
@@ -132,10 +132,10 @@ class CachedClient:
         Without ``uid``, an object that is cached is meant as it is there: should it be gone when the request arrives,
         which a change of leaders may delay, that is a Conflict, and nothing is made again.
         """
-        current = self._held(kind_of(config), config.key) if _may_be_known(config) else None
+        current = await self._held(kind_of(config), config.key) if _may_be_known(config) else None
         if current is None or uid not in ("", current.metadata.uid):
             return await self.live.apply(config, owner=owner, uid=uid, force=force)
-        document = apply_document(config, owner)
+        document = owned_document(config, owner)
         if not apply_would_change(document, current, self.live.field_manager):
             return current
         if self._applied.recalls(document, current):
@@ -145,14 +145,14 @@ class CachedClient:
             self._applied.remember(document, applied)
         return applied
 
-    async def apply_status(self, obj: T, status: Status) -> T:
+    async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
         """As ``Client.apply_status``, but without a request where it is certain that nothing would change."""
-        current = self._held(type(obj), obj.key)
+        current = await self._held(type(obj), obj.key)
         if current is not None and current.metadata.uid == obj.metadata.uid:
             document = status_document(obj, status)
             if not apply_would_change(document, current, self.live.field_manager, "status"):
                 return current
-        return await self.live.apply_status(obj, status)
+        return await self.live.apply_status(obj, status, resource_version=resource_version)
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
         """As ``Client.patch``."""
@@ -181,9 +181,16 @@ class CachedClient:
             await cache.settle(kind, key)
         return informer.store
 
-    def _held(self, kind: type[T], key: ObjectKey) -> T | None:
-        if not self._cache.holds(kind) or self._cache.is_uncertain(kind, key):
+    async def _held(self, kind: type[T], key: ObjectKey) -> T | None:
+        """What is cached of ``key``; None where that cannot be believed."""
+        if not self._cache.holds(kind):
             return None
+        if self._cache.is_uncertain(kind, key):
+            # Who only ever applies would be in doubt for good: ``scale``, say, is not answered by the object.
+            try:
+                await self._cache.settle(kind, key)
+            except (ApiError, ConnectionFailed):
+                return None
         return self._cache.informer(kind).store.get(key)
 
 

@@ -93,6 +93,8 @@ class Controller:
         """Gives the reconciled object as the cache holds it."""
         self.admits: Callable[[Request], bool] | None = None
         """Asked whether a request from a source counts."""
+        self.owned: tuple[ApiResource, ...] = ()
+        """The kinds that it was declared to own."""
         self.queue: WorkQueue[Request] = WorkQueue(
             name,
             runtime=runtime,

@@ -15,6 +15,9 @@ from steersman.meta.wire import MicroTime, frozen_json
 
 T = TypeVar("T")
 
+# Values of maps that are taken as they are: labels and quantities are most of what is decoded.
+_PLAIN = (str, int | str)
+
 
 def _decode_hook(kind: Any, value: Any) -> Any:
     if kind is Quantity or kind is Duration:
@@ -26,7 +29,7 @@ def _decode_hook(kind: Any, value: Any) -> Any:
         arguments = get_args(kind)
         if not arguments or arguments[1] is Any:
             return frozen_json(value)
-        if arguments[1] is str:
+        if arguments[1] in _PLAIN:
             return FrozenDict(value)
         try:
             return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))

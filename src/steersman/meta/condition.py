@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -34,7 +34,10 @@ class Condition(FrozenStruct):
     """The metadata.generation that the condition was set upon."""
 
 
-def find_condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
+C = TypeVar("C", bound=Condition)
+
+
+def find_condition(conditions: Iterable[C], kind: str) -> C | None:
     """The condition of type ``kind``, or None."""
     return next((c for c in conditions if c.type == kind), None)
 
@@ -45,7 +48,7 @@ def is_true(conditions: Iterable[Condition], kind: str) -> bool:
     return found is not None and found.status == "True"
 
 
-def set_condition(conditions: Iterable[Condition], condition: Condition, now: datetime) -> tuple[Condition, ...]:
+def set_condition(conditions: Iterable[C], condition: C, now: datetime) -> tuple[C, ...]:
     """``conditions`` with ``condition`` in its type's place.
 
     The transition time is ``now`` only where the status changes; otherwise the former one is kept, so setting the

@@ -69,7 +69,8 @@ async def pair(envtest: Envtest, label: str) -> AsyncGenerator[Pair]:
         if not any(n.metadata.name == NAMESPACE for n in (await stranger.list(Namespace)).items):
             await stranger.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
         options = InformerOptions(namespaces=(NAMESPACE,), field_selector=f"metadata.name!=not-{label}")
-        cache = Cache(Client(moving), runtime=Runtime(), options={ConfigMap: options})
+        cache = Cache(Client(moving), runtime=Runtime())
+        cache.configure(ConfigMap, options)
         made = Pair(board, cache, Client(steady, field_manager="ours", observer=cache), stranger)
         cache.start()
         await cache.wait_for_sync(20)

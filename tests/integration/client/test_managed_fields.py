@@ -8,7 +8,7 @@ from apply_configurations import NAMESPACE, everything
 from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus
 from definitions import define
 from steersman.client import Client, connect
-from steersman.client.documents import apply_document, status_document
+from steersman.client.documents import owned_document, status_document
 from steersman.client.managed_fields import apply_would_change
 from steersman.crd import definition
 from steersman.meta import ObjectMetaApply
@@ -24,7 +24,7 @@ async def test_the_same_again(envtest: Envtest, name: str) -> None:
         await define(client, Buoy, definition(Buoy))
         config = everything()[name]
         applied = await client.apply(config)
-        assert apply_would_change(apply_document(config), applied, MANAGER) == (name == "a stateful set")
+        assert apply_would_change(owned_document(config), applied, MANAGER) == (name == "a stateful set")
         again = await client.apply(config)
         assert again.metadata.resource_version == applied.metadata.resource_version
 

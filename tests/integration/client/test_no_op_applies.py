@@ -14,7 +14,7 @@ from apply_configurations import NAMESPACE
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Service
 from steersman.client import Client, MergePatch, connect
-from steersman.client.documents import apply_document
+from steersman.client.documents import owned_document
 from steersman.client.managed_fields import apply_would_change
 from steersman.errors import ApiError
 from steersman.meta import Object, ObjectKey, unstructured
@@ -123,7 +123,7 @@ async def _void(ours: Client, kind: type[Object], declared: dict[str, Any], key:
     """Whether applying ``declared`` is taken for void. Then it is tried."""
     config = unstructured(kind.api_resource).of(declared)
     present = await ours.get(kind, key)
-    if apply_would_change(apply_document(config), present, "ours"):
+    if apply_would_change(owned_document(config), present, "ours"):
         return False
     await ours.apply(config)
     applied = await ours.get(kind, key)

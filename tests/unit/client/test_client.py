@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy, wire
+from buoy import Buoy, BuoyApply, BuoySpec, BuoySpecApply, BuoyStatus, buoy, wire
 from scripted_transport import ScriptedTransport, answer, bookmark, event, failure, listed, refusal
 from steersman.client import Client, HttpRequest, HttpResponse, JsonPatch, MergePatch, WatchEvent
 from steersman.client.listing import DecodeErrorHandler
@@ -167,6 +167,15 @@ async def test_apply_adds_the_owner_to_those_that_were_declared() -> None:
             "blockOwnerDeletion": True,
         },
     ]
+
+
+@virtual_time
+async def test_create_adds_the_owner() -> None:
+    transport = ScriptedTransport([answer(wire())])
+    made = Buoy(metadata=ObjectMeta(name="a", namespace="sea"), spec=BuoySpec())
+    await client(transport).create(made, owner=buoy("mother"))
+    (reference,) = sent(transport)[1]["metadata"]["ownerReferences"]
+    assert (reference["uid"], reference["controller"]) == ("uid-mother", True)
 
 
 @virtual_time

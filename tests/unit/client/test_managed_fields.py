@@ -14,7 +14,7 @@ from buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.client.documents import apply_document, status_document
+from steersman.client.documents import owned_document, status_document
 from steersman.client.managed_fields import apply_would_change
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMeta, unstructured
 from steersman.testing import InMemoryApiServer, virtual_time
@@ -32,7 +32,7 @@ async def served() -> AsyncGenerator[Client]:
 
 
 def would_change(config: ApplyConfiguration[Any], obj: Object) -> bool:
-    return apply_would_change(apply_document(config), obj, MANAGER)
+    return apply_would_change(owned_document(config), obj, MANAGER)
 
 
 @pytest.mark.parametrize("name", PROVABLE)
@@ -51,11 +51,11 @@ async def test_the_same_again_changes_nothing_without_a_type_either(name: str) -
     async with served() as client:
         config = everything()[name]
         kind = unstructured(config.read_type.api_resource)
-        untyped = kind.of(apply_document(config))
+        untyped = kind.of(owned_document(config))
         applied = await client.apply(untyped)
-        assert not apply_would_change(apply_document(untyped), applied, MANAGER)
+        assert not apply_would_change(owned_document(untyped), applied, MANAGER)
         assert not apply_would_change(
-            apply_document(untyped), await client.get(config.read_type, config.key), MANAGER
+            owned_document(untyped), await client.get(config.read_type, config.key), MANAGER
         )
 
 
@@ -95,7 +95,7 @@ async def test_items_of_lists_count_each() -> None:
 @virtual_time
 async def test_a_default_that_is_declared_becomes_ours() -> None:
     async with served() as client:
-        body = apply_document(deployment())
+        body = owned_document(deployment())
         applied = await client.apply(deployment())
         containers = body["spec"]["template"]["spec"]["containers"]
         containers[0]["terminationMessagePath"] = "/dev/termination-log"
@@ -122,12 +122,12 @@ async def test_another_manager_or_version_proves_nothing() -> None:
     async with served() as client:
         config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
         applied = await client.apply(config)
-        assert apply_would_change(apply_document(config), applied, "somebody-else")
-        assert apply_would_change(apply_document(config) | {"apiVersion": "v2"}, applied, MANAGER)
+        assert apply_would_change(owned_document(config), applied, "somebody-else")
+        assert apply_would_change(owned_document(config) | {"apiVersion": "v2"}, applied, MANAGER)
         created = await client.create(
             ConfigMap(metadata=ObjectMeta(name="d", namespace=NAMESPACE), data=applied.data)
         )
-        assert apply_would_change(apply_document(config), created, MANAGER), "created, so never applied"
+        assert apply_would_change(owned_document(config), created, MANAGER), "created, so never applied"
 
 
 @virtual_time
@@ -136,17 +136,17 @@ async def test_owners_are_compared_too() -> None:
         owner = await client.apply(BuoyApply(metadata=metadata("owner"), spec=BuoySpecApply(depth=1)))
         config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
         applied = await client.apply(config, owner=owner)
-        assert not apply_would_change(apply_document(config, owner), applied, MANAGER)
+        assert not apply_would_change(owned_document(config, owner), applied, MANAGER)
         assert would_change(config, applied)
         again = msgspec.structs.replace(owner, metadata=msgspec.structs.replace(owner.metadata, uid="another"))
-        assert apply_would_change(apply_document(config, again), applied, MANAGER)
+        assert apply_would_change(owned_document(config, again), applied, MANAGER)
 
 
 def test_an_owner_joins_those_that_are_declared() -> None:
     other = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
     identity = {"name": "c", "namespace": NAMESPACE, "ownerReferences": [other]}
     untyped = unstructured(ConfigMap.api_resource).of({"metadata": identity})
-    document = apply_document(untyped, buoy(namespace=NAMESPACE))
+    document = owned_document(untyped, buoy(namespace=NAMESPACE))
     assert [owner["name"] for owner in document["metadata"]["ownerReferences"]] == ["n", "a"]
 
 
@@ -169,6 +169,6 @@ async def test_kinds_without_a_type_are_compared_as_well() -> None:
         kind = unstructured(ConfigMap.api_resource)
         content: dict[str, Any] = {"metadata": {"name": "c", "namespace": NAMESPACE}, "data": {"a": "1"}}
         applied = await client.apply(kind.of(content))
-        assert not apply_would_change(apply_document(kind.of(content)), applied, MANAGER)
+        assert not apply_would_change(owned_document(kind.of(content)), applied, MANAGER)
         for data in ({"a": "2"}, {"a": "1", "b": "1"}, {}):
-            assert apply_would_change(apply_document(kind.of(content | {"data": data})), applied, MANAGER), data
+            assert apply_would_change(owned_document(kind.of(content | {"data": data})), applied, MANAGER), data

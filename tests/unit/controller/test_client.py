@@ -205,6 +205,21 @@ async def test_what_the_server_completes_is_applied_once() -> None:
 
 
 @virtual_time
+async def test_who_scales_and_applies_does_not_apply_for_ever() -> None:
+    world = World()
+    async with world.cache_running(StatefulSet):
+        cached = world.cached
+        declared = await cached.apply(statefulset())
+        await cached.live.scale(StatefulSet, declared.key, 3)
+        await cached.apply(statefulset())
+        await cached.apply(statefulset())
+        world.server.requests.clear()
+        assert await cached.apply(statefulset())
+        assert world.server.requests == []
+        assert (await cached.get(StatefulSet, declared.key)).spec.replicas
+
+
+@virtual_time
 async def test_what_was_written_is_read_before_the_watch_tells() -> None:
     world = World()
     async with world.cache_running(ConfigMap):

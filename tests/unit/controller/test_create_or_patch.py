@@ -78,7 +78,8 @@ async def test_somebody_else_in_between_is_a_conflict_and_not_undone() -> None:
 async def test_what_a_transform_left_out_of_the_cache_is_not_undone() -> None:
     world = World()
     stripped = InformerOptions(transform=lambda config: replace(config, data=FrozenDict()))
-    world.cache = Cache(world.client, runtime=world.runtime, options={ConfigMap: stripped})
+    world.cache = Cache(world.client, runtime=world.runtime)
+    world.cache.configure(ConfigMap, stripped)
     async with world.cache_running(ConfigMap):
         for data, expected in (({"a": "1"}, "created"), ({"b": "2"}, "patched"), ({"b": "2"}, "unchanged")):
             made, outcome = await create_or_patch(world.cached, blank("c"), with_data(**data))
