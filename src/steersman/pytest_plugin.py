@@ -7,17 +7,21 @@ imported when a test asks for it: who has this installed and does not use it pay
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from steersman.meta.manifests import Manifest
+    from steersman.rbac import Access
     from steersman.testing import InMemoryApiServer
     from steersman.testing.envtest import Envtest
-    from steersman.testing.manifests import Manifest, Source
+    from steersman.testing.manifests import Source
 
+_RECORDING = "steersman-rbac"
 _FILES = (".yaml", ".yml", ".json")
 
 
@@ -26,12 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--steersman-rbac",
         metavar="FILE",
-        help="add what the user of steersman_rbac_user asks of servers in memory to FILE, for steersman rbac check",
+        help="add what the users of steersman_rbac_user ask of API servers to FILE, for steersman rbac check",
     )
     parser.addini(
         "steersman_rbac_user",
-        "whose requests --steersman-rbac records: system:serviceaccount:NAMESPACE:NAME",
-        default="",
+        "whose requests --steersman-rbac records: system:serviceaccount:NAMESPACE:NAME, or a name of envtest.user",
+        type="linelist",
     )
     parser.addini(
         "steersman_crds",
@@ -63,10 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "envtest: needs the real API server; every test that asks for the fixture envtest has it"
     )
     if file := config.getoption("--steersman-rbac"):
-        user: str = config.getini("steersman_rbac_user")
-        if not user:
+        users: list[str] = config.getini("steersman_rbac_user")
+        if not users:
             raise pytest.UsageError("--steersman-rbac needs the option steersman_rbac_user: who is the operator?")
-        config.pluginmanager.register(_Recording(config.rootpath / file, user), "steersman-rbac")
+        config.pluginmanager.register(_Recording(config.rootpath / file, users), _RECORDING)
     if config.getini("steersman_detect_mutations"):
         config.pluginmanager.register(_MutationDetection(), "steersman-mutations")
 
@@ -80,21 +84,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Recording:
-    """Notes what one user asks while tests run, and adds it to a file at the end."""
+    """Notes what some users ask while tests run, and adds it to a file at the end."""
 
-    def __init__(self, file: Path, user: str) -> None:
+    def __init__(self, file: Path, users: list[str]) -> None:
         self._file = file
-        self._user = user
+        self._users = users
+        self._seen: set[Access] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
         from steersman.testing.recording import recorded_accesses, write_accesses
 
-        with recorded_accesses(self._user) as seen:
+        with recorded_accesses(self._users) as seen:
             result = yield
-        if seen:
-            write_accesses(self._file, seen)
+        if seen or self._seen:
+            write_accesses(self._file, seen | self._seen)
         return result
+
+    @contextmanager
+    def on_real_servers(self) -> Generator[dict[str, str]]:
+        """Gives the arguments of a kube-apiserver whose requests are noted at the end of the block."""
+        from steersman.testing.recording import AuditLog
+
+        with TemporaryDirectory(prefix="steersman-audit-") as directory:
+            log = AuditLog(Path(directory))
+            yield log.arguments
+            self._seen |= log.accesses(self._users)
 
 
 class _MutationDetection:
@@ -143,14 +158,21 @@ def envtest(pytestconfig: pytest.Config) -> Generator[Envtest]:
         # First, since what is wrong here is told without waiting for a server.
         crds = _manifests(pytestconfig, "steersman_crds", DEFINITIONS)
         webhooks = _manifests(pytestconfig, "steersman_webhooks", WEBHOOKS)
-        environment = Envtest.start(version=version, arguments=_arguments(pytestconfig))
-    with environment:
+    with _recorded(pytestconfig) as auditing:
         with _told_plainly():
-            if crds:
-                environment.install_crds(*crds)
-            if webhooks:
-                environment.install_webhooks(*webhooks)
-        yield environment
+            environment = Envtest.start(version=version, arguments=_arguments(pytestconfig) | auditing)
+        with environment:
+            with _told_plainly():
+                if crds:
+                    environment.install_crds(*crds)
+                if webhooks:
+                    environment.install_webhooks(*webhooks)
+            yield environment
+
+
+def _recorded(config: pytest.Config) -> AbstractContextManager[dict[str, str]]:
+    recording = config.pluginmanager.get_plugin(_RECORDING)
+    return recording.on_real_servers() if isinstance(recording, _Recording) else nullcontext(dict[str, str]())
 
 
 @pytest.fixture

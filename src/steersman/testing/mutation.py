@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from unittest.mock import patch
+from weakref import WeakSet
 
 from steersman.cache import Cache, Change, Informer
 from steersman.meta import Object, encode
@@ -27,7 +28,9 @@ class _Witness:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[Object, bytes]] = {}
-        self._watched: set[Informer[Any]] = set()
+        self._changed: list[str] = []
+        # Weakly: a sweep of a simulation makes thousands, each with an API server behind it.
+        self._watched: WeakSet[Informer[Any]] = WeakSet()
 
     def watch(self, informer: Informer[Any]) -> None:
         if informer not in self._watched:
@@ -38,25 +41,33 @@ class _Witness:
         if change.new is not None:
             # The object is kept, so its id is not given to another.
             self._seen.setdefault(id(change.new), (change.new, encode(change.new)))
+        if change.old is not None and change.old is not change.new:
+            # Nobody shares it any more.
+            self._look(*self._seen.pop(id(change.old), (change.old, None)))
 
     def compare(self) -> None:
         """Raises CacheMutated."""
         for obj, was in self._seen.values():
-            now = encode(obj)
-            if now != was:
-                resource = type(obj).api_resource
-                raise CacheMutated(
-                    f"{resource.kind} {obj.key} of the cache was changed: build a new object by "
-                    f"msgspec.structs.replace; it was {was.decode()} and is {now.decode()}"
-                )
+            self._look(obj, was)
+        if self._changed:
+            raise CacheMutated(self._changed[0])
+
+    def _look(self, obj: Object, was: bytes | None) -> None:
+        if was is None or (now := encode(obj)) == was:
+            return
+        resource = type(obj).api_resource
+        self._changed.append(
+            f"{resource.kind} {obj.key} of the cache was changed: build a new object by "
+            f"msgspec.structs.replace; it was {was.decode()} and is {now.decode()}"
+        )
 
 
 @contextmanager
 def detect_mutations(cache: Cache) -> Generator[None]:
     """Watches the objects of ``cache`` during the block, and compares them with what they were at its end.
 
-    It keeps a copy of every object that the informers asked for so far hold or get to hold: a tool for tests. As
-    client-go's ``KUBE_CACHE_MUTATION_DETECTOR``.
+    It keeps a copy of every object that the informers asked for so far hold: a tool for tests. As client-go's
+    ``KUBE_CACHE_MUTATION_DETECTOR``.
 
     Raises:
         CacheMutated: one was changed.

@@ -13,6 +13,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = timedelta(days=7)
+_SIGNING = x509.KeyUsage(
+    digital_signature=True,
+    key_cert_sign=True,
+    crl_sign=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _subject("envtest", ())
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        self.certificate = self._sign(self._name, self._key, [(constraints, True)])
+        self.certificate = self._sign(self._name, self._key, [(constraints, True), (_SIGNING, True)])
 
     def server(self, names: Sequence[str], addresses: Sequence[str]) -> Pair:
         """For a server that is reached under ``names`` and IP ``addresses``."""
@@ -70,7 +81,12 @@ class Authority:
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + _LIFETIME)
         )
-        for extension, critical in extensions:
+        # Python 3.13 and newer trust no chain without the identifiers (RFC 5280, 4.2.1.1 and 4.2.1.2).
+        identifiers = (
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+        )
+        for extension, critical in [*extensions, *((i, False) for i in identifiers)]:
             builder = builder.add_extension(extension, critical=critical)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 

@@ -19,6 +19,7 @@ import yaml
 
 from steersman.client import Client, ClusterConfig, Discovery, Impersonation, SyncClient, connect, load_config
 from steersman.errors import ConfigurationError, SteersmanError
+from steersman.meta.manifests import Manifest
 from steersman.observability.logging import get_logger
 from steersman.testing.envtest.binaries import find_binaries
 from steersman.testing.envtest.control_plane import ControlPlane
@@ -28,7 +29,7 @@ from steersman.testing.envtest.kubeconfig import kubeconfig_of
 from steersman.testing.envtest.namespaces import make_namespace, remove_namespace
 from steersman.testing.envtest.rights import Rights, RoleLike
 from steersman.testing.envtest.webhooks import WebhookServing, prepare_serving
-from steersman.testing.manifests import Manifest, Source
+from steersman.testing.manifests import Source
 
 if TYPE_CHECKING:
     from types import TracebackType

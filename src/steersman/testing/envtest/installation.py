@@ -16,8 +16,9 @@ from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, Role, RoleBin
 from steersman.client import Client
 from steersman.errors import ApiError, ConfigurationError, NotFound, ServerError, SteersmanError, TooManyRequests
 from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, Unstructured, metadata_only, unstructured
+from steersman.meta.manifests import Manifest
 from steersman.testing.envtest.webhooks import WebhookServing, pointed, pointed_conversion
-from steersman.testing.manifests import DEFINITIONS, WEBHOOKS, Manifest, Source, manifests_from
+from steersman.testing.manifests import DEFINITIONS, WEBHOOKS, Source, manifests_from
 
 _INSTALLED = (
     CustomResourceDefinition,

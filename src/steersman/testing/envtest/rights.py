@@ -21,8 +21,8 @@ from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, RoleBinding
 from steersman.client import Client
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey
+from steersman.meta.manifests import Manifest
 from steersman.testing.envtest.installation import Installation, until
-from steersman.testing.manifests import Manifest
 
 RoleLike: TypeAlias = str | Mapping[str, Any]
 """The name of a ClusterRole that exists, or the manifest of a ClusterRole or Role, which is then installed."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steersman.meta.manifests import Manifest
 from steersman.testing.envtest.directory import EnvironmentDirectory
 from steersman.testing.envtest.ports import reserve_port
-from steersman.testing.manifests import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import msgspec
 from steersman.client.transport import HttpRequest
 from steersman.testing.simulation.journal import Sort
 
+# What is below a namespace is of that namespace, but for its own subresources.
 _PATH = re.compile(
-    r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+)(?!/(?:status|finalize)$))?"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?"
 )
 _VERBS = {"POST": "CREATE", "PUT": "UPDATE"}

@@ -17,7 +17,7 @@ _WANTED = 4
 def matching(pattern: str, seed: int) -> tuple[str, ...]:
     """Four strings in which ``pattern`` is found, the shortest first; the same ones for the same seed.
 
-    There may be fewer, and none where it asks for more than visible ASCII.
+    There may be fewer, and none where it asks for more than ASCII's letters, signs and spaces.
 
     Args:
         pattern: of a schema that the API server takes.
@@ -34,13 +34,13 @@ def matching(pattern: str, seed: int) -> tuple[str, ...]:
 def _drawn(regex: re.Pattern[str], seed: int) -> list[str]:
     hypothesis, strategies = _library()
     drawn: list[str] = []
-    # Visible ASCII alone: what a person would type.
-    alphabet = strategies.characters(min_codepoint=33, max_codepoint=126)
 
     def draw(text: str) -> None:
         drawn.append(text)
 
-    for fullmatch in (True, False):
+    # Visible ASCII alone, if it does: what a person would type; then spaces as well, as between a schedule's fields.
+    for first, fullmatch in ((33, True), (33, False), (32, True), (32, False)):
+        alphabet = strategies.characters(min_codepoint=first, max_codepoint=126)
         strategy = strategies.from_regex(regex, fullmatch=fullmatch, alphabet=alphabet)
         test = hypothesis.given(strategy)(draw)
         settings = hypothesis.settings(
@@ -53,7 +53,7 @@ def _drawn(regex: re.Pattern[str], seed: int) -> list[str]:
         try:
             settings(hypothesis.seed(seed)(test))()
         except (hypothesis.errors.Unsatisfiable, hypothesis.errors.InvalidArgument):
-            # The pattern asks for more than visible ASCII: the schema's other values must do.
+            # The pattern asks for more than ASCII: the schema's other values must do.
             continue
         if drawn:
             break

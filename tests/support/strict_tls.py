@@ -1,0 +1,32 @@
+"""What a client of the newest Pythons, which trust no sloppy certificate, says of a server's."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+
+def shake_hands(authority: str, certificate: str, key: str, name: str, directory: Path) -> None:
+    """Has a client that trusts ``authority`` talk to a server at ``name``. Raises ssl.SSLError: it does not."""
+    pair = directory / "pair.pem"
+    pair.write_text(certificate + key)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(pair)
+    shake_hands_with(serving, authority, name)
+
+
+def shake_hands_with(serving: ssl.SSLContext, authority: str, name: str) -> None:
+    """As ``shake_hands``, with a server that is there."""
+    trusting = ssl.create_default_context(cadata=authority)
+    # What Python 3.13 does by default.
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(back, there, server_hostname=name)
+    server = serving.wrap_bio(there, back, server_side=True)
+    for _ in range(3):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    assert client.version() is not None
