@@ -21,16 +21,19 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from steersman.client import ClusterConfig, Transport, connect, load_config
-from steersman.errors import LeadershipLost, SteersmanError
+from steersman.errors import ConfigurationError, LeadershipLost, SteersmanError
 from steersman.manager.election import LeaderElection
 from steersman.manager.manager import Manager
 from steersman.manager.options import ManagerOptions
 from steersman.observability.logging import LogFormat, LogLevel, configure_logging
+
+if TYPE_CHECKING:
+    from steersman.webhook import WebhookServing
 
 T = TypeVar("T")
 
@@ -58,6 +61,25 @@ class ManagerFlags:
         str,
         typer.Option(help="host:port of /debug, such as 127.0.0.1:8082: why each reconcile ran; 0: none."),
     ] = "0"
+    webhook_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port of the webhooks, if there are any; 9443 unless the operator says otherwise.", max=65535
+        ),
+    ] = None
+    webhook_cert_path: Annotated[
+        str,
+        typer.Option(
+            help="The directory of the webhooks' certificate, such as a mounted Secret of cert-manager; the operator "
+            "keeps one of its own unless given."
+        ),
+    ] = ""
+    webhook_cert_name: Annotated[str, typer.Option(help="The file of the certificate in it.")] = "tls.crt"
+    webhook_cert_key: Annotated[str, typer.Option(help="The file of the private key in it.")] = "tls.key"
+    webhook_service: Annotated[
+        str,
+        typer.Option(help="NAMESPACE/NAME of the Service before the webhooks; what the operator says unless given."),
+    ] = ""
     leader_elect: Annotated[
         bool,
         typer.Option(
@@ -107,7 +129,10 @@ class ManagerFlags:
         Args:
             name: the operator's: of its field manager, its Events, and its Lease unless a flag names another.
             default_namespace: of the Lease where no flag names one; ``config().namespace`` is the pod's own.
-            more: settings that have no flag, such as ``informers``; they win.
+            more: settings that have no flag, such as ``tracing``; they win, but for what flags say of ``webhooks``.
+
+        Raises:
+            ConfigurationError: a flag says what cannot be.
         """
         election = LeaderElection(
             name=self.leader_election_id or name, namespace=self.leader_election_namespace or default_namespace
@@ -124,7 +149,24 @@ class ManagerFlags:
             metrics_cert_path=self.metrics_cert_path,
             graceful_shutdown_timeout=self.graceful_shutdown_timeout,
         )
+        if serving := more.pop("webhooks", None):
+            more["webhooks"] = self._serving(serving)
         return replace(options, **more)
+
+    def _serving(self, serving: WebhookServing) -> WebhookServing:
+        """``serving`` where flags say that it is."""
+        if self.webhook_service:
+            namespace, slash, service = self.webhook_service.partition("/")
+            if not (namespace and slash and service):
+                raise ConfigurationError(f"--webhook-service {self.webhook_service!r} is not NAMESPACE/NAME")
+            serving = replace(serving, service=service, namespace=namespace, url="")
+        if self.webhook_port is not None:
+            host = serving.bind_address.rpartition(":")[0]
+            serving = replace(serving, bind_address=f"{host}:{self.webhook_port}")
+        if not self.webhook_cert_path:
+            return serving
+        certificate = {"cert_name": self.webhook_cert_name, "cert_key": self.webhook_cert_key}
+        return replace(serving, cert_path=self.webhook_cert_path, **certificate)
 
     def run(self, setup: Callable[[Manager], None], *, name: str, **more: Any) -> None:
         """Runs a manager until SIGTERM, and ends the process with code 1 and one line for what a user can mend.
@@ -152,20 +194,25 @@ class ManagerFlags:
 
 
 def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a typer command, whose first parameter takes ``ManagerFlags``, an option for each of them."""
+    """Gives a typer command, whose first parameter takes ``ManagerFlags``, an option for each of them.
+
+    Where the command has an option of the same name, that is the command's alone.
+    """
     first, *own = inspect.signature(command).parameters.values()
     hints = get_type_hints(command, include_extras=True)
     flags = get_type_hints(ManagerFlags, include_extras=True)
 
+    ours = [field for field in fields(ManagerFlags) if field.name not in {p.name for p in own}]
+
     def run(**given: Any) -> T:
-        chosen = {field.name: given.pop(field.name) for field in fields(ManagerFlags)}
+        chosen = {field.name: given.pop(field.name) for field in ours}
         return command(**{first.name: ManagerFlags(**chosen)}, **given)
 
     offered = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=flags[field.name]
         )
-        for field in fields(ManagerFlags)
+        for field in ours
     ]
     kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints.get(p.name, p.annotation)) for p in own]
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__

@@ -63,9 +63,7 @@ class Manager:
         self._trace: Callable[[Controller], None] | None = None
         self._campaign = self._new_campaign()
         unobserved = Client(transport, field_manager=self.options.name)
-        self.cache = Cache(
-            unobserved, runtime=self.runtime, namespaces=self.options.namespaces, options=self.options.informers
-        )
+        self.cache = Cache(unobserved, runtime=self.runtime, namespaces=self.options.namespaces)
         self._carrier = self._traced(transport)
         self.unfenced_client = self._client_over(self._carrier)
         self.client = self._client_for("")

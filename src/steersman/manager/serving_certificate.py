@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from steersman.client.tls import load_pair
 from steersman.errors import ConfigurationError
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
@@ -20,18 +20,13 @@ def serving_context() -> ssl.SSLContext:
     return context
 
 
-def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Shows ``certificate`` (PEM) to connections from now on; those that are open go on as they are."""
-    # OpenSSL reads files alone.
-    with TemporaryDirectory(prefix="steersman-") as directory:
-        pair = Path(directory) / "tls.pem"
-        pair.touch(mode=0o600)
-        pair.write_text(f"{key}{certificate}")
-        context.load_cert_chain(pair)
-
-
 class ServingCertificate:
-    """``tls.crt`` and ``tls.key`` of a directory, as a Secret of type ``kubernetes.io/tls`` is mounted.
+    """A certificate and its key in a directory, as a Secret of type ``kubernetes.io/tls`` is mounted.
+
+    Args:
+        directory: of both files.
+        certificate: the file's name.
+        key: the file's name.
 
     Attributes:
         context: for the server. ``refresh`` gives it what is in the files now; connections from then on get that.
@@ -40,12 +35,12 @@ class ServingCertificate:
         ConfigurationError: a file is missing or not PEM, or they do not belong together.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, certificate: str = "tls.crt", key: str = "tls.key") -> None:
         if not directory:
             raise ConfigurationError(
                 "secure metrics need a certificate: give the directory of tls.crt and tls.key (--metrics-cert-path)"
             )
-        self._certificate, self._key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
+        self._certificate, self._key = Path(directory) / certificate, Path(directory) / key
         self.context = serving_context()
         self._seen = self._stamp()
         self._load()
@@ -64,10 +59,9 @@ class ServingCertificate:
 
     def _load(self) -> None:
         try:
-            # Without a password OpenSSL would ask the terminal for that of an encrypted key.
-            self.context.load_cert_chain(self._certificate, self._key, password="")
+            load_pair(self.context, self._certificate.read_bytes(), self._key.read_bytes())
             metrics.certificate_reads.inc()
-        except (ssl.SSLError, OSError) as error:
+        except (ValueError, OSError) as error:
             raise ConfigurationError(f"{self._certificate} and {self._key.name}: {error}") from error
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:

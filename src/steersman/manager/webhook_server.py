@@ -9,9 +9,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from steersman.client import Client
+from steersman.client.tls import load_pair
 from steersman.errors import ConfigurationError
 from steersman.manager.http_server import HttpServer, Request, Response
-from steersman.manager.serving_certificate import ServingCertificate, load_pair, serving_context
+from steersman.manager.serving_certificate import ServingCertificate, serving_context
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 from steersman.webhook import Webhooks, WebhookServing
@@ -87,7 +88,7 @@ class WebhookServer:
 
     def _prepare(self, serving: WebhookServing, client: Client) -> ssl.SSLContext:
         if serving.cert_path:
-            certificate = ServingCertificate(serving.cert_path)
+            certificate = ServingCertificate(serving.cert_path, serving.cert_name, serving.cert_key)
             self._look_after, self._check = lambda: self._refresh(certificate), lambda: None
             return certificate.context
         if find_spec("cryptography") is None:
@@ -95,7 +96,7 @@ class WebhookServer:
         context = serving_context()
 
         def show(pair: Pair) -> None:
-            load_pair(context, pair.certificate, pair.key)
+            load_pair(context, pair.certificate.encode(), pair.key.encode())
 
         targets = self._webhooks.targets(serving)
         keeper = CertificateKeeper(client, serving, targets, self._runtime, show)

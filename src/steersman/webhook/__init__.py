@@ -5,8 +5,9 @@ replica of the manager serves it, with certificates of its own making (``keeper`
 """
 
 from steersman.webhook.certificates import Rotation
-from steersman.webhook.conversion import Conversion, ConversionFailed, Spoke
+from steersman.webhook.conversion import Conversion, Spoke
 from steersman.webhook.declaration import Webhook, WebhookOptions
+from steersman.webhook.fields import ConversionFailed, same_fields
 from steersman.webhook.findings import Cause, Denied, Warn
 from steersman.webhook.registry import Webhooks
 from steersman.webhook.request import AdmissionRequest, UserInfo
@@ -29,4 +30,5 @@ __all__ = [
     "WebhookServing",
     "Webhooks",
     "migrate_storage_version",
+    "same_fields",
 ]

@@ -267,6 +267,9 @@ def _signed(
         .serial_number(x509.random_serial_number())
         .not_valid_before(span[0].astimezone(UTC))
         .not_valid_after(span[1].astimezone(UTC))
+        # Clients in Python 3.13 and newer trust no chain without the identifiers (RFC 5280, 4.2.1.1 and 4.2.1.2).
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(keys[0]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[1].public_key()), critical=False)
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical=critical)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steersman.meta import ApiResource
 from steersman.webhook.conversion import CONVERT
 from steersman.webhook.declaration import MUTATE, VALIDATE, Webhook
 from steersman.webhook.serving import WebhookServing
+
+if TYPE_CHECKING:
+    from steersman.crd import ConversionWebhook
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 
@@ -33,10 +36,13 @@ def webhook_configurations(webhooks: Iterable[Webhook[Any]], serving: WebhookSer
     ]
 
 
-def conversion_stanza(serving: WebhookServing) -> dict[str, Any]:
-    """``spec.conversion`` of a CustomResourceDefinition whose versions a ``Conversion`` converts."""
-    webhook = {"clientConfig": serving.client_config(CONVERT), "conversionReviewVersions": ["v1"]}
-    return {"strategy": "Webhook", "webhook": webhook}
+def conversion_webhook(serving: WebhookServing) -> ConversionWebhook:
+    """Who converts the versions of a kind that has a ``Conversion``."""
+    from steersman.crd import ConversionWebhook
+
+    if serving.url:
+        return ConversionWebhook(url=f"{serving.url.rstrip('/')}{CONVERT}")
+    return ConversionWebhook(service=(serving.namespace, serving.service), port=serving.port, path=CONVERT)
 
 
 def _entry(webhook: Webhook[Any], verb: str, serving: WebhookServing) -> dict[str, Any]:

@@ -7,25 +7,17 @@ The annotation is Cluster API's idea (``conversion.MarshalData``), and so is wha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from steersman.errors import ConfigurationError, SteersmanError
-from steersman.meta import (
-    FrozenDict,
-    FrozenStruct,
-    Object,
-    Unstructured,
-    decode_builtins,
-    encode,
-    to_builtins,
-)
+from steersman.errors import ConfigurationError
+from steersman.meta import FrozenStruct, Object, decode_builtins, encode
 from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
 from steersman.webhook.admission import Answer
+from steersman.webhook.fields import ConversionFailed, explicit
 from steersman.webhook.merging import merged
 from steersman.webhook.unknown import unknown_field
 
@@ -42,10 +34,6 @@ _LONGEST_ANNOTATION = 200_000
 _NAMES = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
 
 log = get_logger("webhook")
-
-
-class ConversionFailed(SteersmanError):
-    """An object cannot be converted; the message names it and says why."""
 
 
 class Spoke(Generic[SpokeT, HubT]):
@@ -119,6 +107,9 @@ class Conversion(Generic[HubT]):
         former = _typed(kept, self.hub)
         as_seen = spoke.to_hub(spoke.from_hub(former))
         document: _Json = merged(kept, _bare(as_seen), _bare(hub))
+        # Users can write annotations, and the API server holds nothing to a schema that a conversion gives.
+        if found := _violations(_typed(document, self.hub)):
+            raise ConversionFailed(f"with what its annotation {HUB_ANNOTATION} says, {'; '.join(found)}")
         return _content_of(document)
 
     def _from_hub(self, spoke: Spoke[Any, HubT], document: _Json) -> _Json:
@@ -212,6 +203,13 @@ def _typed(document: _Json, kind: type[Any]) -> Any:
     return obj
 
 
+def _violations(obj: Object) -> tuple[str, ...]:
+    # Imported where it is needed, which is in few operators.
+    from steersman.crd import violations
+
+    return violations(obj)
+
+
 def _bare(obj: Any) -> Any:
     return replace(obj, metadata=type(obj.metadata)())
 
@@ -222,36 +220,11 @@ def _same(one: Object, other: Object) -> bool:
 
 def _content(obj: Object) -> _Json:
     """All of ``obj`` but its metadata, in wire form."""
-    return {k: v for k, v in _explicit(obj).items() if k != "metadata"}
+    return {k: v for k, v in explicit(obj).items() if k != "metadata"}
 
 
 def _content_of(document: _Json) -> _Json:
     return {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
-
-
-def _explicit(value: Any) -> Any:
-    """``value`` in wire form, defaults that are not empty included: nobody fills them in after a conversion."""
-    if isinstance(value, Unstructured):
-        return to_builtins(value)
-    if isinstance(value, FrozenStruct):
-        fields = ((f, getattr(value, f.name)) for f in _fields(type(value)))
-        return {f.encode_name: _explicit(v) for f, v in fields if not _says_nothing(f, v)}
-    if isinstance(value, str | int | float):
-        return value
-    if isinstance(value, tuple):
-        return [_explicit(v) for v in cast("tuple[Any, ...]", value)]
-    if isinstance(value, FrozenDict):
-        return {k: _explicit(v) for k, v in cast("dict[str, Any]", value).items()}
-    return to_builtins(value)
-
-
-@cache
-def _fields(kind: type[FrozenStruct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    return msgspec.structs.fields(kind)
-
-
-def _says_nothing(field: msgspec.structs.FieldInfo, value: Any) -> bool:
-    return value is None or (not field.required and value == field.default and value in ("", (), {}))
 
 
 def _head(kind: type[Object], metadata: _Json) -> _Json:

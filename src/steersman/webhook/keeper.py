@@ -166,12 +166,13 @@ class CertificateKeeper:
         return now - self._trusted[1] >= self._serving.rotation.settling.total_seconds()
 
     def _serve(self, state: CertificateState) -> None:
-        former, self._held = self._held, state
-        self._read_at = self._runtime.clock.monotonic()
-        if former is None or former.current != state.current:
+        if self._held is None or self._held.current != state.current:
             metrics.certificate_reads.inc()
             self._on_certificate(state.current)
             log.info("certificate is served", expires=state.current.expires.isoformat(), names=self._serving.names)
+        # Only now: one that could not be served is tried again, and until then this replica is not ready.
+        self._held = state
+        self._read_at = self._runtime.clock.monotonic()
 
     def _time_to_next(self) -> float:
         """Seconds until it looks again: often enough for the shortest step of a rotation."""

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET
+from msgspec.structs import FieldInfo
 
 from steersman.meta import FrozenStruct, Unstructured, to_builtins
+from steersman.webhook.fields import struct_fields
 
 _Json = dict[str, Any]
 
@@ -38,18 +40,23 @@ def merged(document: Any, before: Any, after: Any) -> Any:
 
 def _struct(document: _Json, before: FrozenStruct, after: FrozenStruct) -> _Json:
     result = document
-    for wire, name in zip(before.__struct_encode_fields__, before.__struct_fields__, strict=True):
-        was, wanted = getattr(before, name), getattr(after, name)
-        if was is wanted or was == wanted:
+    for field in struct_fields(type(before)):
+        was, wanted = getattr(before, field.name), getattr(after, field.name)
+        if was is wanted or (was == wanted and not _is_sent(field, was, wanted)):
             continue
         if result is document:
             result = dict(document)
         if wanted is None or wanted is UNSET:
-            result.pop(wire, None)
+            result.pop(field.encode_name, None)
         else:
             # Written out even where it is the default: left out, the API server would keep what there was.
-            result[wire] = merged(document.get(wire), was, wanted)
+            result[field.encode_name] = merged(document.get(field.encode_name), was, wanted)
     return result
+
+
+def _is_sent(field: FieldInfo, was: Any, wanted: Any) -> bool:
+    """Whether a struct was absent and is there now, if only as ``{}``: it may be required where it is."""
+    return isinstance(wanted, FrozenStruct) and was is field.default and wanted is not field.default
 
 
 def _mapping(document: _Json, before: _Json, after: _Json) -> _Json:

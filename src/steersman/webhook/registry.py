@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.controller import Permission
 from steersman.errors import ConfigurationError
 from steersman.meta import ApiResource, Object
 from steersman.webhook import metrics
 from steersman.webhook.admission import Answer, handlers_of
-from steersman.webhook.configurations import conversion_stanza, webhook_configurations
+from steersman.webhook.configurations import conversion_webhook, webhook_configurations
 from steersman.webhook.conversion import CONVERT, Conversion, ConversionHandler
 from steersman.webhook.declaration import Webhook, WebhookOptions
 from steersman.webhook.serving import WebhookServing
+
+if TYPE_CHECKING:
+    from steersman.crd import ConversionWebhook
 
 T = TypeVar("T", bound=Object)
 
@@ -79,9 +82,9 @@ class Webhooks:
         """The webhook configurations to install, in wire form; the authorities are written into them later."""
         return webhook_configurations(self.admission, serving)
 
-    def conversion_stanza(self, serving: WebhookServing) -> dict[str, Any]:
-        """``spec.conversion`` of the CustomResourceDefinitions whose kinds are converted."""
-        return conversion_stanza(serving)
+    def conversion_webhook(self, serving: WebhookServing) -> ConversionWebhook:
+        """The ``conversion`` of the definitions whose kinds are converted."""
+        return conversion_webhook(serving)
 
     def targets(self, serving: WebhookServing) -> tuple[tuple[ApiResource, str], ...]:
         """The objects that name an authority: resource and name."""

@@ -21,8 +21,10 @@ class WebhookServing:
         bind_address: ``host:port`` to listen at.
         name: of the configurations; the service's unless told.
         secret: holds the certificates; the name and ``-cert`` unless told.
-        cert_path: a directory of ``tls.crt`` and ``tls.key`` that something else renews, such as cert-manager. Then
-            no certificate is made, and the authority is not written into the configurations.
+        cert_path: a directory with a certificate that something else renews, such as a mounted Secret of
+            cert-manager. Then no certificate is made, and the authority is not written into the configurations.
+        cert_name: the file of the certificate in it.
+        cert_key: the file of the private key in it.
         drain_seconds: how long a replica that ends still answers, so that the API server finds another one.
         rotation: when certificates follow each other.
 
@@ -38,6 +40,8 @@ class WebhookServing:
     name: str = ""
     secret: str = ""
     cert_path: str = ""
+    cert_name: str = "tls.crt"
+    cert_key: str = "tls.key"
     drain_seconds: float = 5.0
     rotation: Rotation = field(default_factory=Rotation)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -42,7 +43,13 @@ class Migration(Struct, frozen=True):
     dropped: tuple[str, ...]
 
 
-async def migrate_storage_version(client: Client, kind: type[Object] | ApiResource) -> Migration:
+async def migrate_storage_version(
+    client: Client,
+    kind: type[Object] | ApiResource,
+    *,
+    dry_run: bool = False,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Migration:
     """Writes every object of a custom kind once, so that it is stored in its storage version.
 
     The writes change nothing, and lose nothing that others write meanwhile. Ended half-way, it is begun again; where
@@ -51,6 +58,8 @@ async def migrate_storage_version(client: Client, kind: type[Object] | ApiResour
 
     Args:
         kind: the kind in any version.
+        dry_run: the API server checks each write and stores nothing; what is returned is what would be done.
+        on_progress: called before the first object and after each with how many are done, and how many there are.
 
     Raises:
         SteersmanError: the storage version was changed meanwhile: begin again; or the API server has not taken it up.
@@ -67,8 +76,13 @@ async def migrate_storage_version(client: Client, kind: type[Object] | ApiResour
     await _is_stored_so(client, resource, storage)
     written = 0
     current = metadata_only(resource._replace(version=storage))
-    for obj in (await client.list(current)).items:
-        written += await _rewrite(client, current, obj)
+    objects = (await client.list(current)).items
+    on_progress(0, len(objects))
+    for done, obj in enumerate(objects, start=1):
+        written += await _rewrite(client, current, obj, dry_run)
+        on_progress(done, len(objects))
+    if dry_run:
+        return Migration(storage, written, former)
     after = await client.get(definitions, key)
     if _versions(after)[0] != storage:
         raise SteersmanError(f"{key}: the storage version was changed from {storage} meanwhile: begin again")
@@ -117,11 +131,11 @@ class _Listed(FrozenStruct):
     resources: tuple[_Resource, ...] = ()
 
 
-async def _rewrite(client: Client, kind: type[Any], obj: Object) -> int:
+async def _rewrite(client: Client, kind: type[Any], obj: Object, dry_run: bool) -> int:
     """Whether ``obj`` had to be written: who changed it or deleted it meanwhile has done it."""
     precondition = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
     try:
-        await client.patch(kind, obj.key, MergePatch(precondition))
+        await client.patch(kind, obj.key, MergePatch(precondition), dry_run=dry_run)
     except (Conflict, NotFound):
         return 0
     return 1

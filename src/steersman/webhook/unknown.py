@@ -14,9 +14,9 @@ from steersman.meta import FrozenDict, FrozenStruct
 
 def unknown_field(document: Any, hint: Any, path: str = "") -> str:
     """The path of the first field that ``hint``, a type, has no place for; empty where there is none."""
-    hint = _plain(hint)
+    hint = plain_type(hint)
     if isinstance(hint, type) and issubclass(hint, FrozenStruct) and isinstance(document, dict):
-        known = _fields(hint)
+        known = field_types(hint)
         for name, value in cast("dict[str, Any]", document).items():
             place = f"{path}.{name}" if path else name
             if name not in known:
@@ -36,8 +36,8 @@ def _first(paths: Iterable[str]) -> str:
     return next((path for path in paths if path), "")
 
 
-def _plain(hint: Any) -> Any:
-    """``hint`` without its markers and without None."""
+def plain_type(hint: Any) -> Any:
+    """``hint`` without its markers and without None; None where several types are left."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -51,6 +51,6 @@ def _plain(hint: Any) -> Any:
 
 
 @cache
-def _fields(kind: type[FrozenStruct]) -> dict[str, Any]:
+def field_types(kind: type[FrozenStruct]) -> dict[str, Any]:
     """Types by wire names."""
     return {f.encode_name: f.type for f in msgspec.structs.fields(kind)}

@@ -164,7 +164,7 @@ class Street:
         crd, old = definition(Lamp), definition(OldLamp)
         crd["spec"]["versions"].append({**old["spec"]["versions"][0], "storage": False})
         crd["spec"]["names"] = {"kind": "Lamp", "plural": "lamps"}
-        crd["spec"]["conversion"] = replica.manager.webhooks.conversion_stanza(serving)
+        crd["spec"]["conversion"] = replica.manager.webhooks.conversion_webhook(serving).to_wire()
         for manifest in (crd, *replica.manager.webhooks.configurations(serving)):
             await self.client.apply(unstructured(_names(manifest)).of(manifest))
 
@@ -240,7 +240,8 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
         users = [asyncio.create_task(use(number)) for number in range(4)]
         seen: set[bytes] = set()
         async with asyncio.timeout(120):
-            while len(seen) < 3:
+            # A busy machine rotates before there were enough requests to tell.
+            while len(seen) < 3 or done < 200:
                 secret = await client.get(Secret, ObjectKey("default", "lamps-cert"))
                 seen.add(secret.data["tls.crt"])
                 if len(seen) == 2 and second is not None:
@@ -254,5 +255,4 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
             user.cancel()
         await asyncio.gather(*users, return_exceptions=True)
         assert failures == []
-        assert done > 200
         assert first is not None

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from steersman.errors import ConfigurationError
 from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.manager.options import ManagerOptions
+from steersman.webhook import WebhookServing
 
 
 def parse(*arguments: str) -> tuple[ManagerFlags, str]:
@@ -71,6 +72,21 @@ def test_namespaces(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
     assert options(*given).namespaces == expected
 
 
+def test_webhooks() -> None:
+    serving = WebhookServing(service="shop", namespace="harbour", bind_address="127.0.0.1:9443")
+
+    def served(*arguments: str) -> WebhookServing:
+        webhooks = parse(*arguments)[0].options("shop", webhooks=serving).webhooks
+        assert webhooks is not None
+        return webhooks
+
+    assert served() == serving
+    assert served("--webhook-port=8443").bind_address == "127.0.0.1:8443"
+    found = served("--webhook-cert-path=/certs", "--webhook-cert-name=a.crt", "--webhook-cert-key=a.key")
+    assert (found.cert_path, found.cert_name, found.cert_key) == ("/certs", "a.crt", "a.key")
+    assert options("--webhook-cert-path=/certs").webhooks is None
+
+
 def test_logs_as_in_go() -> None:
     flags, _ = parse("--zap-log-level=debug", "--zap-encoder=console")
     assert (flags.log_level, flags.log_format) == ("debug", "console")
@@ -106,3 +122,32 @@ def test_a_manager_is_imported_without_what_few_processes_need() -> None:
 def test_the_debug_endpoint_is_off_unless_asked_for() -> None:
     assert options().debug_bind_address == "0"
     assert options("--debug-bind-address=127.0.0.1:8082").debug_bind_address == "127.0.0.1:8082"
+
+
+def test_where_webhooks_are_called_and_who_keeps_their_certificate() -> None:
+    said = WebhookServing(service="shop-webhook", namespace="shop-system")
+    flags, _ = parse("--webhook-service=mail/post-webhook", "--webhook-cert-path=/certs")
+    serving = flags.options("shop", webhooks=said).webhooks
+    assert serving is not None
+    assert (serving.namespace, serving.service, serving.cert_path) == ("mail", "post-webhook", "/certs")
+    assert (serving.configuration_name, serving.secret_name) == ("post-webhook", "post-webhook-cert")
+    assert parse()[0].options("shop", webhooks=said).webhooks == said
+    # Without webhooks there is nothing to say of them.
+    assert flags.options("shop").webhooks is None
+    with pytest.raises(ConfigurationError, match="'mail' is not NAMESPACE/NAME"):
+        parse("--webhook-service=mail")[0].options("shop", webhooks=said)
+
+
+def test_an_option_of_the_commands_own_wins() -> None:
+    app = typer.Typer()
+    seen: list[tuple[ManagerFlags, str]] = []
+
+    @app.command()
+    @with_manager_flags
+    def run(flags: ManagerFlags, webhook_cert_path: str = "") -> None:
+        """Sail."""
+        seen.append((flags, webhook_cert_path))
+
+    result = CliRunner().invoke(app, ["--webhook-cert-path", "/mine", "--leader-elect"])
+    assert result.exit_code == 0, result.output
+    assert [(f.webhook_cert_path, f.leader_elect, own) for f, own in seen] == [("", True, "/mine")]

@@ -193,8 +193,8 @@ async def test_a_kind_that_cannot_be_listed_ends_it_with_the_reason() -> None:
 @virtual_time
 async def test_one_namespace_and_selected_objects() -> None:
     world = World()
-    options = ManagerOptions(namespaces=(NAMESPACE,), informers={ConfigMap: InformerOptions(label_selector="x=y")})
-    manager = Manager(world.server, options, world.runtime)
+    manager = Manager(world.server, ManagerOptions(namespaces=(NAMESPACE,)), world.runtime)
+    manager.cache.configure(ConfigMap, InformerOptions(label_selector="x=y"))
     manager.controller(Buoy).owns(ConfigMap).complete(Chains)
     task = asyncio.create_task(manager.run())
     await settle()

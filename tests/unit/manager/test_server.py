@@ -10,10 +10,11 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from certificates import Authority
+from steersman.client.tls import load_pair
 from steersman.errors import ConfigurationError
 from steersman.manager import ProbeServer
 from steersman.manager.http_server import Answer, HttpServer, Request, Response
-from steersman.manager.serving_certificate import load_pair, serving_context
+from steersman.manager.serving_certificate import serving_context
 
 
 @pytest.mark.parametrize("bind", ["8081", "localhost", ":http", ":-1", ":99999", "", ":²"])
@@ -203,12 +204,12 @@ class TestPosts:
         context, authority = serving_context(), Authority()
         clients = ssl.create_default_context(cadata=authority.certificate.decode())
         first, second = (authority.issue(name, names=["localhost"]) for name in ("one", "two"))
-        load_pair(context, first[0].decode(), first[1].decode())
+        load_pair(context, *first)
         server = await self.started(echo, context)
         try:
             names: list[str] = []
             for pair in (first, second):
-                load_pair(context, pair[0].decode(), pair[1].decode())
+                load_pair(context, *pair)
                 _, writer = await asyncio.open_connection(
                     "127.0.0.1", server.port, ssl=clients, server_hostname="localhost"
                 )

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
+from steersman.api.batch_v1 import JobTemplateSpec
 from steersman.client import Client, MergePatch
 from steersman.crd import definition
 from steersman.errors import ConfigurationError, InternalError
 from steersman.manager import Manager
-from steersman.meta import FrozenDict, FrozenStruct, ObjectKey, Resource, Spec, Status, resource, unstructured
+from steersman.meta import (
+    Field,
+    FrozenDict,
+    FrozenStruct,
+    ObjectKey,
+    Resource,
+    Spec,
+    Status,
+    decode_builtins,
+    resource,
+    unstructured,
+)
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman.testing.conversions import assert_round_trips
 from steersman.testing.webhooks import serve_webhooks
-from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServing
+from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServing, same_fields
 from steersman.webhook.conversion import HUB_ANNOTATION
+from steersman.webhook.fields import explicit
 
 
 class Door(FrozenStruct):
     name: str
-    width: int = 1
-    colour: str = "brown"
+    width: Annotated[int, Field(ge=-9)] = 1
+    colour: Annotated[str, Field(max_length=40)] = "brown"
 
 
 class ShopSpecV2(Spec):
@@ -36,7 +49,7 @@ class ShopSpecV2(Spec):
 
 class DoorV1(FrozenStruct):
     name: str
-    width: int = 1
+    width: Annotated[int, Field(ge=-9)] = 1
 
 
 class ShopSpecV1(Spec):
@@ -126,6 +139,76 @@ def test_what_would_be_lost_is_refused(document: dict[str, Any], told: str) -> N
         SHOPS.convert(document, "example.com/v2")
 
 
+def test_what_somebody_wrote_into_the_annotation_is_held_to_the_schema() -> None:
+    spoke = shop("v1", host="x", doors=[{"name": "a"}])
+    for spec, told in (
+        ({"domain": "x", "tier": "vast"}, "Invalid enum value 'vast'"),
+        ({"domain": "x", "colour": "red"}, "does not know spec.colour"),
+        (
+            {"domain": "x", "doors": [{"name": "a", "colour": "r" * 41}]},
+            r"steersman.dev/hub says, .spec.doors\[0\].colour must be at most 40 characters long",
+        ),
+    ):
+        annotations = {HUB_ANNOTATION: json.dumps({"spec": spec})}
+        written = {**spoke, "metadata": {**METADATA, "annotations": annotations}}
+        with pytest.raises(ConversionFailed, match=told):
+            SHOPS.convert(written, "example.com/v2")
+
+
+def test_a_hub_that_cannot_hold_all_that_a_spoke_says_is_found() -> None:
+    def wide(old: ShopV1) -> ShopV2:
+        shop = to_v2(old)
+        doors = tuple(replace(d, width=d.width - 10) for d in shop.spec.doors)
+        return replace(shop, spec=replace(shop.spec, doors=doors))
+
+    def narrow(new: ShopV2) -> ShopV1:
+        shop = to_v1(new)
+        doors = tuple(replace(d, width=d.width + 10) for d in shop.spec.doors)
+        return replace(shop, spec=replace(shop.spec, doors=doors))
+
+    with pytest.raises(AssertionError, match=r"v1 becomes a v2 that the API server would refuse: .*must be at least"):
+        assert_round_trips(Conversion(ShopV2, Spoke(ShopV1, to_hub=wide, from_hub=narrow)))
+
+
+class Old(FrozenStruct):
+    first_name: str
+    doors: tuple[DoorV1, ...] = ()
+    size: int | None = 5
+    labels: FrozenDict[str, str] = FrozenDict()
+    gone: str = ""
+
+
+class New(FrozenStruct):
+    first_name: str
+    doors: tuple[Door, ...] = ()
+    size: int | None = 7
+    labels: FrozenDict[str, str] = FrozenDict()
+    height: int
+
+
+def test_what_is_absent_of_kubernetes_own_types_stays_absent() -> None:
+    assert explicit(JobTemplateSpec()) == {}
+    template = decode_builtins({"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}, JobTemplateSpec)
+    assert explicit(template) == {"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}
+
+
+class Otherwise(FrozenStruct):
+    doors: tuple[str, ...] = ()
+
+
+def test_the_same_fields() -> None:
+    old = Old(first_name="a", doors=(DoorV1(name="d"),), labels=FrozenDict(x="y"))
+    assert same_fields(old, New, height=3) == New(
+        first_name="a", doors=(Door(name="d"),), size=5, labels=FrozenDict(x="y"), height=3
+    )
+    with pytest.raises(ConversionFailed, match=r"Old becomes no New: .*height"):
+        same_fields(old, New)
+    with pytest.raises(ConversionFailed, match="firstname"):
+        same_fields(old, New, height=3, firstname="b")
+    with pytest.raises(ConversionFailed, match=r"doors does not fit: .*Expected `str`"):
+        same_fields(New(first_name="a", doors=(Door(name="d"),), height=3), Otherwise)
+
+
 def test_conversions_that_lose_something_are_found() -> None:
     def forgets_doors(old: ShopV1) -> ShopV2:
         return ShopV2(metadata=old.metadata, spec=ShopSpecV2(domain=old.spec.host), status=old.status)
@@ -161,9 +244,8 @@ def street() -> SimpleNamespace:
     manager.conversion(SHOPS)
     crd, old = definition(ShopV2), definition(ShopV1)
     crd["spec"]["versions"].append({**old["spec"]["versions"][0], "storage": False})
-    crd["spec"]["conversion"] = manager.webhooks.conversion_stanza(
-        WebhookServing(service="webhooks", namespace="default")
-    )
+    serving = WebhookServing(service="webhooks", namespace="default")
+    crd["spec"]["conversion"] = manager.webhooks.conversion_webhook(serving).to_wire()
     crd["spec"]["names"] = {"kind": "Shop", "plural": "shops"}
     crd["metadata"]["name"] = "shops.example.com"
     serve_webhooks(server, manager)

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from steersman.api.core_v1 import Secret
 from steersman.client import Client, HttpRequest, HttpResponse, MergePatch, Transport
+from steersman.client.tls import load_pair
 from steersman.controller import Permission
 from steersman.errors import ConnectionFailed
+from steersman.manager.serving_certificate import serving_context
 from steersman.meta import ObjectKey, unstructured
 from steersman.rbac import policy_rules, webhook_certificate_role
 from steersman.testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
@@ -389,11 +392,28 @@ def test_a_process_may_end_at_any_call() -> None:
                 pytest.fail(f"call {place}, {'done' if done else 'not done'}: {error!r}")
 
 
-def test_a_pair_can_be_shown(tmp_path: Any) -> None:
-    from datetime import UTC, datetime
+@virtual_time
+async def test_what_could_not_be_served_is_not_ready() -> None:
+    server, shown = InMemoryApiServer(runtime := virtual_runtime()), list[Pair]()
 
-    from steersman.manager.serving_certificate import load_pair, serving_context
+    def show(pair: Pair) -> None:
+        if not shown:
+            shown.append(pair)
+            raise OSError("no place for a file")
+        shown.append(pair)
 
+    keeper = CertificateKeeper(Client(server), SERVING, (), runtime, show)
+    with pytest.raises(OSError, match="no place"):
+        await keeper.tend()
+    assert keeper.check() == "there is no certificate yet"
+    await keeper.tend()
+    assert keeper.check() is None
+    assert shown[0] == shown[1]
+
+
+def test_a_pair_is_shown_where_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = issue(("localhost", "127.0.0.1"), datetime.now(UTC), timedelta(days=1))
-    load_pair(serving_context(), pair.certificate, pair.key)
+    # As in a container whose file system is read-only.
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    load_pair(serving_context(), pair.certificate.encode(), pair.key.encode())
     assert "PRIVATE" not in repr(pair)

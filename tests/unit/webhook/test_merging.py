@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steersman.api.batch_v1 import JobTemplateSpec
 from steersman.meta import FrozenDict, FrozenStruct, decode_builtins, to_builtins
 from steersman.meta.difference import difference
 from steersman.testing.apiserver.fields.patches import json_patch
@@ -88,3 +89,10 @@ def test_what_was_never_sent_is_added_whole() -> None:
     after = Shop(replicas=0, main=Port(name="m"), labels=FrozenDict({"a": "b"}))
     assert merged({}, Shop(), after) == {"replicas": 0, "main": {"name": "m"}, "labels": {"a": "b"}}
     assert merged({"labels": None, "ports": None}, Shop(), after)["labels"] == {"a": "b"}
+
+
+def test_what_is_empty_and_required_comes_with_what_it_is_part_of() -> None:
+    wanted: dict[str, Any] = {"spec": {"backoffLimit": 1, "template": {}}}
+    before, after = decode_builtins({}, JobTemplateSpec), decode_builtins(wanted, JobTemplateSpec)
+    assert merged({}, before, after) == wanted
+    assert merged(wanted, after, after) == wanted

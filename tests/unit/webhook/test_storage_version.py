@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from steersman.cli.migrate import migrated
 from steersman.client import Client, MergePatch
-from steersman.errors import ConnectionFailed, Invalid, SteersmanError
+from steersman.errors import ConfigurationError, ConnectionFailed, Invalid, SteersmanError
 from steersman.meta import ApiResource, ObjectKey, Unstructured, unstructured
 from steersman.testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 from steersman.webhook import migrate_storage_version
@@ -66,6 +67,47 @@ async def test_all_objects_are_written_once_and_the_former_version_can_go() -> N
     street.server.requests.clear()
     assert (await migrate_storage_version(street.client, LAMP)).written == 0
     assert len(street.server.requests) == 1
+
+
+@virtual_time
+async def test_a_dry_run_has_every_write_checked_and_stores_nothing() -> None:
+    street = Street()
+    await street.store("v2")
+    seen: list[tuple[int, int]] = []
+
+    def progress(done: int, total: int) -> None:
+        seen.append((done, total))
+
+    done = await migrate_storage_version(street.client, LAMP, dry_run=True, on_progress=progress)
+    assert (done.storage_version, done.written, done.dropped) == ("v2", 7, ("v1",))
+    assert seen == [(number, 7) for number in range(8)]
+    assert await street.stored() == ("v1", "v2")
+    street.server.fail_next(matching("PATCH", "/lamps/l3"), 422)
+    with pytest.raises(Invalid):
+        await migrate_storage_version(street.client, LAMP, dry_run=True)
+
+
+@virtual_time
+async def test_kinds_are_named_as_for_kubectl() -> None:
+    street = Street()
+    await street.store("v2")
+    street.server.load(of_group(lamps("v1"), "example.org"))
+    for name, told in (("Lamp", "may be lamps.example.com, lamps.example.org"), ("cronjob", "no custom kind")):
+        with pytest.raises(ConfigurationError, match=told):
+            await migrated(street.client, [name], dry_run=False)
+    expected = {"name": "lamps.example.com", "storageVersion": "v2", "written": 7, "dropped": ["v1"]}
+    assert await migrated(street.client, ["lamps.example.com"], dry_run=True) == [expected]
+    # All that need it.
+    assert await migrated(street.client, [], dry_run=False) == [expected]
+    assert await migrated(street.client, [], dry_run=False) == []
+
+
+def of_group(definition: dict[str, Any], group: str) -> dict[str, Any]:
+    return {
+        **definition,
+        "metadata": {"name": f"lamps.{group}"},
+        "spec": {**definition["spec"], "group": group},
+    }
 
 
 @virtual_time
