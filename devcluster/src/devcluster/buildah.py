@@ -37,6 +37,12 @@ def _buildah(root: Path) -> tuple[str, ...]:
     return overlay if works else with_driver("vfs")
 
 
+def storage_configuration() -> str:
+    """What a file says that CONTAINERS_STORAGE_CONF names, for a buildah of somebody else's to find our bases."""
+    _, _, root, _, state, _, driver = _buildah(storage())
+    return f'[storage]\ndriver = "{driver}"\ngraphroot = "{root}"\nrunroot = "{state}"\n'
+
+
 def _has(reference: str) -> bool:
     command = [*_buildah(storage()), "inspect", "--type", "image", reference]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 DIRECTORY = CHECKOUT / "operators/databases/images"
 TRIXIE = "docker.io/library/debian:trixie-slim"
 SID = "docker.io/library/debian:sid-slim"
+PYTHON = "docker.io/library/python:3.13-slim"
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 _KEPT = 2  # archives of one name: this checkout's and another's
@@ -51,7 +53,8 @@ class Recipe:
     """How an image is built.
 
     `context` is the directory that the Containerfile copies from. Where that has to be gathered first, `gather`
-    fills an empty directory with it and logs to a file, and `sources` are the files that decide what it gathers.
+    fills an empty directory with it and logs to a file, and `sources` are the files that decide what it gathers;
+    those from elsewhere count by their names alone.
     """
 
     reference: str
@@ -74,7 +77,8 @@ class Recipe:
         files = self.sources() if self.sources else (path for path in self.context.rglob("*") if path.is_file())
         for path in sorted(files):
             content, mode = path.read_bytes(), path.stat().st_mode & 0o111
-            digest.update(f"{path.relative_to(self.context)} {mode:o} {len(content)}\n".encode() + content)
+            name = path.relative_to(self.context) if path.is_relative_to(self.context) else path.name
+            digest.update(f"{name} {mode:o} {len(content)}\n".encode() + content)
         return digest.hexdigest()[:16]
 
 
@@ -89,7 +93,7 @@ OPERATOR = Recipe(
     DIRECTORY / "operator/Containerfile",
     CHECKOUT,
     sources=lambda: wheels.sources(CHECKOUT),
-    gather=lambda directory, log: wheels.context(CHECKOUT, directory, layout.cache() / "wheels", log),
+    gather=lambda directory, log: wheels.context(CHECKOUT, directory, log),
 )
 
 
@@ -146,13 +150,14 @@ def ensure_mysql(progress: Progress) -> Image:
 def build(
     containerfile: Path, reference: str, context: Path, arguments: Mapping[str, str], progress: Progress
 ) -> Image:
-    """Build any Containerfile whose base is Debian's trixie-slim or sid-slim.
+    """Build any Containerfile whose base is one that can be made here.
 
     Raises Unsupported for another base, CommandFailed with the log's place.
     """
-    base = next((f"docker.io/library/{name}" for name in _bases(containerfile)), "")
-    if base not in (TRIXIE, SID):
-        raise Unsupported(f"{containerfile} must be FROM debian:trixie-slim or debian:sid-slim: no registry is used")
+    base = next((f"docker.io/library/{name}" for name in _bases(containerfile, arguments)), "")
+    if base not in rootfs.BASES:
+        known = " or ".join(name.rpartition("/")[2] for name in rootfs.BASES)
+        raise Unsupported(f"{containerfile} must be FROM {known}: no registry is used")
     return ensure(Recipe(reference, base, containerfile, context, arguments), progress)
 
 
@@ -253,9 +258,14 @@ def _stand_in(progress: Progress, reason: str) -> Image:
     return Image(found.reference, found.archive, found.digest, stands_in_for=MYSQL.reference)
 
 
-def _bases(containerfile: Path) -> list[str]:
-    lines = (line.split() for line in containerfile.read_text().splitlines())
-    return [words[1].removeprefix("docker.io/library/") for words in lines if len(words) > 1 and words[0] == "FROM"]
+def _bases(containerfile: Path, arguments: Mapping[str, str]) -> list[str]:
+    """What stages are FROM, with the arguments that come before the first of them filled in."""
+    lines = [line.split() for line in containerfile.read_text().splitlines()]
+    defaults = dict(words[1].split("=", 1) for words in lines if words[:1] == ["ARG"] and "=" in words[1])
+    filled = [
+        Template(words[1]).safe_substitute(defaults | dict(arguments)) for words in lines if words[:1] == ["FROM"]
+    ]
+    return [name.removeprefix("docker.io/library/") for name in filled]
 
 
 app = typer.Typer(no_args_is_help=True)

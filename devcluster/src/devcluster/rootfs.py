@@ -21,6 +21,25 @@ _RECIPE = "1"  # part of what identifies a base, so that a change here makes new
 
 
 @dataclass(frozen=True)
+class _Made:
+    """What a base image is made of."""
+
+    suite: str
+    packages: tuple[str, ...] = ()
+
+
+_MADE = {
+    "docker.io/library/debian:bookworm-slim": _Made("bookworm"),
+    "docker.io/library/debian:trixie-slim": _Made("trixie"),
+    "docker.io/library/debian:sid-slim": _Made("sid"),
+    # With the Python that is Debian's; the official image has its own, below /usr/local.
+    "docker.io/library/python:3.13-slim": _Made("trixie", ("ca-certificates", "python3-venv")),
+}
+BASES = tuple(_MADE)
+"""The base images that can be made here, by their full names."""
+
+
+@dataclass(frozen=True)
 class Base:
     """A root file system as an uncompressed archive.
 
@@ -48,21 +67,21 @@ def known(reference: str) -> Base | None:
 
 
 def ensure(reference: str, progress: Progress) -> Base:
-    """The base image from the cache, or made now; needs mmdebstrap.
+    """The base image from the cache, or made now; needs mmdebstrap. `reference` is one of `BASES`.
 
     Raises CommandFailed, with the log's place, where the packages cannot be had.
     """
     if found := known(reference):
         return found
-    suite = _suite(reference)
+    name, made = _name(reference), _MADE[reference]
     _directory().mkdir(parents=True, exist_ok=True)
-    archive = _directory() / f"debian-{suite}-slim-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}.tar"
+    archive = _directory() / f"{name}-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}.tar"
     unfinished = archive.with_suffix(".unfinished")
-    with progress.step(f"Make the base image debian:{suite}-slim (half a minute)"):
-        logged([*_command(suite), str(unfinished), *_sources(suite)], _directory() / f"{suite}.log", seconds=900)
+    with progress.step(f"Make the base image {reference.rpartition('/')[2]} (half a minute)"):
+        logged([*_command(made), str(unfinished), *_sources(made.suite)], _directory() / f"{name}.log", seconds=900)
     with unfinished.open("rb") as file:
         identity = hashlib.file_digest(file, "sha256").hexdigest()
-    for old in _directory().glob(f"debian-{suite}-slim-*.tar"):
+    for old in _directory().glob(f"{name}-*.tar"):
         old.unlink()
     unfinished.rename(archive)
     text = json.dumps({"archive": archive.name, "identity": identity, "recipe": _RECIPE}, indent=2)
@@ -76,19 +95,16 @@ def _directory() -> Path:
     return layout.cache() / "rootfs"
 
 
-def _suite(reference: str) -> str:
-    """`sid` of `docker.io/library/debian:sid-slim`."""
-    name, _, tag = reference.rpartition(":")
-    if name != "docker.io/library/debian" or not tag.endswith("-slim"):
-        raise ValueError(f"no base image that can be made here: {reference}")
-    return tag.removesuffix("-slim")
+def _name(reference: str) -> str:
+    """`debian-sid-slim` of `docker.io/library/debian:sid-slim`."""
+    return reference.rpartition("/")[2].replace(":", "-")
 
 
 def _description(reference: str) -> Path:
-    return _directory() / f"debian-{_suite(reference)}-slim.json"
+    return _directory() / f"{_name(reference)}.json"
 
 
-def _command(suite: str) -> list[str]:
+def _command(made: _Made) -> list[str]:
     options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _LEFT_OUT]
     return [
         "mmdebstrap",
@@ -98,11 +114,12 @@ def _command(suite: str) -> list[str]:
         '--aptopt=Acquire::Check-Valid-Until "false"',
         '--aptopt=APT::Install-Recommends "false"',
         *options,
+        *([f"--include={','.join(made.packages)}"] if made.packages else []),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
         # A build that is interrupted is thrown away, so its files need not be safe on disk.
         "--dpkgopt=force-unsafe-io",
         '--customize-hook=rm -rf "$1/etc/hostname" "$1/etc/resolv.conf" "$1/var/log/"* "$1/var/cache/debconf/"*-old',
-        suite,
+        made.suite,
     ]
 
 

@@ -1,12 +1,13 @@
-"""What the operator's image is built from, gathered here: a build may not reach, or not trust, the package index."""
+"""What operators' images are built from, gathered here: a build may not reach, or not trust, the package index."""
 
 import hashlib
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from devcluster import layout, lock
 from devcluster.commands import logged
 
 PYTHON = "3.13"  # Debian trixie's
@@ -26,40 +27,55 @@ def sources(checkout: Path) -> Iterator[Path]:
     """Every file that decides what is in the image."""
     yield from (checkout / name for name in _FILES)
     for name in _SOURCES:
-        yield from (path for path in sorted((checkout / name).rglob("*")) if path.is_file() and _is_source(path))
+        yield from below(checkout / name)
 
 
-def context(checkout: Path, directory: Path, cache: Path, log: Path) -> None:
+def context(checkout: Path, directory: Path, log: Path) -> None:
     """Fill `directory` as the Containerfile's build context, with wheels for everything.
 
-    `cache` keeps downloaded wheels between calls. Raises CommandFailed with the log's place.
+    Raises CommandFailed with the log's place.
     """
-    for source in sources(checkout):
-        target = directory / source.relative_to(checkout)
+    copy(sources(checkout), checkout, directory)
+    download(checkout / _REQUIREMENTS, directory / "image-wheels", log)
+    for name in _DISTRIBUTIONS:
+        build(directory / name, directory / "image-dist", log)
+
+
+def copy(files: Iterable[Path], root: Path, directory: Path) -> None:
+    """Copy files below `root` to the same places below `directory`."""
+    for source in files:
+        target = directory / source.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    _download(checkout / _REQUIREMENTS, cache, directory / "image-wheels", log)
-    for name in _DISTRIBUTIONS:
-        command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel"]
-        logged([*command, "--directory", str(directory / "image-dist")], log, seconds=120, directory=directory / name)
 
 
-def _is_source(path: Path) -> bool:
-    return "__pycache__" not in path.parts
+def build(distribution: Path, directory: Path, log: Path) -> None:
+    """Build the wheel of a distribution. Raises CommandFailed with the log's place."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
+    logged(command, log, seconds=120, directory=distribution)
 
 
-def _download(requirements: Path, cache: Path, target: Path, log: Path) -> None:
-    """The pinned wheels for Debian's Python, checked against their hashes, in `target`."""
-    kept = (
-        cache / hashlib.sha256(f"{PYTHON} {platform.machine()}".encode() + requirements.read_bytes()).hexdigest()[:16]
-    )
-    if not kept.exists():
-        unfinished = cache / "unfinished"
-        shutil.rmtree(cache, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        logged([*_pip_download(), f"--dest={unfinished}", f"--requirement={requirements}"], log, seconds=600)
-        unfinished.rename(kept)
-    shutil.copytree(kept, target)
+def below(directory: Path) -> Iterator[Path]:
+    """The files below a directory that somebody wrote."""
+    yield from (p for p in sorted(directory.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+
+
+def download(requirements: Path, target: Path, log: Path) -> None:
+    """The pinned wheels for Debian's Python, checked against their hashes, in `target`.
+
+    They are kept between calls, the newest set of each file's name. Raises CommandFailed with the log's place.
+    """
+    cache = layout.cache() / "wheels" / requirements.stem
+    content = f"{PYTHON} {platform.machine()}".encode() + requirements.read_bytes()
+    kept = cache / hashlib.sha256(content).hexdigest()[:16]
+    with lock.exclusive(cache.with_suffix(".lock")):
+        if not kept.exists():
+            unfinished = cache / "unfinished"
+            shutil.rmtree(cache, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            logged([*_pip_download(), f"--dest={unfinished}", f"--requirement={requirements}"], log, seconds=600)
+            unfinished.rename(kept)
+        shutil.copytree(kept, target)
 
 
 def _pip_download() -> list[str]:

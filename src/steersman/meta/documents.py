@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# A lone = and dates are texts to Go; YAML 1.1 gives them types of their own.
-_OTHER = ("tag:yaml.org,2002:value", "tag:yaml.org,2002:timestamp")
+_TAG = "tag:yaml.org,2002:"
+# A lone = and dates are texts to Go; words and numbers it reads by rules of its own.
+_OTHER = tuple(_TAG + name for name in ("value", "timestamp", "bool", "int", "float"))
+_TRUE = ("y", "yes", "true", "on")
+_WORD = re.compile(r"y|Y|n|N|(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)")
+_WHOLE = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_TOO_LARGE = 2.0**63
 
 
 class _KubernetesLoader(_Loader):
@@ -17,6 +27,43 @@ class _KubernetesLoader(_Loader):
         first: [(tag, pattern) for tag, pattern in found if tag not in _OTHER]
         for first, found in _Loader.yaml_implicit_resolvers.items()
     }
+
+    def construct_word(self, node: Any) -> bool:
+        return self.construct_scalar(node).lower() in _TRUE
+
+    def construct_number(self, node: Any) -> float | str:
+        text: str = self.construct_scalar(node)
+        found = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        if math.isinf(found) and text[-1].isdigit():
+            # Go reads no number that is too large for it.
+            return text
+        return int(found) if found.is_integer() and abs(found) < _TOO_LARGE else found
+
+    def construct_names(self, node: Any) -> Iterator[Any]:
+        found: dict[Any, Any] = {}
+        yield found
+        self.flatten_mapping(node)
+        # One by one: to Python, 1 and true are the same key.
+        for key, value in node.value:
+            found[_name(self.construct_object(key, deep=True))] = self.construct_object(value)
+
+
+def _name(key: Any) -> Any:
+    """A key as JSON has it: a text."""
+    if isinstance(key, bool):
+        return str(key).lower()
+    return str(key) if isinstance(key, int) else key
+
+
+for _name_of, _pattern, _first in (
+    ("bool", _WORD, "yYnNtTfFoO"),
+    ("int", _WHOLE, "-+0123456789"),
+    ("float", _FLOAT, "-+0123456789."),
+):
+    _KubernetesLoader.add_implicit_resolver(_TAG + _name_of, re.compile(f"(?:{_pattern.pattern})\\Z"), list(_first))
+_KubernetesLoader.add_constructor(f"{_TAG}bool", _KubernetesLoader.construct_word)
+_KubernetesLoader.add_constructor(f"{_TAG}float", _KubernetesLoader.construct_number)
+_KubernetesLoader.add_constructor(f"{_TAG}map", _KubernetesLoader.construct_names)
 
 
 def documents(text: str | bytes) -> Iterator[Any]:
@@ -26,3 +73,24 @@ def documents(text: str | bytes) -> Iterator[Any]:
         yaml.YAMLError: it is neither.
     """
     return yaml.load_all(text, Loader=_KubernetesLoader)
+
+
+def document(text: str | bytes) -> Any:
+    """The one document in ``text``, YAML or JSON; None where there is none. Raises as ``documents``."""
+    return yaml.load(text, Loader=_KubernetesLoader)  # noqa: S506 (a safe loader)
+
+
+def as_text(document: Any) -> str:
+    """``document`` as YAML, its keys in their order."""
+    return yaml.dump(document, Dumper=_Plain, sort_keys=False, width=118)
+
+
+class _Plain(yaml.SafeDumper):
+    """Writes what occurs twice twice, since nobody reads anchors of YAML, and texts of several lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> Any:
+        has_lines = isinstance(value, str) and "\n" in value
+        return super().represent_scalar(tag, value, style="|" if has_lines else style)  # pyright: ignore[reportUnknownMemberType]

@@ -105,8 +105,24 @@ def test_a_base_of_another_recipe_is_made_again(cache: Path) -> None:
 
 def test_only_bases_that_can_be_made_here_are_built_on(recipe: Recipe, tmp_path: Path) -> None:
     recipe.containerfile.write_text("FROM alpine:3\n")
-    with pytest.raises(Unsupported, match="FROM debian:trixie-slim"):
+    with pytest.raises(Unsupported, match=r"must be FROM .*debian:trixie-slim"):
         images.build(recipe.containerfile, "a/b:c", tmp_path, {}, _progress())
+
+
+def test_a_base_may_be_an_argument(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ensure(recipe: Recipe, progress: Progress) -> Image:
+        asked.append(recipe.base)
+        return Image(recipe.reference, Path("archive"), DIGEST)
+
+    monkeypatch.setattr(images, "ensure", ensure)
+    recipe.containerfile.write_text("ARG BASE=python:3.13-slim\nFROM ${BASE}\n")
+    images.build(recipe.containerfile, "a/b:c", tmp_path, {}, _progress())
+    images.build(recipe.containerfile, "a/b:c", tmp_path, {"BASE": "debian:sid-slim"}, _progress())
+    assert asked == [images.PYTHON, images.SID]
+    with pytest.raises(Unsupported):
+        images.build(recipe.containerfile, "a/b:c", tmp_path, {"BASE": "alpine:3"}, _progress())
 
 
 def test_mariadb_stands_in_for_mysql_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,115 @@
+"""How consoles show the fields of a kind. Source: the OpenShift console's "OLM Descriptor Reference"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+Schema = dict[str, Any]
+Descriptor = dict[str, Any]
+
+_ALM = "urn:alm:descriptor:"
+_UI = f"{_ALM}com.tectonic.ui:"
+
+_SPEC_TYPES = {"boolean": "booleanSwitch", "integer": "number", "number": "number", "string": "text"}
+_SPEC_NAMES = ("imagePullPolicy", "namespaceSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
+_STATUS_NAMES = {"phase": "io.kubernetes.phase", "reason": "io.kubernetes.phase:reason"}
+# What a field may name, in words, and the kind.
+_KINDS = {
+    "Config Map": "ConfigMap",
+    "Namespace": "Namespace",
+    "Persistent Volume Claim": "PersistentVolumeClaim",
+    "Secret": "Secret",
+    "Service": "Service",
+    "Service Account": "ServiceAccount",
+    "Storage Class": "StorageClass",
+}
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-_ ]+")
+
+
+def words(name: str) -> str:
+    """A name in words: ``readyReplicas`` is "Ready Replicas", ``my-operator`` "My Operator"."""
+    return " ".join(part[0].upper() + part[1:] for part in _WORDS.split(name) if part)
+
+
+def spec_descriptors(version: Schema) -> list[Descriptor]:
+    """Those of the fields of ``spec``, of a version of a CustomResourceDefinition."""
+    count = version.get("subresources", {}).get("scale", {}).get("specReplicasPath", "")
+    return [_descriptor(f, _of_spec(f, is_count=f".spec.{f.name}" == count)) for f in _fields(version, "spec")]
+
+
+def status_descriptors(version: Schema) -> list[Descriptor]:
+    """Those of the fields of ``status``."""
+    count = version.get("subresources", {}).get("scale", {}).get("statusReplicasPath", "")
+    return [_descriptor(f, _of_status(f, is_count=f".status.{f.name}" == count)) for f in _fields(version, "status")]
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+    schema: Schema
+
+    @property
+    def properties(self) -> dict[str, Schema]:
+        return self.schema.get("properties", {})
+
+    @property
+    def kind(self) -> str:
+        """That of the object which it names, such as ``Secret`` of ``adminSecretName`` and ``adminSecretRef``."""
+        if self.schema.get("type") != "string" and "name" not in self.properties:
+            return ""
+        name = words(self.name).removesuffix(" Name").removesuffix(" Ref")
+        fitting = [spoken for spoken in _KINDS if f" {name}".endswith(f" {spoken}")]
+        return _KINDS[fitting[0]] if fitting else ""
+
+
+def _fields(version: Schema, section: str) -> Iterator[_Field]:
+    schema: Schema = version["schema"]["openAPIV3Schema"].get("properties", {}).get(section, {})
+    properties: dict[str, Schema] = schema.get("properties", {})
+    return (_Field(name, found) for name, found in properties.items())
+
+
+def _descriptor(field: _Field, shown: list[str]) -> Descriptor:
+    # Of an object that refers to another, the name is what is chosen from a list.
+    path = f"{field.name}.name" if field.kind and field.properties else field.name
+    found = {
+        "path": path,
+        "displayName": field.schema.get("title") or words(field.name),
+        "description": field.schema.get("description", ""),
+        "x-descriptors": shown,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _of_spec(field: _Field, *, is_count: bool) -> list[str]:
+    schema = field.schema
+    if is_count:
+        return [f"{_UI}podCount"]
+    if {"limits", "requests"} <= field.properties.keys():
+        return [f"{_UI}resourceRequirements"]
+    if field.name in _SPEC_NAMES:
+        return [f"{_UI}{field.name}"]
+    if "enum" in schema:
+        return [f"{_UI}select:{value}" for value in schema["enum"]]
+    if schema.get("format") == "password":
+        return [f"{_UI}password"]
+    return _named(field) or [f"{_UI}{_SPEC_TYPES[t]}" for t in [schema.get("type")] if t in _SPEC_TYPES]
+
+
+def _of_status(field: _Field, *, is_count: bool) -> list[str]:
+    schema = field.schema
+    if is_count:
+        return [f"{_UI}podCount"]
+    if {"type", "status", "lastTransitionTime"} <= schema.get("items", {}).get("properties", {}).keys():
+        return [f"{_ALM}io.kubernetes.conditions"]
+    if field.name in _STATUS_NAMES:
+        return [f"{_ALM}{_STATUS_NAMES[field.name]}"]
+    if schema.get("format") == "uri":
+        return [f"{_ALM}org.w3:link"]
+    return _named(field) or [f"{_ALM}text" for t in [schema.get("type")] if t in _SPEC_TYPES]
+
+
+def _named(field: _Field) -> list[str]:
+    return [f"{_ALM}io.kubernetes:{field.kind}"] if field.kind else []

@@ -1,0 +1,155 @@
+"""A bundle in the hands of the Operator Lifecycle Manager: from a Subscription to a reconciled object."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lifecycle
+from devcluster import projects
+from devcluster.images import load
+from devcluster.progress import Progress
+from devcluster.target import Target, wait_until
+from projects import made
+
+IMAGE = "steersman.dev/ferry-operator:e2e"
+INIT = ("init", "--domain", "bundles.test", "--project-name", "ferry-operator")
+KIND = ("--group", "sea", "--version", "v1alpha1", "--kind", "Ferry")
+WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
+SAMPLE = "config/samples/sea_v1alpha1_ferry.yaml"
+VERSION = "ferry-operator.v0.1.0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kubectl(bare_cluster: Target) -> Iterator[None]:
+    """Puts the cluster's kubectl, which puts manifests together, in PATH."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(Path(bare_cluster.kubectl_path).parent), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(scope="module")
+def project(bare_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose image the nodes have, and its bundle."""
+    root = made(tmp_path_factory.mktemp("olm") / "ferry-operator", INIT, ("create", "api", *KIND), WEBHOOK)
+    image = os.environ.get("STEERSMAN_FERRY_IMAGE", IMAGE)
+    made(root, ("bundle", "--image", image))
+    if bare_cluster.is_devcluster:
+        for found in projects.ensure(root, IMAGE, Progress()):
+            load(found)
+    return root
+
+
+@pytest.fixture
+def watched(bare_cluster: Target, namespace: str) -> Iterator[str]:
+    """A namespace beside the one in which the operator is."""
+    name = f"{namespace}-too"
+    bare_cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
+    bare_cluster.kubectl("create", "namespace", name)
+    yield name
+    bare_cluster.kubectl("delete", "namespace", name, "--timeout=180s", seconds=200)
+
+
+@pytest.fixture
+def definitions(bare_cluster: Target) -> Iterator[None]:
+    """OLM's own, and afterwards neither these nor the operator's, nor its roles for people."""
+    crds = str(lifecycle.definitions())
+    bare_cluster.kubectl("apply", "--server-side", f"--filename={crds}")
+
+    def are_served() -> bool:
+        return bare_cluster.try_kubectl("wait", "--for=condition=Established", f"--filename={crds}").returncode == 0
+
+    wait_until("OLM's definitions are served", are_served, seconds=60)
+    yield
+    roles = [f"ferry-operator-{each}" for each in ("ferry-editor", "ferry-viewer", "metrics-reader")]
+    gone = ("--ignore-not-found", "--timeout=60s")
+    bare_cluster.kubectl("delete", f"--filename={crds}", *gone, seconds=80)
+    bare_cluster.kubectl("delete", "crd", "ferries.sea.bundles.test", *gone, seconds=80)
+    bare_cluster.kubectl("delete", "clusterrole", *roles, *gone, seconds=80)
+
+
+@pytest.fixture
+def catalog(bare_cluster: Target, project: Path, namespace: str, definitions: None, tmp_path: Path) -> Iterator[str]:
+    """The address of a catalog with the bundle, while OLM runs."""
+    lifecycle.catalog(
+        project / "bundle", tmp_path / "catalog", package="ferry-operator", channel="candidate", version=VERSION
+    )
+    with lifecycle.running(bare_cluster, tmp_path / "catalog", tmp_path, namespace) as address:
+        yield address
+        # OLM takes away what it made outside of the namespace, as long as it runs.
+        for kind in ("subscription", "csv", "operatorgroup"):
+            bare_cluster.kubectl("delete", kind, "--all", f"--namespace={namespace}")
+        wait_until("OLM has cleaned up", lambda: not left(bare_cluster), seconds=60)
+
+
+def webhooks(cluster: Target) -> list[str]:
+    """The configurations that OLM made."""
+    kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+    return cluster.kubectl("get", kinds, f"--selector=olm.owner={VERSION}", "--output=name").split()
+
+
+def left(cluster: Target) -> list[str]:
+    """What OLM made outside of namespaces."""
+    roles = cluster.kubectl("get", "clusterroles,clusterrolebindings", "--output=name").split()
+    return [*webhooks(cluster), *(r for r in roles if "olm.og.ferries" in r or VERSION in r)]
+
+
+def subscribed(catalog: str, namespace: str, watched: str) -> str:
+    """What a user applies."""
+    at = {"namespace": namespace}
+    objects: list[dict[str, Any]] = [
+        {
+            "apiVersion": "operators.coreos.com/v1alpha1",
+            "kind": "CatalogSource",
+            "metadata": {"name": "ferries", **at},
+            "spec": {"sourceType": "grpc", "address": catalog},
+        },
+        {
+            "apiVersion": "operators.coreos.com/v1",
+            "kind": "OperatorGroup",
+            "metadata": {"name": "ferries", **at},
+            "spec": {"targetNamespaces": [watched]},
+        },
+        {
+            "apiVersion": "operators.coreos.com/v1alpha1",
+            "kind": "Subscription",
+            "metadata": {"name": "ferries", **at},
+            "spec": {
+                "name": "ferry-operator",
+                "channel": "candidate",
+                "source": "ferries",
+                "sourceNamespace": namespace,
+            },
+        },
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+
+
+def test_from_a_subscription_to_a_reconciled_object(
+    bare_cluster: Target, project: Path, catalog: str, namespace: str, watched: str
+) -> None:
+    cluster = bare_cluster
+    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=subscribed(catalog, namespace, watched))
+
+    def succeeded() -> bool:
+        found = cluster.get("csv", VERSION, f"--namespace={namespace}") or {}
+        return found.get("status", {}).get("phase") == "Succeeded"
+
+    wait_until("OLM has installed the operator", succeeded, seconds=180)
+    assert len(webhooks(cluster)) == 2
+    # The webhooks are asked in the namespace that is watched: by the certificate that OLM made.
+    for place in (namespace, watched):
+        cluster.kubectl("apply", "--server-side", f"--namespace={place}", f"--filename={project / SAMPLE}")
+
+    def ready(place: str) -> bool:
+        found = cluster.get("ferry", "ferry-sample", f"--namespace={place}") or {}
+        conditions = {c["type"]: c["status"] for c in found.get("status", {}).get("conditions", [])}
+        return conditions.get("Ready") == "True"
+
+    wait_until("the ferry is Ready", lambda: ready(watched), seconds=60)
+    assert not ready(namespace)

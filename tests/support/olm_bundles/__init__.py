@@ -1,0 +1,33 @@
+"""What the Operator Framework's own validators say of a bundle: the program below ``go/``."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from devcluster.gomodule import GoModule
+from devcluster.progress import Progress
+
+_MODULE = GoModule(Path(__file__).parent / "go", "the validators of bundles", "olm-bundles")
+
+
+class Findings(msgspec.Struct):
+    """What is wrong with a bundle, and what could be better."""
+
+    errors: list[str]
+    warnings: list[str]
+
+
+def validated(bundle: Path) -> Findings:
+    """What they say of the directory ``bundle``. The program is built first if need be: 90 s, once."""
+    program = _MODULE.ensure(_build, Progress()) / "olm-bundles"
+    done = subprocess.run([program, bundle], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return msgspec.json.decode(done.stdout, type=Findings)
+
+
+def _build(directory: Path, progress: Progress) -> None:
+    with progress.step("Build the validators of bundles (90 s, once)", total=_MODULE.packages(".")) as step:
+        _MODULE.compile(directory, "-s -w", (".",), step)

@@ -1,0 +1,30 @@
+"""What actionlint says of workflows: the program that ``go/`` pins."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from devcluster.gomodule import GoModule
+from devcluster.progress import Progress
+
+_MODULE = GoModule(Path(__file__).parent / "go", "actionlint", "workflow-rules")
+_PACKAGE = "github.com/rhysd/actionlint/cmd/actionlint"
+
+
+def complaints(directory: Path) -> str:
+    """About the files in ``directory``; other linters, which may be there or not, are not asked.
+
+    The program is built first if need be: 20 s, once.
+    """
+    program = _MODULE.ensure(_build, Progress()) / "actionlint"
+    files = sorted(directory.glob("*.yml"))
+    assert files, directory
+    command = [str(program), "-shellcheck=", "-pyflakes=", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def _build(directory: Path, progress: Progress) -> None:
+    with progress.step("Build actionlint (20 s, once)", total=_MODULE.packages(_PACKAGE)) as step:
+        _MODULE.compile(directory, "-s -w", (_PACKAGE,), step)
