@@ -9,12 +9,17 @@ import typer
 
 from steersman.cli import cluster, crd, create, rbac, testing
 from steersman.cli.build import build
+from steersman.cli.bundle import bundle
+from steersman.cli.chart import chart
 from steersman.cli.doctor import doctor
 from steersman.cli.explain import explain
 from steersman.cli.init import init
+from steersman.cli.installer import installer
 from steersman.cli.manifests import manifests
+from steersman.cli.migrate import migrate
 from steersman.cli.models import models
 from steersman.cli.run import run
+from steersman.cli.sbom import sbom
 from steersman.cli.update import update
 
 app = typer.Typer(
@@ -33,7 +38,12 @@ app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options"
 app.command()(build)
 app.command()(cluster.deploy)
 app.command()(cluster.undeploy)
+app.command()(installer)
+app.command()(chart)
+app.command()(bundle)
+app.command()(sbom)
 app.command()(update)
+app.command()(migrate)
 app.command()(models)
 app.command()(doctor)
 app.command()(explain)

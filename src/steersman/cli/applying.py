@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import typer
 
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
+from steersman.cli.ending import FoundWrong
 from steersman.client import Client, Discovery, connect, load_config
-from steersman.errors import NoKindMatch, NotFound, SteersmanError
+from steersman.errors import NoKindMatch, NotFound
 from steersman.meta import ApiResource, ObjectKey, Unstructured, metadata_only, unstructured
+from steersman.meta.manifests import Manifest
 
 T = TypeVar("T")
-Manifest = dict[str, Any]
 
 _FIELD_MANAGER = "steersman-cli"
 _DEFINITION = "CustomResourceDefinition"
@@ -22,6 +23,8 @@ _DEFINITION = "CustomResourceDefinition"
 _ORDER = ("Namespace", _DEFINITION, "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 _LAST = ("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _PATIENCE = 60.0
+# Of pods that take their time to end, and of a namespace with all that is in it.
+_LONG_PATIENCE = 180.0
 _POLL = 0.1
 
 
@@ -57,15 +60,24 @@ class Applier:
                     await self._established(manifest)
 
     async def delete(self, manifests: list[Manifest]) -> None:
-        """Deletes them in the opposite order; what is not there is well."""
+        """Deletes them in the opposite order, and waits until they are gone; what is not there is well.
+
+        Raises:
+            SteersmanError: the server refuses one, or one does not go.
+        """
+        going: list[tuple[Manifest, ApiResource]] = []
         for manifest in sorted(manifests, key=_place, reverse=True):
             try:
-                kind, key = await self._kind(manifest), _key(manifest)
-                await self._client.delete(metadata_only(kind), key, dry_run=self._dry_run)
+                kind = await self._kind(manifest)
+                await self._client.delete(metadata_only(kind), _key(manifest), dry_run=self._dry_run)
             except (NotFound, NoKindMatch):
                 typer.echo(f"{named(manifest)} not there")
             else:
                 typer.echo(f"{named(manifest)} deleted{self._suffix}")
+                going.append((manifest, kind))
+        if not self._dry_run:
+            for manifest, kind in going:
+                await self._gone(manifest, kind)
 
     async def objects_of(self, definitions: list[Manifest]) -> dict[str, int]:
         """How many objects there are of each kind that is defined; those without objects are left out."""
@@ -111,6 +123,15 @@ class Applier:
         group, _, version = manifest["apiVersion"].rpartition("/")
         return await self._discovery.mapping(manifest["kind"], group=group, version=version)
 
+    async def _gone(self, manifest: Manifest, resource: ApiResource) -> None:
+        """Whoever deploys anew at once would find a namespace that takes nothing, and a definition about to go."""
+        deadline = asyncio.get_running_loop().time() + _LONG_PATIENCE
+        while await self._former(unstructured(resource), _key(manifest)) is not None:
+            if asyncio.get_running_loop().time() > deadline:
+                holds = "a finalizer holds it, or what is in it"
+                raise FoundWrong(f"{named(manifest)} is not gone after {_LONG_PATIENCE:.0f} s: {holds}")
+            await asyncio.sleep(_POLL)
+
     async def _established(self, manifest: Manifest) -> None:
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         while True:
@@ -120,7 +141,7 @@ class Applier:
                 return
             if asyncio.get_running_loop().time() > deadline:
                 told = "; ".join(f"{c.type}={c.status}: {c.message}" for c in conditions)
-                raise SteersmanError(f"{named(manifest)} is not served after {_PATIENCE:.0f} s ({told})")
+                raise FoundWrong(f"{named(manifest)} is not served after {_PATIENCE:.0f} s ({told})")
             await asyncio.sleep(_POLL)
 
 

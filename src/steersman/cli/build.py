@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,20 +24,24 @@ def build(
     build_arg: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE of an ARG, such as BASE=python:3.12-slim; may be repeated.")
     ] = None,
+    file: Annotated[Path, typer.Option(help="The Containerfile, below the project.")] = Path("Containerfile"),
+    directory: Annotated[Path, typer.Option(help="What its COPY takes from, below the project.")] = Path(),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command.")] = False,
 ) -> None:
-    """Build the project's Containerfile.
+    """Build the project's Containerfile, or another one.
 
     Example: steersman build --image registry.example.com/databaseuser:v1
 
     Example: steersman build --image databaseuser:dev --builder buildah --build-arg BASE=python:3.12-slim
+
+    Example: steersman build --image shop-bundle:v1 --file bundle.Containerfile --directory bundle
     """
     with told_plainly():
         project = Project.here()
-        found = _chosen(builder)
+        found = chosen(builder)
         arguments = [a for given in build_arg or () for a in ("--build-arg", given)]
-        file = str(project.root / "Containerfile")
-        command = [found, "build", "--tag", image, "--file", file, *arguments, str(project.root)]
+        recipe, context = str(project.root / file), str(project.root / directory)
+        command = [found, "build", "--tag", image, "--file", recipe, *arguments, context]
     if dry_run:
         typer.echo(" ".join(command))
         return
@@ -45,7 +50,7 @@ def build(
         raise typer.Exit(FOUND)
 
 
-def _chosen(builder: str) -> str:
+def chosen(builder: str) -> str:
     """The builder to take. Raises ConfigurationError: there is none, or none that works."""
     if builder:
         if not shutil.which(builder):

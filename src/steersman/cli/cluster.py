@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from steersman.cli.ending import told_plainly
 from steersman.cli.project import Project
 from steersman.errors import ConfigurationError
-from steersman.meta.documents import documents
-
-if TYPE_CHECKING:
-    from steersman.cli.applying import Manifest
-
-IMAGE = "controller:latest"
-"""What stands for the operator's image in config/manager, as in kubebuilder's."""
+from steersman.meta.manifests import Manifest
+from steersman.packages import IMAGE
 
 Kubeconfig = Annotated[str, typer.Option(help="A kubeconfig file; $KUBECONFIG or ~/.kube/config unless given.")]
 ContextName = Annotated[str, typer.Option("--context", help="A context of the kubeconfig.")]
@@ -52,15 +45,23 @@ def deploy(
     kubeconfig: Kubeconfig = "",
     context: ContextName = "",
     dry_run: DryRun = False,
+    wait: Annotated[
+        bool, typer.Option(help="Wait until the operator is available, and its webhooks are answered.")
+    ] = True,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 300.0,
 ) -> None:
-    """Apply config/default with an image, by server-side apply. It needs kubectl or kustomize.
+    """Apply config/default with an image, by server-side apply, and wait until the operator is available.
+
+    It needs kubectl or kustomize.
 
     Example: steersman deploy --image registry.example.com/databaseuser:v1
 
     Example: steersman deploy --image registry.example.com/databaseuser:v1 --dry-run
     """
     with told_plainly():
-        _apply(deployed(Project.here(), image), kubeconfig, context, dry_run=dry_run)
+        manifests = deployed(Project.here(), image)
+        seconds = timeout if wait and not dry_run else None
+        _apply(manifests, kubeconfig, context, dry_run=dry_run, available_within=seconds)
 
 
 def undeploy(
@@ -80,46 +81,38 @@ def deployed(project: Project, image: str) -> list[Manifest]:
     Raises:
         ConfigurationError: there is neither kubectl nor kustomize, or they cannot put the files together.
     """
-    directory = str(project.root / "config" / "default")
-    if shutil.which("kubectl"):
-        command = ["kubectl", "kustomize", directory]
-    elif shutil.which("kustomize"):
-        command = ["kustomize", "build", directory]
-    else:
-        raise ConfigurationError("config/default is put together by kubectl or kustomize, and neither is in PATH")
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise ConfigurationError(f"`{' '.join(command[:2])}` failed: {ended.stderr.strip()}")
-    found: list[Manifest] = [m for m in documents(ended.stdout) if m]
-    if not any(_with_image(m, image) for m in found):
-        raise ConfigurationError(f"no Deployment in config/default has a container with the image {IMAGE}")
-    return found
-
-
-def _with_image(manifest: Manifest, image: str) -> bool:
-    """Puts ``image`` in its place, and says whether there was one."""
-    if manifest["kind"] != "Deployment":
-        return False
-    containers: list[dict[str, Any]] = manifest["spec"]["template"]["spec"]["containers"]
-    ours = [c for c in containers if c["image"] == IMAGE]
-    for container in ours:
-        container["image"] = image
-    return bool(ours)
+    return project.installation().with_image(image)
 
 
 def _definitions(project: Project) -> list[Manifest]:
-    bases = project.root / "config" / "crd" / "bases"
-    found: list[Manifest] = [m for p in sorted(bases.glob("*.yaml")) for m in documents(p.read_text())]
-    chosen = [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
+    chosen = project.definitions()
     if not chosen:
         raise ConfigurationError("config/crd/bases has no definition: `steersman create api`, or `make manifests`")
     return chosen
 
 
-def _apply(manifests: list[Manifest], kubeconfig: str, context: str, *, dry_run: bool) -> None:
-    from steersman.cli.applying import Applier, on_cluster
+def _apply(
+    manifests: list[Manifest],
+    kubeconfig: str,
+    context: str,
+    *,
+    dry_run: bool,
+    available_within: float | None = None,
+) -> None:
+    from steersman.cli.applying import Applier, named, on_cluster
+    from steersman.cli.rollout import available
+    from steersman.client import Client
+    from steersman.meta import ObjectKey
 
-    on_cluster(kubeconfig, context, lambda client: Applier(client, dry_run=dry_run).apply(manifests))
+    async def apply(client: Client) -> None:
+        await Applier(client, dry_run=dry_run).apply(manifests)
+        for manifest in manifests:
+            if manifest["kind"] == "Deployment" and available_within is not None:
+                metadata = manifest["metadata"]
+                await available(client, ObjectKey(metadata["namespace"], metadata["name"]), available_within)
+                typer.echo(f"{named(manifest)} is available")
+
+    on_cluster(kubeconfig, context, apply)
 
 
 def _delete(manifests: list[Manifest], kubeconfig: str, context: str, *, force: bool, dry_run: bool) -> None:

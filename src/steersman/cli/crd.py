@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from steersman.cli.files import manifests_in
 from steersman.cli.kinds import find_kinds
 from steersman.crd import Change, breaking_changes, definitions
 from steersman.errors import ConfigurationError, SteersmanError
+from steersman.meta.manifests import manifests_in
 
 group = typer.Typer(no_args_is_help=True, help="Tools for custom resource definitions.")
 """The commands below ``steersman crd``."""
@@ -84,7 +84,7 @@ def _definitions(place: str) -> dict[str, dict[str, Any]]:
     """
     path = Path(place)
     if place == "-" or path.exists() or path.suffix in _SUFFIXES:
-        found = [m for m in manifests_in(path) if m["kind"] == _KIND]
+        found = manifests_in(path, (_KIND,))
     else:
         found = definitions(*find_kinds(place))
     if not found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from keyword import iskeyword
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ import typer
 import yaml
 
 from steersman.cli.ending import GoFlags, needed, told_plainly
-from steersman.cli.markers import entered
+from steersman.cli.markers import Edits, entered
 from steersman.cli.project import FILE, Project, as_text
 from steersman.cli.templating import rendered, write
 from steersman.errors import ConfigurationError
@@ -52,8 +52,19 @@ def api(
         bool | None, typer.Option("--controller/--no-controller", help="Write a controller; asked unless given.")
     ] = None,
     namespaced: Annotated[
-        bool, typer.Option("--namespaced/--no-namespaced", help="Whether objects are in namespaces.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--namespaced/--no-namespaced",
+            help="Whether objects are in namespaces; as in the kind's other version, or yes, unless given.",
+        ),
+    ] = None,
+    storage: Annotated[
+        bool | None,
+        typer.Option(
+            "--storage/--no-storage",
+            help="Whether a further version of a kind is the one that is stored; asked unless given.",
+        ),
+    ] = None,
     crd_version: Annotated[
         str, typer.Option(help="Forms of the definition, such as v1,v1beta1 for Kubernetes before 1.16 too.")
     ] = "v1",
@@ -62,31 +73,47 @@ def api(
 ) -> None:
     """Write a kind, its controller, a sample, roles for people, and tests of all three tiers.
 
-    Without --resource, the controller is for a kind that the project or Kubernetes has.
+    Without --resource, the controller is for a kind that the project or Kubernetes has. A further version of a kind
+    has the roles and the controller that are there.
 
     Example: steersman create api --group mygroup --version v1alpha1 --kind DatabaseUser
+
+    Example: steersman create api --group mygroup --version v1beta1 --kind DatabaseUser --storage
 
     Example: steersman create api --group apps --version v1 --kind Deployment --resource=false --controller
     """
     with told_plainly():
         project = Project.here()
         place = _place(project, group, version, kind, plural)
+        former = place.former
         resource = _wanted(resource, "Write the types?")
-        controller = _wanted(controller, "Write a controller?")
+        # One controller reconciles a kind, whichever version its objects were written in.
+        controller = _wanted(controller, "Write a controller?", default=not any("controller" in r for r in former))
         if not resource and not controller:
             raise ConfigurationError("neither --resource nor --controller: there is nothing to write")
         if bad := [v for v in crd_version.split(",") if v not in _CRD_VERSIONS]:
             raise ConfigurationError(f"--crd-version: {', '.join(bad)} is none of {', '.join(_CRD_VERSIONS)}")
+        if namespaced is None:
+            namespaced = former[0]["api"]["namespaced"] if former else True
         known = place.entry
         path = place.own_path if resource or (known and "path" in known) else _builtin(place)
         own = path == place.own_path
         answers = {**_answers(project, place), "namespaced": namespaced, "own": own, "path": path}
-        answers["storage"] = not any(r for r in project.resources if _same_kind(r, place) and "api" in r)
-        parts = [*(["resource"] * resource), *(["controller"] * controller), *(["both"] * (own and controller))]
+        answers |= {"storage": _is_stored(storage, place), "further": bool(former)}
+        parts = [*(["resource"] * resource), *(["roles"] * (resource and not former))]
+        parts += [*(["controller"] * controller), *(["both"] * (own and controller))]
         files: dict[str, str] = {}
         for part in parts:
             files |= rendered("api", {**answers, "part": part})
-        edits = _edits(project, place, path, resource=resource, controller=controller)
+        edits = Edits(project)
+        if resource:
+            _enter_resource(edits, place)
+            if former and answers["storage"]:
+                _store_no_more(edits, place)
+        if controller:
+            reconciler = f"{place.kind}Reconciler"
+            imported = f"from {project.package}.controllers.{place.module} import {reconciler}"
+            edits.enter_main(imported, f"{reconciler}.setup_with_manager(manager)")
         entry = known or {"group": place.group, "version": place.version, "kind": place.kind}
         if own:
             entry |= {"domain": project.domain, "path": path, "plural": place.plural}
@@ -111,6 +138,14 @@ def webhook(
             "--programmatic-validation/--no-programmatic-validation", help="Say what is wrong with objects."
         ),
     ] = False,
+    conversion: Annotated[
+        bool,
+        typer.Option("--conversion/--no-conversion", help="Convert between versions; this one is the hub."),
+    ] = False,
+    spoke: Annotated[
+        list[str] | None,
+        typer.Option(help="A version that becomes the hub and comes from it; by commas, or given several times."),
+    ] = None,
     force: Force = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -118,34 +153,36 @@ def webhook(
 
     Example: steersman create webhook --group mygroup --version v1alpha1 --kind DatabaseUser --defaulting
 
+    Example: steersman create webhook --group mygroup --version v1 --kind DatabaseUser --conversion --spoke v1alpha1
+
     Example: steersman create webhook --group "" --version v1 --kind Pod --programmatic-validation
     """
     with told_plainly():
         project = Project.here()
         place = _place(project, group, version, kind, "")
-        if not defaulting and not programmatic_validation:
-            raise ConfigurationError("say what it does: --defaulting, --programmatic-validation, or both")
+        wanted = {"defaulting": defaulting, "validation": programmatic_validation, "conversion": conversion}
+        if not any(wanted.values()):
+            raise ConfigurationError("say what it does: --defaulting, --programmatic-validation, --conversion")
+        spokes = _spokes(place, spoke, conversion)
         own = place.entry is not None and "path" in place.entry
         path = place.own_path if own else _builtin(place)
-        answers = {**_answers(project, place), "own": own, "path": path}
-        answers |= {"defaulting": defaulting, "validation": programmatic_validation, "function": place.module}
+        answers = {**_answers(project, place), **wanted, "own": own, "path": path, "function": place.module}
         files: dict[str, str] = {}
-        for part in ("admission", *(["tests"] * own)):
-            files |= rendered("webhook", {**answers, "part": part})
-        function = f"setup_{place.module}_webhook_with_manager"
-        imported = f"from {project.package}.webhooks.{place.module} import {function}"
-        main = f"src/{project.package}/main.py"
-        text = entered(_text(project, main), "imports", [imported], where=main)
-        edits = {
-            main: entered(text, "setup", [f"{function}(manager)"], where=main),
-            **_listed(project, "default", "default", "../webhook"),
-        }
+        edits = Edits(project)
+        if defaulting or programmatic_validation:
+            for part in ("admission", *(["tests"] * own)):
+                files |= rendered("webhook", {**answers, "part": part})
+            function = f"setup_{place.module}_webhook_with_manager"
+            imported = f"from {project.package}.webhooks.{place.module} import {function}"
+            edits.enter_main(imported, f"{function}(manager)")
+        if conversion:
+            files |= _conversion(edits, place, answers, spokes)
+        edits.list("default", "default", "../webhook")
         entry = place.entry or {"group": place.group, "version": place.version, "kind": place.kind}
-        entry["webhooks"] = {
-            "defaulting": defaulting,
-            "validation": programmatic_validation,
-            "webhookVersion": "v1",
-        }
+        noted: dict[str, Any] = entry.setdefault("webhooks", {"webhookVersion": "v1"})
+        noted |= {name: True for name, is_wanted in wanted.items() if is_wanted}
+        if spokes:
+            noted["spoke"] = sorted({*noted.get("spoke", ()), *spokes})
         _finish(project, entry, files, edits, force=force, dry_run=dry_run)
 
 
@@ -165,6 +202,10 @@ class _Place:
         return f"{lower}_" if iskeyword(lower) else lower
 
     @property
+    def sample(self) -> str:
+        return "_".join(part for part in (self.group, self.version, self.kind.lower()) if part)
+
+    @property
     def own_path(self) -> str:
         return f"{self.project.package}.api.{self.version}.{self.module}"
 
@@ -172,12 +213,19 @@ class _Place:
     def entry(self) -> dict[str, Any] | None:
         return self.project.resource(self.group, self.version, self.kind)
 
+    @property
+    def former(self) -> list[dict[str, Any]]:
+        """The entries of the kind's other versions."""
+        return [r for r in self.project.resources if _same_kind(r, self) and "api" in r]
+
 
 def _place(project: Project, group: str | None, version: str | None, kind: str | None, plural: str) -> _Place:
     kind = needed(kind, "--kind", "Kind, such as DatabaseUser", _kind_problem)
     version = needed(version, "--version", "Version, such as v1alpha1", _version_problem)
     group = needed(group, "--group", "Group, such as mygroup", _group_problem)
-    return _Place(project, group, version, kind, plural or plural_of(kind))
+    place = _Place(project, group, version, kind, plural or plural_of(kind))
+    noted = [r["plural"] for r in (place.entry, *place.former) if r and "plural" in r]
+    return place if plural or not noted else replace(place, plural=noted[0])
 
 
 def plural_of(kind: str) -> str:
@@ -204,10 +252,21 @@ def _group_problem(group: str) -> str | None:
     return None if fits else "lower-case letters, digits and - are needed, such as mygroup"
 
 
-def _wanted(answer: bool | None, question: str) -> bool:
+def _wanted(answer: bool | None, question: str, *, default: bool = True) -> bool:
     if answer is None:
-        return typer.confirm(question, default=True) if sys.stdin.isatty() else True
+        return typer.confirm(question, default=default) if sys.stdin.isatty() else default
     return answer
+
+
+def _is_stored(answer: bool | None, place: _Place) -> bool:
+    """Whether the version is the one in which objects are stored."""
+    others = ", ".join(r["version"] for r in place.former)
+    if others:
+        question = f"Store objects in {place.version} from now on, in place of {others}?"
+        return _wanted(answer, question, default=False)
+    if answer is False:
+        raise ConfigurationError(f"--no-storage: {place.version} is the only version, and one has to be stored")
+    return True
 
 
 def _same_kind(entry: dict[str, Any], place: _Place) -> bool:
@@ -240,44 +299,85 @@ def _answers(project: Project, place: _Place) -> dict[str, Any]:
     qualified = ".".join(p for p in (place.group, project.domain) if p)
     kept = {k: v for k, v in answers.items() if not k.startswith("_")}
     named = {"group": place.group, "version": place.version, "kind": place.kind, "plural": place.plural}
+    named |= {"sample": place.sample}
     return {**kept, **named, "module": place.module, "qualified_group": qualified, "package": project.package}
 
 
-def _edits(project: Project, place: _Place, path: str, *, resource: bool, controller: bool) -> dict[str, str]:
-    edits: dict[str, str] = {}
+def _enter_resource(edits: Edits, place: _Place) -> None:
     lower = place.kind.lower()
-    if resource:
-        crd = f"bases/{place.group}{'.' if place.group else ''}{project.domain}_{place.plural}.yaml"
-        edits |= _listed(project, "crd", "crds", crd)
-        edits |= _listed(project, "samples", "samples", f"{place.group}_{place.version}_{lower}.yaml")
-        edits |= _listed(project, "rbac", "rbac", f"{lower}_editor_role.yaml", f"{lower}_viewer_role.yaml")
-    if controller:
-        main = f"src/{project.package}/main.py"
-        reconciler = f"{place.kind}Reconciler"
-        imported = f"from {project.package}.controllers.{place.module} import {reconciler}"
-        text = entered(_text(project, main), "imports", [imported], where=main)
-        edits[main] = entered(text, "setup", [f"{reconciler}.setup_with_manager(manager)"], where=main)
-    return edits
+    domain = f"{'.' if place.group else ''}{place.project.domain}"
+    edits.list("crd", "crds", f"bases/{place.group}{domain}_{place.plural}.yaml")
+    edits.list("samples", "samples", f"{place.sample}.yaml")
+    edits.list("rbac", "rbac", f"{lower}_editor_role.yaml", f"{lower}_viewer_role.yaml")
 
 
-def _listed(project: Project, directory: str, marker: str, *entries: str) -> dict[str, str]:
-    name = f"config/{directory}/kustomization.yaml"
-    return {name: entered(_text(project, name), marker, [f"  - {e}" for e in entries], where=name)}
+_VERSION_ARGUMENT = r"(\n[ ]*)version=[\"']{version}[\"'],"
 
 
-def _text(project: Project, name: str) -> str:
-    path = project.root / name
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+def _store_no_more(edits: Edits, place: _Place) -> None:
+    """Has the kind's other versions say that they are not the one that is stored."""
+    for former in place.former:
+        name = f"src/{former['path'].replace('.', '/')}.py"
+        text = edits.text(name)
+        if "storage=False" in text:
+            continue
+        changed, found = re.subn(
+            _VERSION_ARGUMENT.format(version=former["version"]), r"\g<0>\g<1>storage=False,", text, count=1
+        )
+        if found:
+            edits.change(name, changed)
+        else:
+            typer.echo(f"steersman: say storage=False in @resource(…) in {name}: one version is stored", err=True)
+
+
+def _spokes(place: _Place, given: list[str] | None, conversion: bool) -> list[str]:
+    """The versions that ``--spoke`` names. Raises ConfigurationError: there is no such version."""
+    spokes = list(dict.fromkeys(part.strip() for value in given or () for part in value.split(",") if part.strip()))
+    if conversion != bool(spokes):
+        raise ConfigurationError("--conversion and --spoke belong together: --version is the hub, --spoke the others")
+    if place.version in spokes:
+        raise ConfigurationError(f"--spoke {place.version}: that is the hub")
+    for version in (place.version, *spokes) if conversion else ():
+        entry = place.project.resource(place.group, version, place.kind)
+        if entry is None or "path" not in entry:
+            raise ConfigurationError(
+                f"the project has no {place.kind} of {place.group}/{version}: "
+                f"steersman create api --group {place.group} --version {version} --kind {place.kind}"
+            )
+    return spokes
+
+
+def _conversion(edits: Edits, place: _Place, answers: dict[str, Any], spokes: list[str]) -> dict[str, str]:
+    """The files of a hub and its spokes; a hub that is there gets more spokes."""
+    package, module = place.project.package, place.module
+    name = f"src/{package}/webhooks/{module}_conversion.py"
+    constant = place.plural.upper().replace("-", "_")
+    answers = {**answers, "constant": constant}
+    files: dict[str, str] = {}
+    if edits.is_there(name):
+        hub = edits.text(name)
+    else:
+        files = rendered("webhook", {**answers, "part": "hub"})
+        hub = files[name]
+    for version in spokes:
+        files |= rendered("webhook", {**answers, "part": "spoke", "spoke": version})
+        short = version.upper()
+        imported = f"from {package}.webhooks.{module}_conversion_{version} import SPOKE as {short}"
+        hub = entered(entered(hub, "imports", [imported], where=name), "spokes", [f"{short},"], where=name)
+    if name in files:
+        files[name] = hub
+    else:
+        edits.change(name, hub)
+    imported = f"from {package}.webhooks.{module}_conversion import {constant}"
+    edits.enter_main(imported, f"manager.conversion({constant})")
+    return files
 
 
 def _finish(
     project: Project,
     entry: dict[str, Any],
     files: dict[str, str],
-    edits: dict[str, str],
+    edits: Edits,
     *,
     force: bool,
     dry_run: bool,
@@ -286,7 +386,7 @@ def _finish(
 
     if not any(r is entry for r in project.resources):
         project.resources.append(entry)
-    edits = {name: text for name, text in edits.items() if text != _text(project, name)}
-    write(project.root, files, force=force, dry_run=dry_run, edits={**edits, FILE: as_text(project.content)})
+    changes = {**edits.changes, FILE: as_text(project.content)}
+    write(project.root, files, force=force, dry_run=dry_run, edits=changes)
     if not dry_run:
         generate_in_background(project)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import yaml
 
 from steersman.api.admissionregistration_v1 import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
@@ -77,10 +76,8 @@ class Diagnosis:
                 yield Finding(subject, "unknown", str(error), "look as somebody who may read it")
 
     async def _definitions(self) -> AsyncGenerator[Finding]:
-        for path in sorted((self._project.root / "config/crd/bases").glob("*.yaml")):
-            manifest: Manifest = yaml.safe_load(path.read_text())
-            if manifest["apiVersion"] == _DEFINITION.api_resource.api_version:
-                yield await self._definition(manifest)
+        for manifest in self._project.definitions():
+            yield await self._definition(manifest)
 
     async def _definition(self, manifest: Manifest) -> Finding:
         name = manifest["metadata"]["name"]
@@ -173,7 +170,8 @@ class Diagnosis:
             data = (await self._client.get(Secret, key)).data or {}
             certificate = bytes(data["tls.crt"]).decode()
             ends = times(certificate)[1]
-            absent = set(serving.names) - names_in(certificate)
+            # The first is what the API server asks for; cert-manager need not be told of the others.
+            absent = {serving.names[0]} - names_in(certificate)
         except (NotFound, KeyError):
             yield Finding(subject, "wrong", "there is none", "the running operator makes it: look into its log")
             return

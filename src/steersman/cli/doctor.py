@@ -34,11 +34,11 @@ def doctor(
     with told_plainly():
         from steersman.cli.applying import on_cluster
         from steersman.cli.diagnosis import Diagnosis
-        from steersman.cli.manifests import declared
+        from steersman.cli.manifests import declared_by
 
         project = Project.here()
         serving = project.webhooks()
-        manager = declared(project, serving)
+        manager = declared_by(project, serving)
 
         async def look(client: Client) -> list[Finding]:
             return [f async for f in Diagnosis(client, project, manager, serving).findings()]

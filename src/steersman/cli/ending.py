@@ -15,6 +15,10 @@ from steersman.errors import ApiError, ConfigurationError, ConnectionFailed, Ste
 FOUND, USAGE = 1, 2
 
 
+class FoundWrong(SteersmanError):
+    """Nothing is wrong with what was asked for, but with what is there: exit code 1."""
+
+
 @contextmanager
 def told_plainly() -> Generator[None]:
     """What a user can mend is one line, and the exit code: 2 for what was asked, 1 for what a server said."""
@@ -22,7 +26,7 @@ def told_plainly() -> Generator[None]:
         yield
     except SteersmanError as error:
         typer.echo(f"steersman: {error}", err=True)
-        raise typer.Exit(FOUND if isinstance(error, ApiError | ConnectionFailed) else USAGE) from None
+        raise typer.Exit(FOUND if isinstance(error, ApiError | ConnectionFailed | FoundWrong) else USAGE) from None
 
 
 class GoFlags(TyperCommand):

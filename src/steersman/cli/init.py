@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Literal
@@ -51,8 +53,9 @@ def init(
                 f"{name!r} cannot name an operator: give --project-name, of a-z, 0-9 and -, 45 at most"
             )
         package = name.replace("-", "_")
-        if iskeyword(package) or package == "steersman":
-            raise ConfigurationError(f"{package!r} cannot name a Python package of yours: give --project-name")
+        if reason := _taken(package, root):
+            told = f"{package!r} cannot name a Python package of yours, {reason}"
+            raise ConfigurationError(f"{told}: give --project-name")
         answers = {
             "domain": domain,
             "license": license,
@@ -77,6 +80,18 @@ def requirement() -> str:
     """Which versions of Steersman a new project takes: this one, and those that say they are compatible."""
     major, minor, *_ = version("steersman").split(".")
     return f">={version('steersman')},<{f'0.{int(minor) + 1}' if major == '0' else int(major) + 1}"
+
+
+def _taken(package: str, root: Path) -> str:
+    """Why ``package`` would hide another module, or could not be imported; empty if it is free."""
+    if iskeyword(package):
+        return "since it is a word of the language"
+    if package in sys.stdlib_module_names:
+        return "since Python has a module of that name"
+    spec = find_spec(package)
+    if spec is None or spec.origin is None or Path(spec.origin).resolve().is_relative_to(root.resolve()):
+        return ""
+    return "since a module of that name is installed"
 
 
 def _domain_problem(domain: str) -> str | None:

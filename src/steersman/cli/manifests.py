@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-import yaml
 
-from steersman.cli.ending import FOUND, told_plainly
+from steersman.cli.declaring import declared
+from steersman.cli.ending import told_plainly
+from steersman.cli.generated import content, settle
 from steersman.cli.kinds import Kind, declared_in, find_kinds
 from steersman.cli.project import Project
 from steersman.errors import ConfigurationError
+from steersman.meta.documents import as_text
 
 if TYPE_CHECKING:
-    from steersman.client import HttpRequest
+    from steersman.crd import ConversionWebhook
     from steersman.manager import Manager
     from steersman.webhook import WebhookServing
 
@@ -45,7 +46,7 @@ def manifests(
         str, typer.Option(help="Name of the ClusterRole; role-name in [tool.steersman] unless given.")
     ] = "",
     crd_version: Annotated[
-        str, typer.Option(help="Forms of definitions, such as v1,v1beta1; what create api was told unless given.")
+        str, typer.Option(help="Forms of definitions, as v1,v1beta1; crd-version in [tool.steersman] unless given.")
     ] = "",
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit code 1 and the difference if a file is stale.")
@@ -70,26 +71,8 @@ def manifests(
         files = generated(
             project, role_name=role_name, crd_versions=crd_version, builtin_descriptions=builtin_descriptions
         )
-    stale = [n for n in [*files, *_leftovers(project, files)] if _content(project, n) != files.get(n)]
-    if check:
-        for name in stale:
-            typer.echo(_difference(name, _content(project, name), files.get(name)), nl=False)
-        if stale:
-            typer.echo(f"{len(stale)} stale: run `make manifests`", err=True)
-            raise typer.Exit(FOUND)
-        return
-    for name in stale:
-        text = files.get(name)
-        if dry_run:
-            typer.echo(f"# {name}\n{text or '# goes'}")
-            continue
-        path = project.root / name
-        if text is None:
-            path.unlink()
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        typer.echo(f"{'removed' if text is None else 'wrote'} {name}")
+    gone = dict.fromkeys(_leftovers(project, files))
+    settle(project.root, {**files, **gone}, again="make manifests", check=check, dry_run=dry_run)
 
 
 def generate_in_background(project: Project) -> None:
@@ -113,7 +96,7 @@ def generated(
     from steersman.rbac import cluster_role, leader_election_role
 
     serving = project.webhooks()
-    manager = declared(project, serving)
+    manager = declared_by(project, serving)
     role = role_name or project.role_name
     election = leader_election_role(f"{project.name}-leader-election", project.name, namespace=project.namespace)
     documents: dict[str, Documents] = {
@@ -127,14 +110,11 @@ def generated(
     return {name: as_yaml(found) for name, found in documents.items()}
 
 
-def declared(project: Project, serving: WebhookServing | None) -> Manager:
-    """A manager that was set up, and sends nothing."""
-    from steersman.manager import Manager, ManagerOptions
+def declared_by(project: Project, serving: WebhookServing | None) -> Manager:
+    """The project's manager, set up, which sends nothing."""
+    from steersman.manager import ManagerOptions
 
-    project.importable()
-    manager = Manager(_Unconnected(), ManagerOptions(name=project.name, webhooks=serving))
-    project.setup()(manager)
-    return manager
+    return declared(project.setup(), ManagerOptions(name=project.name, webhooks=serving))
 
 
 def as_yaml(documents: Documents) -> str:
@@ -142,38 +122,37 @@ def as_yaml(documents: Documents) -> str:
     return _HEADER + _dumped(documents)
 
 
-class _Unconnected:
-    """Stands where a transport is asked for and none is used: declaring controllers sends nothing."""
-
-    async def request(self, request: HttpRequest) -> NoReturn:
-        raise ConfigurationError(f"setup() must declare, and not send {request.method} {request.path}")
-
-    def stream(self, request: HttpRequest) -> NoReturn:
-        raise ConfigurationError(f"setup() must declare, and not watch {request.path}")
-
-    async def close(self) -> None:
-        return
-
-
 def _definitions(
     project: Project, manager: Manager, serving: WebhookServing | None, versions: str, descriptions: bool
 ) -> dict[str, Documents]:
     files: dict[str, Documents] = {}
-    converted = {c.crd_name for c in manager.webhooks.conversions}
     for kinds in _by_definition(_kinds_of(project)):
         wanted = (versions or _crd_versions(project, kinds[0])).split(",")
         for number, version in enumerate(wanted):
-            found = _definition(kinds, version, descriptions)
+            found = _definition(kinds, version, descriptions, _converted(kinds[0], manager, serving))
             spec = found["spec"]
-            if found["metadata"]["name"] in converted and serving is not None and version == "v1":
-                spec["conversion"] = manager.webhooks.conversion_stanza(serving)
             # As controller-gen names them.
             suffix = f".{version}" if number else ""
             files[f"{_BASES}/{spec['group']}_{spec['names']['plural']}{suffix}.yaml"] = [found]
     return files
 
 
-def _definition(kinds: tuple[Kind, ...], version: str, descriptions: bool) -> dict[str, Any]:
+def _converted(kind: Kind, manager: Manager, serving: WebhookServing | None) -> ConversionWebhook | None:
+    """Who converts the versions of ``kind``, if that is declared."""
+    names = {c.crd_name for c in manager.webhooks.conversions}
+    if f"{kind.api_resource.plural}.{kind.api_resource.group}" not in names:
+        return None
+    if serving is None:
+        raise ConfigurationError(
+            f"{kind.api_resource.kind} is converted by a webhook, and [tool.steersman] does not say where it is "
+            'served: webhooks = "shop.main:WEBHOOKS"'
+        )
+    return manager.webhooks.conversion_webhook(serving)
+
+
+def _definition(
+    kinds: tuple[Kind, ...], version: str, descriptions: bool, conversion: ConversionWebhook | None = None
+) -> dict[str, Any]:
     from steersman.crd import definition
 
     api_version: Literal["v1", "v1beta1"]
@@ -183,7 +162,7 @@ def _definition(kinds: tuple[Kind, ...], version: str, descriptions: bool) -> di
         api_version = "v1beta1"
     else:
         raise ConfigurationError(f"--crd-version: {version} is neither v1 nor v1beta1")
-    return definition(*kinds, builtin_descriptions=descriptions, api_version=api_version)
+    return definition(*kinds, conversion=conversion, builtin_descriptions=descriptions, api_version=api_version)
 
 
 def _kinds_of(project: Project) -> Iterator[Kind]:
@@ -204,6 +183,8 @@ def _by_definition(kinds: Iterator[Kind]) -> list[tuple[Kind, ...]]:
 
 
 def _crd_versions(project: Project, kind: Kind) -> str:
+    if wanted := project.settings.get("crd-version"):
+        return str(wanted)
     entries = [r for r in project.resources if r["kind"] == kind.api_resource.kind and "api" in r]
     return next((r["api"]["crdVersion"] for r in entries), "v1")
 
@@ -240,19 +221,7 @@ def _webhooks(project: Project, manager: Manager, serving: WebhookServing) -> di
 def _leftovers(project: Project, files: dict[str, str]) -> list[str]:
     """Generated definitions of kinds that are not there any more."""
     bases = (p.relative_to(project.root).as_posix() for p in (project.root / _BASES).glob("*.yaml"))
-    return sorted(n for n in bases if n not in files and (_content(project, n) or "").startswith(_HEADER))
-
-
-def _content(project: Project, name: str) -> str | None:
-    path = project.root / name
-    return path.read_text() if path.exists() else None
-
-
-def _difference(name: str, old: str | None, new: str | None) -> str:
-    lines = difflib.unified_diff(
-        (old or "").splitlines(True), (new or "").splitlines(True), name, f"{name} (generated)"
-    )
-    return "".join(lines)
+    return sorted(n for n in bases if n not in files and (content(project.root / n) or "").startswith(_HEADER))
 
 
 def _print(places: list[str], descriptions: bool, versions: list[str]) -> None:
@@ -263,11 +232,4 @@ def _print(places: list[str], descriptions: bool, versions: list[str]) -> None:
 
 
 def _dumped(documents: Documents) -> str:
-    return yaml.dump_all(documents, Dumper=_Plain, explicit_start=True, sort_keys=False, width=118)
-
-
-class _Plain(yaml.SafeDumper):
-    """Writes what occurs twice twice: nobody reads anchors of YAML."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    return "".join(f"---\n{as_text(document)}" for document in documents)

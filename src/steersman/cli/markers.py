@@ -4,7 +4,56 @@ from __future__ import annotations
 
 import typer
 
+from steersman.cli.project import Project
+from steersman.errors import ConfigurationError
+
 _PREFIX = "+steersman:scaffold:"
+
+
+class Edits:
+    """Changes of files that a project has, made one after the other and written at the end.
+
+    Methods raise ConfigurationError where a file cannot be read.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._texts: dict[str, str] = {}
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """The texts of the files that differ from what is there."""
+        return {name: text for name, text in self._texts.items() if text != self._read(name)}
+
+    def is_there(self, name: str) -> bool:
+        """Whether the project has this file."""
+        return (self._project.root / name).exists()
+
+    def text(self, name: str) -> str:
+        """The file as it is to be, so far."""
+        return self._texts[name] if name in self._texts else self._read(name)
+
+    def change(self, name: str, text: str) -> None:
+        """Has the file be ``text``."""
+        self._texts[name] = text
+
+    def enter_main(self, imported: str, call: str) -> None:
+        """Enters a line of imports, and one of ``setup``, in the project's main module."""
+        name = f"src/{self._project.package}/main.py"
+        text = entered(self.text(name), "imports", [imported], where=name)
+        self.change(name, entered(text, "setup", [call], where=name))
+
+    def list(self, directory: str, marker: str, *entries: str) -> None:
+        """Enters resources in a kustomization of ``config``."""
+        name = f"config/{directory}/kustomization.yaml"
+        self.change(name, entered(self.text(name), marker, [f"  - {e}" for e in entries], where=name))
+
+    def _read(self, name: str) -> str:
+        path = self._project.root / name
+        try:
+            return path.read_text()
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
 
 
 def entered(text: str, marker: str, lines: list[str], *, where: str) -> str:

@@ -11,9 +11,9 @@ from urllib.request import urlopen
 import typer
 import yaml
 
-from steersman.cli.files import manifests_in, manifests_of
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource
+from steersman.meta.manifests import manifests_in, manifests_of
 
 _KIND = "CustomResourceDefinition"
 _DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", _KIND, "customresourcedefinitions", namespaced=False)
@@ -70,11 +70,11 @@ def _definitions(source: str) -> Iterator[dict[str, Any]]:
     if source == "cluster":
         yield from _in_cluster()
     elif source.startswith("https://"):
-        yield from (m for m in manifests_of(_downloaded(source), source) if m["kind"] == _KIND)
+        yield from manifests_of(_downloaded(source), source, (_KIND,))
     elif "://" in source:
         raise ConfigurationError(f"{source} is not read: give an https address, or download it first")
     else:
-        yield from (m for m in manifests_in(Path(source)) if m["kind"] == _KIND)
+        yield from manifests_in(Path(source), (_KIND,))
 
 
 def _in_cluster() -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ import typer
 import yaml
 
 Format = Literal["table", "json", "yaml"]
+
+_LEAST, _WIDEST = 24, 500
 
 
 def tell(content: Any, output: Format, *, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -27,8 +30,11 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for column in columns[:-1]:
+        table.add_column(column, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold", min_width=_LEAST)
     for row in rows:
         table.add_row(*row)
-    Console(soft_wrap=False, highlight=False, markup=False).print(table)
+    # Names are whole, for people to copy; what is read by a program has no edge to break at.
+    width = None if sys.stdout.isatty() else _WIDEST
+    Console(width=width, soft_wrap=False, highlight=False, markup=False).print(table)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from steersman.errors import ConfigurationError
+from steersman.meta.manifests import Manifest, manifests_in
+from steersman.packages import Installation
 
 if TYPE_CHECKING:
     from steersman.manager import Manager
@@ -94,9 +96,19 @@ class Project:
         wanted = (group, version, kind)
         return next((r for r in self.resources if (r.get("group", ""), r["version"], r["kind"]) == wanted), None)
 
+    def installation(self) -> Installation:
+        """What config/ deploys. Raises ConfigurationError: kubectl or kustomize cannot put it together."""
+        return Installation.read(self.root / "config", self.name)
+
     def save(self) -> None:
         """Writes the PROJECT file."""
         (self.root / FILE).write_text(as_text(self.content))
+
+    def definitions(self) -> list[Manifest]:
+        """Those in config/crd/bases that clusters of today take. Raises ConfigurationError: a file cannot be read."""
+        bases = self.root / "config" / "crd" / "bases"
+        found = manifests_in(bases, ("CustomResourceDefinition",)) if bases.is_dir() else []
+        return [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
 
     # The code
 

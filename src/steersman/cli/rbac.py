@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
-from steersman.cli.files import manifests_in
+from steersman.cli.declaring import declared
+from steersman.cli.project import Project
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource, ObjectKey
+from steersman.meta.manifests import manifests_in
 
 if TYPE_CHECKING:
-    from steersman.client import HttpRequest
     from steersman.manager import Manager
     from steersman.rbac import Access
 
@@ -38,9 +39,13 @@ def check(
     roles: Annotated[
         list[str], typer.Argument(metavar="ROLE...", help="Files, directories, - , or cluster:NAME of a ClusterRole.")
     ],
-    declared: Annotated[
+    declares: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="It declares controllers to a Manager, or makes one."),
+        typer.Option(
+            "--declared",
+            metavar="MODULE:FUNCTION",
+            help="It declares controllers to a Manager; the project's setup unless given.",
+        ),
     ] = None,
     recorded: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What pytest --steersman-rbac recorded.")
@@ -51,14 +56,16 @@ def check(
 
     Exit codes: 0 it fits, 1 something is missing or superfluous, 2 they cannot be compared.
 
-    Example: steersman rbac check config/rbac/role.yaml --declared shop.controllers:setup
+    Example: steersman rbac check config/rbac/role.yaml
+
+    Example: steersman rbac check deploy/role.yaml --declared shop.main:setup --recorded .steersman/rbac.json
 
     Example: steersman rbac check cluster:shop --recorded .steersman/rbac.json -o json
     """
     from steersman.rbac import compare
 
     try:
-        needed = _needed(declared, recorded)
+        needed = _needed(declares, recorded)
         findings = compare([rule for role in roles for rule in _rules(role)], needed)
     except SteersmanError as error:
         typer.echo(f"steersman: {error}", err=True)
@@ -75,14 +82,13 @@ def check(
         raise typer.Exit(1)
 
 
-def _needed(declared: str | None, recorded: Path | None) -> set[Access]:
+def _needed(declares: str | None, recorded: Path | None) -> set[Access]:
     from steersman.rbac import Access, accesses
 
-    if declared is None and recorded is None:
-        raise ConfigurationError("say what is needed: --declared MODULE:FUNCTION, --recorded FILE, or both")
     found: set[Access] = set()
-    if declared is not None:
-        found |= accesses(_manager(declared).permissions)
+    if declares is not None or recorded is None:
+        setup = Project.here().setup() if declares is None else _setup(declares)
+        found |= accesses(declared(setup).permissions)
     if recorded is not None:
         try:
             found |= set(msgspec.json.decode(recorded.read_bytes(), type=list[Access]))
@@ -91,41 +97,18 @@ def _needed(declared: str | None, recorded: Path | None) -> set[Access]:
     return found
 
 
-class _Unconnected:
-    """Stands where a transport is asked for: declaring controllers sends nothing."""
-
-    async def request(self, request: HttpRequest) -> NoReturn:
-        raise ConfigurationError(f"what declares controllers must not send {request.method} {request.path}")
-
-    def stream(self, request: HttpRequest) -> NoReturn:
-        raise ConfigurationError(f"what declares controllers must not watch {request.path}")
-
-    async def close(self) -> None:
-        return
-
-
-def _manager(place: str) -> Manager:
-    from steersman.manager import Manager
-
+def _setup(place: str) -> Callable[[Manager], None]:
     name, _, function = place.partition(":")
     try:
-        declare: Any = getattr(import_module(name), function or "setup")
+        return getattr(import_module(name), function or "setup")
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"{place} is no function: {error}; write package.module:setup") from error
-    if not signature(declare).parameters:
-        made = declare()
-        if not isinstance(made, Manager):
-            raise ConfigurationError(f"{place} gives no Manager: write a function that takes or gives one")
-        return made
-    manager = Manager(_Unconnected())
-    declare(manager)
-    return manager
 
 
 def _rules(role: str) -> list[dict[str, Any]]:
     if role.startswith("cluster:"):
         return _in_cluster(role.removeprefix("cluster:"))
-    found = [m for m in manifests_in(Path(role)) if m["kind"] in _ROLES]
+    found = manifests_in(Path(role), _ROLES)
     if not found:
         raise ConfigurationError(f"{role} has no {' or '.join(_ROLES)}")
     return [rule for manifest in found for rule in manifest.get("rules") or ()]

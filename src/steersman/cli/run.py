@@ -22,6 +22,10 @@ from steersman.errors import ConfigurationError
 _PATIENCE = 40.0
 # How a process ends that is told to before it listens to signals: by it, or by what `__main__` does at first.
 _TOLD = (-signal.SIGTERM, 128 + signal.SIGTERM)
+# The last one comes where a terminal is closed: the operator, in a session of its own, would hear of it from nobody.
+# It may come twice, to the session and to the foreground, and nobody asks for haste by it.
+_KEYS = (signal.SIGINT, signal.SIGTERM)
+_ENDS = (*_KEYS, *([signal.SIGHUP] if sys.platform != "win32" else []))
 # How often it is looked whether the operator still runs.
 _TURNS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
 
@@ -55,6 +59,7 @@ class _Operator:
         self._root = project.root
         self._stopped = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        self._told: subprocess.Popen[bytes] | None = None
 
     def run_with(self, changes: Callable[[threading.Event], Iterator[Any]] | None) -> int:
         """Runs it until a signal, or until it ends without a change to come. Returns its exit code."""
@@ -70,6 +75,8 @@ class _Operator:
                 names = ", ".join(sorted({str(name) for _, name in changed}))
                 typer.echo(f"steersman: changed: {names.replace(f'{self._root}/', '')}; starting anew", err=True)
                 self._end()
+                if self._stopped.is_set():
+                    break
                 self._start()
             return self._end()
 
@@ -87,20 +94,28 @@ class _Operator:
         self._process = subprocess.Popen(
             self._command, cwd=self._root, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
         )
+        # A signal from before there was a process to tell.
+        if self._stopped.is_set():
+            self._tell(self._process)
 
     def _end(self) -> int:
         """Ends it in order; 0 too where it was told so before it could listen."""
         process = self._process
         if process is None:
             return FOUND
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+        self._tell(process)
         try:
             code = process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
         return 0 if code in _TOLD else code
+
+    def _tell(self, process: subprocess.Popen[bytes]) -> None:
+        """Tells it to end, once: told again, it would drop what it is at."""
+        if self._told is not process and process.poll() is None:
+            self._told = process
+            process.send_signal(signal.SIGTERM)
 
     def _ended(self) -> int:
         assert self._process is not None
@@ -111,13 +126,19 @@ class _Operator:
     def _signals(self) -> Generator[None]:
         """The first signal ends the operator in order, the second at once."""
 
-        def stop(_: int, __: FrameType | None) -> None:
+        def stop(number: int, _: FrameType | None) -> None:
             second = self._stopped.is_set()
+            if second and number not in _KEYS:
+                return
             self._stopped.set()
-            if self._process is not None and self._process.poll() is None:
-                self._process.send_signal(signal.SIGKILL if second else signal.SIGTERM)
+            if self._process is None:
+                return
+            if second:
+                self._process.kill()
+            else:
+                self._tell(self._process)
 
-        former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        former = {number: signal.signal(number, stop) for number in _ENDS}
         try:
             yield
         finally:

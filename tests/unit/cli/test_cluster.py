@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,16 +11,19 @@ from typing import Any
 import pytest
 
 from buoy import Buoy, BuoySpec
-from projects import steersman
-from steersman import Client, ObjectMeta
-from steersman.api.core_v1 import ConfigMap, Namespace
+from projects import KIND, made, steersman
+from steersman import Client, MergePatch, ObjectMeta
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap, Namespace, Pod
 from steersman.cli import build, cluster
 from steersman.cli.applying import Applier
+from steersman.cli.ending import FoundWrong
 from steersman.cli.project import Project
+from steersman.cli.rollout import available, missing
 from steersman.crd import definition
-from steersman.errors import ConfigurationError, NotFound
-from steersman.meta import ObjectKey
-from steersman.testing import InMemoryApiServer, virtual_time
+from steersman.errors import ConfigurationError, NotFound, SteersmanError
+from steersman.meta import ObjectKey, decode_builtins
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}
@@ -43,6 +47,27 @@ def test_the_image_is_put_in_its_place(pristine: Path) -> None:
     assert all(
         m["metadata"]["namespace"] == "databaseuser-system" for m in found if m["kind"] in ("Role", "Deployment")
     )
+
+
+@kubectl
+def test_certificates_of_cert_manager(project: Path) -> None:
+    made(project, ("create", "webhook", *KIND, "--defaulting"))
+    default = project / "config/default/kustomization.yaml"
+    default.write_text(default.read_text().replace("# components:\n#   -", "components:\n  -"))
+    # What the user mounts stays.
+    manager = project / "config/manager/deployment.yaml"
+    scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
+    text = manager.read_text().replace("resources:", scratch)
+    manager.write_text(text + "      volumes: [{name: scratch, emptyDir: {}}]\n")
+    found = cluster.deployed(Project.at(project), "example.com/shop:v1")
+    (deployment,) = [m for m in found if m["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"] == ["--leader-elect", "--webhook-cert-path=/certs"]
+    assert {m["name"] for m in container["volumeMounts"]} == {"webhook-cert", "scratch"}
+    assert {v["name"] for v in pod["volumes"]} == {"webhook-cert", "scratch"}
+    injected = {m["kind"] for m in found if "cert-manager.io/inject-ca-from" in m["metadata"].get("annotations", {})}
+    assert injected == {"MutatingWebhookConfiguration", "CustomResourceDefinition"}
 
 
 @kubectl
@@ -87,6 +112,24 @@ async def test_a_dry_run_stores_nothing(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @virtual_time
+async def test_what_is_deleted_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(InMemoryApiServer())
+    held = {**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "finalizers": ["example.com/held"]}}
+    await Applier(client).apply([NAMESPACE, held])
+    deleting = asyncio.create_task(Applier(client).delete([NAMESPACE, held]))
+    await asyncio.sleep(60)
+    assert not deleting.done(), "whoever deploys anew now is refused"
+    await client.patch(ConfigMap, ObjectKey("shop-system", "words"), MergePatch({"metadata": {"finalizers": None}}))
+    await deleting
+    with pytest.raises(NotFound):
+        await client.get(Namespace, ObjectKey("", "shop-system"))
+
+    await Applier(client).apply([NAMESPACE, held])
+    with pytest.raises(SteersmanError, match="configmap/words is not gone after 180 s: a finalizer"):
+        await Applier(client).delete([held])
+
+
+@virtual_time
 async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> None:
     client = Client(InMemoryApiServer())
     applier = Applier(client)
@@ -96,6 +139,68 @@ async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> N
     assert await applier.objects_of([definition(Buoy)]) == {"buoys": 1}
     await applier.delete([definition(Buoy), CONFIG_MAP])
     assert "configmap/words not there" in capsys.readouterr().out
+
+
+def rolled_out(**status: Any) -> dict[str, Any]:
+    labels = {"app": "shop"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "shop", "image": "shop:1"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shop", "namespace": "shop-system", "generation": 2},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        "status": status,
+    }
+
+
+NEW = {"observedGeneration": 2, "updatedReplicas": 1, "replicas": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({"observedGeneration": 1, "availableReplicas": 1}, "it was not looked at yet"),
+        ({**NEW, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are new"),
+        ({**NEW, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still there"),
+        (NEW, "0 of 1 replicas are available"),
+        ({**NEW, "availableReplicas": 1}, ""),
+    ],
+)
+def test_a_rollout_is_done_when_all_replicas_are_new_and_available(status: dict[str, Any], told: str) -> None:
+    assert missing(decode_builtins(rolled_out(**status), Deployment)) == told
+
+
+@virtual_time
+async def test_an_operator_that_does_not_get_available() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    state = {
+        "name": "shop",
+        "ready": False,
+        "restartCount": 0,
+        "image": "",
+        "imageID": "",
+        "state": {"waiting": waiting},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "shop-1", "namespace": "shop-system", "labels": {"app": "shop"}},
+        "spec": {"containers": [{"name": "shop", "image": "shop:1"}]},
+        "status": {"containerStatuses": [state]},
+    }
+    server.load(NAMESPACE, rolled_out(), pod)
+    client, key = Client(server), ObjectKey("shop-system", "shop")
+    await client.patch(
+        Pod, ObjectKey("shop-system", "shop-1"), MergePatch({"status": pod["status"]}), subresource="status"
+    )
+    await client.patch(Deployment, key, MergePatch({"status": NEW}), subresource="status")
+    with pytest.raises(
+        FoundWrong, match="after 60 s: 0 of 1 replicas are available; ImagePullBackOff: no such image"
+    ):
+        await available(client, key, 60)
+    await client.patch(Deployment, key, MergePatch({"status": {"availableReplicas": 1}}), subresource="status")
+    await available(client, key, 60)
 
 
 def test_build(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,5 +241,16 @@ def test_a_build_that_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.
 
 def test_the_makefile_lists_its_targets(pristine: Path) -> None:
     listed = subprocess.run(["make"], cwd=pristine, capture_output=True, text=True, check=True).stdout
-    for target in ("manifests", "test", "test-integration", "install", "run", "build", "deploy"):
+    for target in (
+        "manifests",
+        "test",
+        "test-integration",
+        "install",
+        "run",
+        "build",
+        "deploy",
+        "build-installer",
+        "chart",
+        "sbom",
+    ):
         assert f"{target} " in listed

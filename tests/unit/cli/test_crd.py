@@ -68,7 +68,7 @@ def test_directories_and_definitions_that_go(former: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nowhere.yaml", "cannot read nowhere.yaml"),
+        ("nowhere.yaml", "nowhere.yaml does not exist"),
         ("nowhere", "there is no module nowhere"),
         ("crd_twins.v1:Nothing", "declares no kind Nothing"),
     ],

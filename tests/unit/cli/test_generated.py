@@ -48,6 +48,11 @@ def test_both_forms_of_a_definition(project: Path) -> None:
     assert documents(project, old)[0]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
     # Without the option it is as before, and what is left over goes.
     assert f"removed {old}" in made_output(project, "manifests")
+    settings = project / "pyproject.toml"
+    settings.write_text(
+        settings.read_text().replace("[tool.steersman]", '[tool.steersman]\ncrd-version = "v1,v1beta1"')
+    )
+    assert f"wrote {old}" in made_output(project, "manifests")
 
 
 def made_output(root: Path, *command: str) -> str:

@@ -37,6 +37,12 @@ def test_a_file_becomes_a_package(tmp_path: Path) -> None:
     assert (out / "__init__.py").read_text() == '"""Ours."""\n'
 
 
+def test_a_linter_is_told_of_lines_that_nothing_can_break(tmp_path: Path) -> None:
+    said = "# ruff: noqa: E501, RUF100"
+    assert said not in written(run("-", "--kind", "Fixed", "-o", str(tmp_path), "--line-length", "300", stdin=CRDS))
+    assert said in written(run("-", "--kind", "Task", "-o", str(tmp_path), "--line-length", "40", stdin=CRDS))
+
+
 def test_the_standard_input_and_the_choice_of_kinds(tmp_path: Path) -> None:
     text = written(run("-", "--kind", "Fixed", "-o", str(tmp_path), stdin=CRDS))
     assert "class Fixed(Object):" in text and "class Task(Object):" not in text

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from projects import CREATE, INIT, KIND, made, ours, steersman
+from projects import CREATE, INIT, KIND, made, ours, steersman, written
 
 WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
 OTHER = ("--group", "g", "--version", "v1", "--kind", "Other")
@@ -32,19 +32,22 @@ def test_the_workflow_of_the_articles(pristine: Path) -> None:
 
 
 def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
-    root = made(
+    root = written(
         tmp_path / "shop-operator",
         ("init", "--domain", "example.com", "--owner", "Jane Doe"),
         CREATE,
         WEBHOOK,
+        (*CREATE, "--version", "v1"),
+        ("create", "webhook", *KIND, "--conversion", "--spoke", "v1"),
         ("create", "api", *LONG, "--namespaced=false"),
         ("create", "api", "--group", "mygroup", "--version", "v1", "--kind", "Class", "--controller=false"),
         ("create", "api", "--group", "apps", "--version", "v1", "--kind", "Deployment", "--resource=false"),
         ("create", "webhook", "--group", "", "--version", "v1", "--kind", "Pod", "--programmatic-validation"),
-        ("manifests", "--check"),
     )
+    made(root, ("manifests",))
     assert "# Copyright 20" in text(root, "src/shop_operator/main.py")
-    for check in (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("pytest", "-q", "tests/unit")):
+    types = ("pyright", "--pythonpath", sys.executable)
+    for check in (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("pytest", "-q", "tests/unit"), types):
         ended = subprocess.run(
             [sys.executable, "-m", *check],
             cwd=root,
@@ -56,17 +59,11 @@ def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_its_types_are_strict(project: Path) -> None:
-    made(project, WEBHOOK)
-    ended = subprocess.run(
-        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable],
-        cwd=project,
-        env=ours(project / "src"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout
+def test_the_domain_alone_may_be_the_group(project: Path) -> None:
+    made(project, ("create", "api", "--group=", "--version=v1", "--kind=MyApp"), ("manifests", "--check"))
+    sample = yaml.safe_load(text(project, "config/samples/v1_myapp.yaml"))
+    assert sample["apiVersion"] == "handsomeguy.cn/v1"
+    assert "v1_myapp.yaml" in yaml.safe_load(text(project, "config/samples/kustomization.yaml"))["resources"]
 
 
 def test_nothing_is_written_over(project: Path) -> None:
@@ -111,7 +108,12 @@ def test_a_comment_that_is_gone_is_told(project: Path) -> None:
             ("create", "api", "--group", "g", "--version", "v1", "--kind", "No", "--resource=false"),
             "has no No of g/v1",
         ),
+        (("create", "api", *OTHER, "--no-storage"), "one has to be stored"),
         (("create", "webhook", *KIND), "say what it does"),
+        (("create", "webhook", *KIND, "--conversion"), "--conversion and --spoke belong together"),
+        (("create", "webhook", *KIND, "--defaulting", "--spoke", "v1"), "--conversion and --spoke belong together"),
+        (("create", "webhook", *KIND, "--conversion", "--spoke", "v1alpha1"), "that is the hub"),
+        (("create", "webhook", *KIND, "--conversion", "--spoke", "v9"), "has no DatabaseUser of mygroup/v9"),
         (INIT, "this is a project already"),
     ],
 )
@@ -122,6 +124,22 @@ def test_what_is_refused(pristine: Path, command: tuple[str, ...], message: str)
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("json", "Python has a module of that name"),
+        ("yaml", "a module of that name is installed"),
+        ("class", "a word of the language"),
+        ("steersman", "a module of that name is installed"),
+    ],
+)
+def test_a_package_hides_no_other(tmp_path: Path, name: str, reason: str) -> None:
+    ended = steersman(tmp_path, "init", "--domain", "example.com", "--repo", f"example.com/{name}")
+    assert ended.returncode == 2
+    assert reason in ended.stderr
+    assert "--project-name" in ended.stderr
+
+
 def test_outside_of_a_project(tmp_path: Path) -> None:
     for command in (CREATE, ("manifests",), ("install",), ("run",)):
         ended = steersman(tmp_path, *command)
@@ -129,8 +147,37 @@ def test_outside_of_a_project(tmp_path: Path) -> None:
         assert "no PROJECT file here or above" in ended.stderr
 
 
-def test_a_second_version_is_not_stored(project: Path) -> None:
-    second = (*CREATE, "--version", "v1beta1", "--controller=false")
-    made(project, second, ("manifests", "--check"))
-    crd = yaml.safe_load(text(project, "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"))
-    assert {v["name"]: v["storage"] for v in crd["spec"]["versions"]} == {"v1alpha1": True, "v1beta1": False}
+SECOND = (*CREATE, "--version", "v1beta1")
+CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
+
+
+def stored(root: Path) -> dict[str, bool]:
+    """The versions of the definition, and whether they are the one that is stored."""
+    return {v["name"]: v["storage"] for v in yaml.safe_load(text(root, CRD))["spec"]["versions"]}
+
+
+def test_a_second_version_and_its_conversion(project: Path) -> None:
+    convert = ("create", "webhook", *KIND, "--conversion", "--spoke")
+    made(written(project, WEBHOOK, SECOND, (*convert, "v1beta1")), ("manifests",))
+    assert stored(project) == {"v1alpha1": True, "v1beta1": False}
+    first, second = yaml.safe_load(text(project, "PROJECT"))["resources"]
+    expected = {"conversion": True, "defaulting": True, "validation": True, "spoke": ["v1beta1"]}
+    assert first["webhooks"] == {**expected, "webhookVersion": "v1"}
+    # The controller and the roles of the kind are there already.
+    assert "controller" not in second
+    conversion = yaml.safe_load(text(project, CRD))["spec"]["conversion"]
+    assert conversion["webhook"]["clientConfig"]["service"]["path"] == "/convert"
+    # One more spoke is added to the hub that is there.
+    third = (*CREATE, "--version", "v1", "--storage")
+    made(written(project, third, (*convert, "v1")), ("manifests",))
+    assert stored(project) == {"v1": True, "v1alpha1": False, "v1beta1": False}
+    hub = text(project, "src/databaseuser/webhooks/databaseuser_conversion.py")
+    assert "    V1BETA1,\n    V1,\n" in hub
+    assert text(project, "src/databaseuser/main.py").count("manager.conversion(DATABASEUSERS)") == 1
+
+
+def test_a_version_to_store_where_the_other_one_was_rewritten(project: Path) -> None:
+    types = project / "src/databaseuser/api/v1alpha1/databaseuser.py"
+    types.write_text(types.read_text().replace('version="v1alpha1"', 'version="v1" "alpha1"'))
+    ended = steersman(project, *SECOND, "--storage")
+    assert "say storage=False in @resource(…) in src/databaseuser/api/v1alpha1/databaseuser.py" in ended.stderr

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from steersman.cli import app
@@ -18,21 +17,23 @@ def check(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["rbac", "check", *arguments], prog_name="steersman")
 
 
+OPERATOR = Path(__file__).parents[3] / "operators/databases"
+DECLARED = ("--declared", "steersman_databases.main:setup")
+
+
 @pytest.fixture
-def role(tmp_path: Path) -> str:
-    from steersman_databases.manifests import generated_manifests
-
-    manifest = generated_manifests()["rbac/role.yaml"]
-    file = tmp_path / "role.yaml"
-    file.write_text(yaml.safe_dump(manifest))
-    return str(file)
-
-
-DECLARED = ("--declared", "steersman_databases.manifests:declared_manager")
+def role() -> str:
+    return str(OPERATOR / "config/rbac/role.yaml")
 
 
 def test_a_role_that_fits(role: str) -> None:
     result = check(role, *DECLARED)
+    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+
+
+def test_within_a_project_its_setup_is_what_declares(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(OPERATOR)
+    result = check(role)
     assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
 
 
@@ -56,11 +57,14 @@ def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((), "say what is needed"),
+        ((), "this is no project"),
         (("--declared", "nowhere:setup"), "nowhere:setup is no function"),
         (("--recorded", "absent.json"), "cannot read absent.json"),
     ],
 )
-def test_what_cannot_be_compared(role: str, arguments: tuple[str, ...], text: str) -> None:
+def test_what_cannot_be_compared(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     result = check(role, *arguments)
     assert result.exit_code == 2 and text in result.output

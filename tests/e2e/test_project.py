@@ -1,0 +1,206 @@
+"""A generated project with a webhook, built, deployed, looked at and removed again, on a real cluster."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+
+from devcluster import buildah, containers, images
+from devcluster.progress import Progress
+from devcluster.target import Target, wait_until
+from package_index import package_index
+from projects import made, ours
+from steersman.testing.envtest.ports import reserve_port
+from steersman.webhook.certificates import issue
+
+NAME = "e2e-widgets"
+NAMESPACE = f"{NAME}-system"
+IMAGE = "steersman.dev/e2e-widgets:test"
+BASE = "steersman.dev/python:3.13"
+CONTAINERFILE = Path(__file__).with_name("fresh_machine") / "Containerfile"
+KIND = ("--group", "mygroup", "--version", "v1alpha1", "--kind", "Widget")
+WIDGETS = "widgets.mygroup.e2e-widgets.steersman.dev"
+
+
+class Project:
+    """The project, and the commands in it."""
+
+    def __init__(self, root: Path, cluster: Target) -> None:
+        self.root = root
+        self.cluster = cluster
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        file = self.root / name
+        assert old in file.read_text(), name
+        file.write_text(file.read_text().replace(old, new))
+
+    def ended(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """How a command ends."""
+        path = f"{Path(self.cluster.kubectl_path).parent}{os.pathsep}{os.environ['PATH']}"
+        given = {"KUBECONFIG": str(self.cluster.kubeconfig)} if self.cluster.kubeconfig else {}
+        variables = {**ours(self.root / "src"), "PATH": path, **given, **environment}
+        return subprocess.run(command, cwd=self.root, env=variables, capture_output=True, text=True, check=False)
+
+    def says(self, *command: str, **environment: str) -> str:
+        """What a command says, which must succeed."""
+        ended = self.ended(*command, **environment)
+        assert ended.returncode == 0, f"{command}: {ended.stdout}{ended.stderr}"
+        return ended.stdout + ended.stderr
+
+    def make(self, *targets: str) -> str:
+        """``make``, in the environment of these tests, which has all that would be installed."""
+        stamp = f"--old-file={sys.prefix}/.{NAME}"
+        return self.says("make", f"VENV={sys.prefix}", stamp, f"IMG={IMAGE}", *targets)
+
+    def steersman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.ended(sys.executable, "-m", "steersman.cli", *arguments)
+
+    def rolled_out(self) -> None:
+        where = f"--namespace={NAMESPACE}"
+        self.cluster.kubectl("rollout", "status", f"deployment/{NAME}", where, "--timeout=120s", seconds=130)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, bare_cluster: Target) -> Iterator[Project]:
+    """The project, whose image is on the nodes."""
+    if not bare_cluster.is_devcluster:
+        pytest.skip("its image is loaded into the devcluster's nodes")
+    root = tmp_path_factory.mktemp("project")
+    found = Project(root, bare_cluster)
+    _remove(found)
+    made(
+        root,
+        ("init", "--domain", "e2e-widgets.steersman.dev", "--project-name", NAME),
+        ("create", "api", *KIND),
+        ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation"),
+    )
+    # An edit of a user's: to ask the deployed operator why it reconciles.
+    found.edit(
+        "config/manager/deployment.yaml",
+        '["--leader-elect"]',
+        '["--leader-elect", "--debug-bind-address=127.0.0.1:8082"]',
+    )
+    found.edit("config/default/kustomization.yaml", "# - ../network-policy", "- ../network-policy")
+    _build(found, tmp_path_factory.mktemp("image"))
+    yield found
+    _remove(found)
+
+
+def _build(project: Project, directory: Path) -> None:
+    images.build(CONTAINERFILE, BASE, CONTAINERFILE.parent, {}, Progress())
+    package_index(project.root / "wheels")
+    storage = directory / "storage.conf"
+    storage.write_text(buildah.storage_configuration())
+    own = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
+    build = (sys.executable, "-m", "steersman.cli", "build", "--image", IMAGE, "--builder", "buildah")
+    project.says(*build, "--build-arg", f"BASE={BASE}", **own)
+    archive = directory / "image.tar"
+    try:
+        project.says("buildah", "push", IMAGE, f"docker-archive:{archive}:{IMAGE}", **own)
+        containers.load(archive)
+    finally:
+        archive.unlink(missing_ok=True)
+        project.ended("buildah", "rmi", IMAGE, **own)
+
+
+def _remove(project: Project) -> None:
+    """Whatever is left of it, by another way than the command that is tested."""
+    kubectl = project.cluster.try_kubectl
+    selector = f"--selector=app.kubernetes.io/name={NAME}"
+    kubectl("delete", "crd", WIDGETS, "--ignore-not-found", seconds=120)
+    kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", seconds=120)
+    kubectl("delete", "clusterrole,clusterrolebinding", selector, "--ignore-not-found")
+    kinds = "mutatingwebhookconfiguration,validatingwebhookconfiguration"
+    kubectl("delete", kinds, f"{NAME}-webhook", "--ignore-not-found")
+    kubectl("delete", "clusterrole", f"{NAME}-manager-role", "--ignore-not-found")
+
+
+def test_it_is_deployed_and_removed(project: Project, bare_cluster: Target) -> None:
+    before = project.steersman("doctor")
+    assert before.returncode == 1, before.stdout
+    assert "it is not installed" in before.stdout
+    assert "it is not deployed" in before.stdout
+
+    told = project.make("deploy")
+    assert f"deployment.apps/{NAME} created" in told
+    assert f"networkpolicy.networking.k8s.io/{NAME} created" in told
+    project.rolled_out()
+    tested = project.make("test-e2e")
+    assert "2 passed" in tested
+    assert "skipped" not in tested
+    looked = project.steersman("doctor")
+    assert looked.returncode == 0, looked.stdout
+    assert f"ok  certificate in the Secret {NAMESPACE}/{NAME}-webhook-cert" in looked.stdout
+    assert "unchanged" in project.make("deploy")
+
+    bare_cluster.kubectl("apply", "-k", str(project.root / "config/samples"), "--namespace=default")
+    bare_cluster.kubectl("wait", "--for=condition=Ready", f"{WIDGETS}/widget-sample", "--namespace=default")
+    _explained(project, bare_cluster)
+
+    refused = project.steersman("undeploy")
+    assert refused.returncode == 2
+    assert "there are still 1 widgets" in refused.stderr
+    bare_cluster.kubectl("delete", "-k", str(project.root / "config/samples"), "--namespace=default")
+    project.make("undeploy")
+    kinds = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,crd"
+    left = bare_cluster.kubectl("get", kinds, "--output=name")
+    assert not [line for line in left.splitlines() if NAME in line]
+    wait_until("its namespace is gone", lambda: bare_cluster.get("namespace", NAMESPACE) is None, seconds=120)
+
+
+def _explained(project: Project, cluster: Target) -> None:
+    """Asks the operator in the cluster why it reconciled."""
+    with reserve_port() as reserved:
+        port = reserved.getsockname()[1]
+    command = [cluster.kubectl_path, f"--kubeconfig={cluster.kubeconfig}", "port-forward"]
+    where = [f"--namespace={NAMESPACE}", f"deployment/{NAME}", f"{port}:8082"]
+    with subprocess.Popen([*command, *where], stdout=subprocess.PIPE, text=True) as forwarding:
+        assert forwarding.stdout is not None
+        assert "Forwarding" in forwarding.stdout.readline()
+        url = f"http://127.0.0.1:{port}"
+        explained = project.steersman("explain", "widget", "default/widget-sample", "--url", url)
+        forwarding.terminate()
+    assert explained.returncode == 0, explained.stderr
+    assert "created" in explained.stdout
+
+
+def test_with_certificates_of_somebody_else(project: Project, bare_cluster: Target) -> None:
+    """cert-manager's part is played here: it makes the Secret, and writes the authority into the configurations."""
+    project.edit(
+        "config/default/kustomization.yaml", "# components:\n#   - ../certmanager", "components:\n  - ../certmanager"
+    )
+    # Its own kinds are not served here.
+    project.edit("config/certmanager/kustomization.yaml", "resources:\n  - certificate.yaml\n", "")
+    names = (f"{NAME}-webhook.{NAMESPACE}.svc",)
+    pair = issue(names, datetime.now(UTC), timedelta(days=30))
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": f"{NAME}-webhook-cert", "namespace": NAMESPACE},
+        "stringData": {"tls.crt": pair.certificate, "tls.key": pair.key},
+    }
+    bare_cluster.kubectl("create", "namespace", NAMESPACE)
+    bare_cluster.apply(yaml.safe_dump(secret))
+    project.make("deploy")
+    authority = base64.b64encode(pair.authority.encode()).decode()
+    for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
+        found = bare_cluster.get(kind, f"{NAME}-webhook")
+        assert found is not None
+        injected = found["metadata"]["annotations"]["cert-manager.io/inject-ca-from"]
+        assert injected == f"{NAMESPACE}/{NAME}-webhook"
+        patch = f'[{{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "{authority}"}}]'
+        bare_cluster.kubectl("patch", kind, f"{NAME}-webhook", "--type=json", f"--patch={patch}")
+    project.rolled_out()
+    assert "2 passed" in project.make("test-e2e")
+    looked = project.steersman("doctor")
+    assert looked.returncode == 0, looked.stdout
+    project.make("undeploy")

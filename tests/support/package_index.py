@@ -1,0 +1,30 @@
+"""What a package index would have: Steersman's wheel as this checkout is, and all that it and its projects need."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from devcluster.images import CHECKOUT
+from devcluster.wheels import download
+
+
+def package_index(directory: Path) -> Path:
+    """A new directory with wheels for Debian's Python, pinned and checked; those of others are kept between calls."""
+    with tempfile.TemporaryDirectory() as logs:
+        download(CHECKOUT / "requirements/dev.txt", directory, Path(logs) / "log")
+    build_wheel(directory)
+    return directory
+
+
+def build_wheel(directory: Path) -> Path:
+    """Steersman's wheel in ``directory``, of this checkout."""
+    with tempfile.TemporaryDirectory() as temporary:
+        # hatchling looks for files to leave out upwards of the sources, and writes nothing beside them.
+        options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", temporary]
+        subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(CHECKOUT)], check=True)
+        (wheel,) = Path(temporary).glob("steersman-*.whl")
+        return Path(shutil.move(wheel, directory / wheel.name))
