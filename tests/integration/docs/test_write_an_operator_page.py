@@ -1,0 +1,46 @@
+"""The tutorial "Write an operator: DatabaseUser", done from top to bottom, with a real API server and database."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from postgresql_server import PostgreSQLServer, start_postgresql
+from projects import workplace
+from steersman.testing.envtest import Envtest
+from steersman.testing.envtest.binaries import find_binaries
+from tutorial import Reader, blocks_of
+
+PAGE = "tutorials/write-an-operator.md"
+NOWHERE = "--metrics-bind-address 0 --health-probe-bind-address 0"
+
+
+@pytest.fixture
+def postgresql() -> Generator[PostgreSQLServer]:
+    yield from start_postgresql()
+
+
+def test_the_page(envtest: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
+    root = tmp_path / "databaseuser"
+    root.mkdir()
+    server, known = postgresql.endpoint, workplace(tmp_path / "bin", root.name)
+    environment = {
+        **known,
+        "PATH": f"{known['PATH']}{os.pathsep}{find_binaries()}",
+        "KUBECONFIG": str(envtest.kubeconfig),
+        # One API server is enough for this.
+        "USE_EXISTING_CLUSTER": "true",
+        "PGHOST": server.host,
+        "PGPORT": str(server.port),
+        "PGDATABASE": "postgres",
+        "PGUSER": postgresql.administrator.username,
+        "PGPASSWORD": postgresql.administrator.password,
+    }
+    blocks = blocks_of(PAGE)
+    for block in blocks:
+        # Others may listen at the usual ports of this machine.
+        block.text = block.text.replace('make run ARGS="', f'make run ARGS="{NOWHERE} ')
+    Reader(root, environment, ("make run", "cache synced")).follow(blocks)
