@@ -1,0 +1,172 @@
+# Copyright 2026
+# SPDX-License-Identifier: Apache-2.0
+
+"""Brings the world in line with each CronJob: Jobs that are due are made, and old ones go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from steersman import Condition, FrozenDict, Manager, ObjectMeta, Reconciler, Request, Result, set_condition
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ObjectReference
+from steersman.errors import AlreadyExists, NotFound
+
+from project.api.v1.cronjob import CronJob, CronJobStatus
+from project.schedules import last_due, next_due, problem
+
+SCHEDULED_AT = "batch.tutorial.kubebuilder.io/scheduled-at"
+"""The annotation of a Job that says when it was due."""
+
+_LONGEST_STATUS = 10
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The Jobs of one CronJob, the oldest first."""
+
+    active: list[Job]
+    successful: list[Job]
+    failed: list[Job]
+
+    @classmethod
+    def of(cls, jobs: tuple[Job, ...]) -> Jobs:
+        """Tells them apart by their conditions."""
+        sorted_jobs = sorted(jobs, key=lambda job: (_begun(job), job.metadata.name))
+        found: dict[str, list[Job]] = {"": [], "Complete": [], "Failed": []}
+        for job in sorted_jobs:
+            found[_finished(job)].append(job)
+        return cls(found[""], found["Complete"], found["Failed"])
+
+    @property
+    def last_schedule_time(self) -> datetime | None:
+        """The last time for which there is one."""
+        times = (_scheduled_at(job) for job in (*self.active, *self.successful, *self.failed))
+        return max((t for t in times if t is not None), default=None)
+
+
+class CronJobReconciler(Reconciler[CronJob]):
+    """Brings the world in line with one CronJob."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Runs after each change, and again after each error; it looks at what is, and does what is missing."""
+        cronjob = await self.client.get(CronJob, request)
+        if cronjob.metadata.deletion_timestamp is not None:
+            return Result()
+        jobs = Jobs.of(await self.client.list(Job, namespace=request.namespace, owner=cronjob))
+        # First of all: what went by is told by no Job any more once history is tidied up.
+        status = await self._tell(cronjob, jobs)
+        await self._tidy_up(cronjob, jobs)
+        if cronjob.spec.suspend or problem(cronjob.spec.schedule):
+            return Result()
+        now = self.runtime.clock.now()
+        if due := _missed(cronjob, status.last_schedule_time, now):
+            await self._run(cronjob, due, jobs)
+        following = next_due(cronjob.spec.schedule, now)
+        return Result(requeue_after=(following - now).total_seconds() if following else None)
+
+    async def _tell(self, cronjob: CronJob, jobs: Jobs) -> CronJobStatus:
+        former = cronjob.status or CronJobStatus()
+        times = (former.last_schedule_time, jobs.last_schedule_time)
+        status = CronJobStatus(
+            observed_generation=cronjob.metadata.generation,
+            conditions=set_condition(former.conditions, _available(cronjob), self.runtime.clock.now()),
+            active=tuple(_reference(job) for job in jobs.active[:_LONGEST_STATUS]),
+            last_schedule_time=max((t for t in times if t is not None), default=None),
+        )
+        if status != cronjob.status:
+            await self.client.apply_status(cronjob, status)
+        return status
+
+    async def _tidy_up(self, cronjob: CronJob, jobs: Jobs) -> None:
+        spec = cronjob.spec
+        for limit, finished in (
+            (spec.successful_jobs_history_limit, jobs.successful),
+            (spec.failed_jobs_history_limit, jobs.failed),
+        ):
+            if limit is not None:
+                for job in finished[: max(0, len(finished) - limit)]:
+                    await self._delete(job)
+
+    async def _run(self, cronjob: CronJob, due: datetime, jobs: Jobs) -> None:
+        if cronjob.spec.concurrency_policy == "Forbid" and jobs.active:
+            self.log.info("left out: a former run still works", due=due.isoformat(), active=len(jobs.active))
+            return
+        if cronjob.spec.concurrency_policy == "Replace":
+            for job in jobs.active:
+                await self._delete(job)
+        job = _job(cronjob, due)
+        try:
+            await self.client.create(job, owner=cronjob)
+        except AlreadyExists:
+            # Made before, and the answer was lost: its name says for when it is.
+            return
+        self.events.normal(cronjob, "SuccessfulCreate", f"created Job {job.metadata.name}")
+
+    async def _delete(self, job: Job) -> None:
+        try:
+            await self.client.delete(Job, job.key, uid=job.metadata.uid)
+        except NotFound:
+            return
+
+    @classmethod
+    def setup_with_manager(cls, manager: Manager) -> None:
+        """Declares what triggers it, and what it does."""
+        manager.controller(CronJob).owns(Job).permits(Job, "create", "delete").complete(cls)
+
+
+def _missed(cronjob: CronJob, last: datetime | None, now: datetime) -> datetime | None:
+    """The last time at which a Job was due and not made, if it still may be."""
+    since = last or cronjob.metadata.creation_timestamp or now
+    if (seconds := cronjob.spec.starting_deadline_seconds) is not None:
+        since = max(since, now - timedelta(seconds=seconds))
+    return last_due(cronjob.spec.schedule, since, now)
+
+
+def _job(cronjob: CronJob, due: datetime) -> Job:
+    template = cronjob.spec.job_template
+    metadata = ObjectMeta(
+        name=f"{cronjob.metadata.name}-{int(due.timestamp())}",
+        namespace=cronjob.metadata.namespace,
+        labels=template.metadata.labels,
+        annotations=FrozenDict({**template.metadata.annotations, SCHEDULED_AT: due.isoformat()}),
+    )
+    return Job(metadata=metadata, spec=template.spec)
+
+
+def _available(cronjob: CronJob) -> Condition:
+    if wrong := problem(cronjob.spec.schedule):
+        return Condition(type="Available", status="False", reason="InvalidSchedule", message=wrong)
+    if cronjob.spec.suspend:
+        return Condition(type="Available", status="False", reason="Suspended", message="no more runs begin")
+    return Condition(type="Available", status="True", reason="Scheduled", message="Jobs run as they are due")
+
+
+def _reference(job: Job) -> ObjectReference:
+    metadata, resource = job.metadata, job.api_resource
+    return ObjectReference(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        name=metadata.name,
+        namespace=metadata.namespace,
+        uid=metadata.uid,
+    )
+
+
+def _finished(job: Job) -> str:
+    ended = ("Complete", "Failed")
+    return next((c.type for c in job.status.conditions if c.type in ended and c.status == "True"), "")
+
+
+def _scheduled_at(job: Job) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(job.metadata.annotations.get(SCHEDULED_AT, ""))
+    except ValueError:
+        return None
+    # Without a time zone it is not ours, and goes before or after nothing.
+    return found if found.tzinfo is not None else None
+
+
+def _begun(job: Job) -> datetime:
+    return job.status.start_time or job.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)

@@ -1,0 +1,132 @@
+"""CronJob on the real API server, with the rights of its role: it asks the webhooks, and has versions converted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from steersman import Client, Manager, ManagerOptions, MergePatch, ObjectKey, ObjectMeta, connect
+from steersman.api.batch_v1 import Job, JobSpec, JobTemplateSpec
+from steersman.api.core_v1 import Container, PodSpec, PodTemplateSpec
+from steersman.errors import Invalid
+from steersman.meta import ApiResource, unstructured
+from steersman.testing.envtest import Envtest
+from steersman.webhook import WebhookServing
+
+from project.api.v1 import cronjob as v1
+from project.api.v2 import cronjob as v2
+from project.main import setup
+
+ROLE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "config/rbac/role.yaml").read_text())
+SAMPLES = Path(__file__).parents[2] / "config/samples"
+POD = PodSpec(containers=(Container(name="hello", image="busybox"),), restart_policy="OnFailure")
+TEMPLATE = JobTemplateSpec(spec=JobSpec(template=PodTemplateSpec(spec=POD)))
+
+
+@asynccontextmanager
+async def operated(envtest: Envtest) -> AsyncGenerator[Client]:
+    """A user's client, while the operator runs and the API server can reach it."""
+    operator = envtest.user("operator", roles=[ROLE])
+    at = envtest.webhooks
+    address = f"{at.host}:{at.port}"
+    serving = WebhookServing(url=at.url("/"), bind_address=address, cert_path=str(at.directory), drain_seconds=0)
+    async with connect(operator.config) as transport, envtest.client() as user:
+        manager = Manager(transport, ManagerOptions(name="project", webhooks=serving))
+        setup(manager)
+        running = asyncio.create_task(manager.run())
+        try:
+            await listening(at.host, at.port)
+            yield user
+        finally:
+            manager.stop()
+            await running
+
+
+async def listening(host: str, port: int) -> None:
+    """Waits until somebody does."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                return
+
+
+async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_namespace: str) -> None:
+    key = ObjectKey(envtest_namespace, "sample")
+    async with operated(envtest) as user:
+        # Written in v2, converted to v1, defaulted and validated as v1, stored as v1, read as both.
+        schedule = v2.CronSchedule(minute="*/5", day_of_week="MON-FRI")
+        metadata = ObjectMeta(name=key.name, namespace=key.namespace)
+        made = await user.create(
+            v2.CronJob(metadata=metadata, spec=v2.CronJobSpec(schedule=schedule, job_template=TEMPLATE))
+        )
+        assert made.spec.schedule == schedule
+        assert made.spec.successful_jobs_history_limit == 3
+        found = await user.get(v1.CronJob, key)
+        assert found.spec.schedule == "*/5 * * * MON-FRI"
+        assert found.spec.concurrency_policy == "Allow"
+        assert not found.metadata.annotations
+
+        # What is wrong in v2 is told, too, by the webhook of v1.
+        with pytest.raises(Invalid, match="Bad minute"):
+            await user.patch(v2.CronJob, key, MergePatch({"spec": {"schedule": {"minute": "61"}}}))
+        with pytest.raises(Invalid, match="no more than 52 characters"):
+            long = v1.CronJob(metadata=ObjectMeta(name="x" * 53, namespace=key.namespace), spec=found.spec)
+            await user.create(long)
+
+        # Two spaces are a matter of v1 alone: v2 keeps them beside, and a change in v2 changes what it is about.
+        await user.patch(v1.CronJob, key, MergePatch({"spec": {"schedule": "*/5  * * * MON-FRI"}}))
+        await user.patch(v2.CronJob, key, MergePatch({"spec": {"suspend": True}}))
+        assert (await user.get(v1.CronJob, key)).spec.schedule == "*/5  * * * MON-FRI"
+        await user.patch(v2.CronJob, key, MergePatch({"spec": {"suspend": False, "schedule": {"minute": "*"}}}))
+        assert (await user.get(v1.CronJob, key)).spec.schedule == "* * * * MON-FRI"
+
+        status = await told(user, key)
+        assert [c.type for c in status.conditions] == ["Available"]
+
+
+async def test_a_job_is_made_with_the_rights_of_the_role(envtest: Envtest, envtest_namespace: str) -> None:
+    key = ObjectKey(envtest_namespace, "sample")
+    async with operated(envtest) as user:
+        spec = v1.CronJobSpec(schedule="* * * * *", job_template=TEMPLATE, suspend=True)
+        metadata = ObjectMeta(name=key.name, namespace=key.namespace)
+        made = await user.create(v1.CronJob(metadata=metadata, spec=spec))
+        await told(user, key)
+        # As if a minute had gone by: the time of the last run is what runs are counted from.
+        assert made.metadata.creation_timestamp is not None
+        long_ago = made.metadata.creation_timestamp.replace(year=2020).isoformat()
+        await user.patch(
+            v1.CronJob, key, MergePatch({"status": {"lastScheduleTime": long_ago}}), subresource="status"
+        )
+        await user.patch(v1.CronJob, key, MergePatch({"spec": {"suspend": False}}))
+        async with asyncio.timeout(30):
+            while not (jobs := (await user.list(Job, namespace=key.namespace)).items):
+                await asyncio.sleep(0.05)
+        assert jobs[0].controller_reference is not None
+        assert jobs[0].controller_reference.uid == made.metadata.uid
+
+
+async def test_the_samples_are_taken(envtest: Envtest, envtest_namespace: str) -> None:
+    async with operated(envtest) as user:
+        for version in ("v1", "v2"):
+            sample = yaml.safe_load((SAMPLES / f"batch_{version}_cronjob.yaml").read_text())
+            sample["metadata"]["namespace"] = envtest_namespace
+            kind = ApiResource("batch.tutorial.kubebuilder.io", version, "CronJob", "cronjobs")
+            await user.apply(unstructured(kind).of(sample), dry_run=True)
+
+
+async def told(client: Client, key: ObjectKey) -> v1.CronJobStatus:
+    """The first status that the operator writes."""
+    async with asyncio.timeout(30):
+        while (status := (await client.get(v1.CronJob, key)).status) is None:
+            await asyncio.sleep(0.05)
+    return status

@@ -1,0 +1,209 @@
+"""CronJob on an API server in memory, in virtual time: the clock begins at midnight, and hours take milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+import pytest
+from steersman import Client, FrozenDict, Manager, MergePatch, ObjectKey, ObjectMeta, find_condition
+from steersman.api.batch_v1 import Job, JobSpec, JobTemplateSpec
+from steersman.api.core_v1 import Container, PodSpec, PodTemplateSpec
+from steersman.testing import InMemoryApiServer, World, simulate, virtual_time
+from steersman.testing.webhooks import serve_webhooks
+
+from project.api.v1.cronjob import CronJob, CronJobSpec, CronJobStatus
+from project.controllers.cronjob import SCHEDULED_AT
+from project.main import WEBHOOKS, setup
+
+KEY = ObjectKey("default", "nightly")
+HOUR = 3600.0
+POD = PodSpec(containers=(Container(name="hello", image="busybox"),), restart_policy="OnFailure")
+TEMPLATE = JobTemplateSpec(
+    metadata=ObjectMeta(labels=FrozenDict(app="hello")), spec=JobSpec(template=PodTemplateSpec(spec=POD))
+)
+
+
+def hourly(**spec: Any) -> CronJob:
+    metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+    return CronJob(metadata=metadata, spec=CronJobSpec(schedule="0 * * * *", job_template=TEMPLATE, **spec))
+
+
+class Cluster:
+    """What a user and the Job controller do."""
+
+    def __init__(self, server: InMemoryApiServer) -> None:
+        self.client = Client(server, field_manager="user")
+        self._clock = server.runtime.clock
+
+    async def jobs(self) -> list[Job]:
+        """All of them, the oldest first."""
+        return sorted((await self.client.list(Job)).items, key=lambda job: job.metadata.name)
+
+    async def due(self) -> list[str]:
+        """For when there are Jobs."""
+        times = [datetime.fromisoformat(j.metadata.annotations[SCHEDULED_AT]) for j in await self.jobs()]
+        return [f"{time:%H:%M}" for time in times]
+
+    async def finish(self, *, how: str = "Complete") -> None:
+        """Ends the last Job."""
+        job = (await self.jobs())[-1]
+        status = {"startTime": self._clock.now().isoformat(), "conditions": [{"type": how, "status": "True"}]}
+        await self.client.patch(Job, job.key, MergePatch({"status": status}), subresource="status")
+
+    async def change(self, **spec: Any) -> None:
+        """Changes the CronJob, in wire form."""
+        await self.client.patch(CronJob, KEY, MergePatch({"spec": spec}))
+
+    async def status(self) -> CronJobStatus:
+        """What the operator tells."""
+        status = (await self.client.get(CronJob, KEY)).status
+        assert status is not None
+        return status
+
+    async def available(self) -> str:
+        """The reason why Jobs run as they are due, or not."""
+        condition = find_condition((await self.status()).conditions, "Available")
+        assert condition is not None
+        return f"{condition.status} {condition.reason}"
+
+
+@asynccontextmanager
+async def operated(server: InMemoryApiServer) -> AsyncGenerator[Cluster]:
+    """With the operator, whose webhooks are asked."""
+    manager = Manager(server, runtime=server.runtime)
+    setup(manager)
+    serve_webhooks(server, manager, WEBHOOKS)
+    running = asyncio.create_task(manager.run())
+    try:
+        yield Cluster(server)
+    finally:
+        manager.stop()
+        await running
+
+
+@virtual_time
+async def test_a_job_is_made_whenever_it_is_due(apiserver: InMemoryApiServer) -> None:
+    async with operated(apiserver) as cluster:
+        await cluster.client.create(hourly())
+        await asyncio.sleep(HOUR + 1)
+        (job,) = await cluster.jobs()
+        assert job.metadata.name == f"nightly-{int(datetime.fromisoformat('2030-01-01T01:00Z').timestamp())}"
+        assert job.metadata.labels["app"] == "hello"
+        assert job.controller_reference is not None
+        assert job.controller_reference.kind == "CronJob"
+        status = await cluster.status()
+        assert [f"{r.kind} {r.name}" for r in status.active] == [f"Job {job.metadata.name}"]
+        assert status.last_schedule_time == datetime.fromisoformat("2030-01-01T01:00Z")
+        assert await cluster.available() == "True Scheduled"
+        await cluster.finish()
+        await asyncio.sleep(2 * HOUR)
+        assert await cluster.due() == ["01:00", "02:00", "03:00"]
+
+
+@virtual_time
+async def test_history_is_tidied_up_and_no_run_is_repeated(apiserver: InMemoryApiServer) -> None:
+    async with operated(apiserver) as cluster:
+        await cluster.client.create(hourly(successful_jobs_history_limit=2, failed_jobs_history_limit=0))
+        await asyncio.sleep(1)
+        for how in ("Complete", "Complete", "Failed", "Complete"):
+            await asyncio.sleep(HOUR)
+            await cluster.finish(how=how)
+        await asyncio.sleep(60)
+        assert await cluster.due() == ["02:00", "04:00"]
+        await cluster.change(successfulJobsHistoryLimit=0)
+        await asyncio.sleep(60)
+        assert await cluster.due() == []
+        status = await cluster.status()
+        assert status.last_schedule_time == datetime.fromisoformat("2030-01-01T04:00Z")
+
+
+@virtual_time
+async def test_suspended(apiserver: InMemoryApiServer) -> None:
+    async with operated(apiserver) as cluster:
+        await cluster.client.create(hourly(suspend=True))
+        await asyncio.sleep(2.5 * HOUR)
+        assert await cluster.due() == []
+        assert await cluster.available() == "False Suspended"
+        # Of what was missed, the last one is made up for.
+        await cluster.change(suspend=False)
+        await asyncio.sleep(60)
+        assert await cluster.due() == ["02:00"]
+
+
+@virtual_time
+async def test_what_is_missed_by_more_than_the_deadline_is_left_out(apiserver: InMemoryApiServer) -> None:
+    async with operated(apiserver) as cluster:
+        await cluster.client.create(hourly(suspend=True, starting_deadline_seconds=600))
+        await asyncio.sleep(2.5 * HOUR)
+        await cluster.change(suspend=False)
+        await asyncio.sleep(HOUR)
+        assert await cluster.due() == ["03:00"]
+
+
+@virtual_time
+async def test_what_others_write_on_jobs_stops_nothing(apiserver: InMemoryApiServer) -> None:
+    async with operated(apiserver) as cluster:
+        await cluster.client.create(hourly())
+        await asyncio.sleep(HOUR + 60)
+        (job,) = await cluster.jobs()
+        changed = MergePatch({"metadata": {"annotations": {SCHEDULED_AT: "2030-01-01T01:00"}}})
+        await cluster.client.patch(Job, job.key, changed)
+        await asyncio.sleep(HOUR)
+        assert await cluster.due() == ["01:00", "02:00"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "due"), [("Allow", ["01:00", "02:00"]), ("Forbid", ["01:00"]), ("Replace", ["02:00"])]
+)
+@virtual_time
+async def test_a_former_run_still_works(apiserver: InMemoryApiServer, policy: str, due: list[str]) -> None:
+    async with operated(apiserver) as cluster:
+        await cluster.client.create(hourly(concurrency_policy=policy))
+        await asyncio.sleep(2 * HOUR + 60)
+        assert await cluster.due() == due
+        if policy == "Forbid":
+            await cluster.finish()
+            await asyncio.sleep(60)
+            assert await cluster.due() == ["01:00", "02:00"]
+
+
+async def life(world: World[None]) -> None:
+    """A CronJob whose runs take five minutes, through a night."""
+    await world.client.create(hourly(successful_jobs_history_limit=1, concurrency_policy="Forbid"))
+    for _ in range(2):
+        await world.sleep(HOUR)
+        await world.settle()
+    await world.client.patch(CronJob, KEY, MergePatch({"spec": {"suspend": True}}))
+    await world.settle()
+    await world.client.delete(CronJob, KEY)
+
+
+async def job_controller(world: World[None]) -> None:
+    """Stands in for Kubernetes': each Job is done after five minutes."""
+    while True:
+        await world.sleep(300)
+        for job in world.read_all(Job):
+            if not job.status.conditions:
+                status = {"conditions": [{"type": "Complete", "status": "True"}], "startTime": "2030-01-01T00:00:00Z"}
+                await world.client.patch(Job, job.key, MergePatch({"status": status}), subresource="status")
+
+
+def never_two_at_once(world: World[None]) -> None:
+    assert sum(not job.status.conditions for job in world.read_all(Job)) <= 1
+
+
+def test_it_recovers_from_every_fault() -> None:
+    report = simulate(
+        setup,
+        life,
+        kinds=[CronJob],
+        actors=[job_controller],
+        invariants=[never_two_at_once],
+        most=5,
+        random_runs=1,
+    )
+    assert sum(report.tried.values()) >= 5

@@ -1,0 +1,93 @@
+"""A web application with a database: it counts its visits, and migrates by ``app.py migrate``.
+
+1.2.0 and 1.3.0 are good, 1.3.1 never gets ready, and the migration to 1.4.0 fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import LiteralString
+
+import psycopg
+
+VERSION = Path("/opt/version").read_text().strip()
+DATABASE = os.environ.get("DATABASE_URL", "")
+
+MIGRATIONS: dict[str, LiteralString] = {
+    "1.2.0": "CREATE TABLE visits (at timestamptz NOT NULL DEFAULT now())",
+    "1.3.0": "ALTER TABLE visits ADD COLUMN version text",
+    "1.4.0": "ALTER TABLE vists ADD COLUMN browser text",
+}
+"""What each version changes. A version before copes with it: it goes on serving meanwhile."""
+
+# Any number: who holds this lock migrates.
+LOCK = 2026
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def migrate() -> None:
+    """Brings the database to this version; again, or after a newer one, it changes nothing."""
+    with psycopg.connect(DATABASE, connect_timeout=5) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        connection.execute("CREATE TABLE IF NOT EXISTS migrations (version text PRIMARY KEY)")
+        done = {row[0] for row in connection.execute("SELECT version FROM migrations")}
+        for version in sorted(MIGRATIONS, key=number):
+            if version not in done and number(version) <= number(VERSION):
+                connection.execute(MIGRATIONS[version])
+                connection.execute("INSERT INTO migrations VALUES (%s)", (version,))
+                print(f"migrated to {version}")
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/livez":
+            self.answer(200, {"alive": True})
+        elif self.path == "/readyz":
+            self.answer(503 if VERSION == "1.3.1" else 200, {"version": VERSION, "migrations": self.migrations()})
+        else:
+            self.answer(200, {"version": VERSION, "visits": self.visit()})
+
+    def migrations(self) -> list[str]:
+        if not DATABASE:
+            return []
+        with psycopg.connect(DATABASE, connect_timeout=2) as connection:
+            return [row[0] for row in connection.execute("SELECT version FROM migrations ORDER BY version")]
+
+    def visit(self) -> int | None:
+        if not DATABASE:
+            return None
+        with psycopg.connect(DATABASE, connect_timeout=2) as connection:
+            connection.execute("INSERT INTO visits DEFAULT VALUES")
+            found = connection.execute("SELECT count(*) FROM visits").fetchone()
+        return found[0] if found else 0
+
+    def answer(self, status: int, content: dict[str, object]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes ask every two seconds: nobody would read that."""
+
+
+def serve() -> None:
+    # As process 1 it would not end by itself.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt):
+        ThreadingHTTPServer(("", 8080), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    migrate() if sys.argv[1:] == ["migrate"] else serve()

@@ -1,0 +1,179 @@
+# Copyright 2026
+# SPDX-License-Identifier: Apache-2.0
+
+"""Brings the world in line with each MyApp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+from steersman import (
+    Condition,
+    Manager,
+    NotFound,
+    Object,
+    Outcome,
+    Reconciler,
+    Request,
+    Result,
+    SteersmanError,
+    find_condition,
+    set_condition,
+)
+from steersman.api.apps_v1 import Deployment
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import Service
+from steersman.errors import Forbidden, Invalid
+from steersman.meta import ApplyConfiguration
+
+from my_operator import releases, resources
+from my_operator.api.v1.myapp import MyApp, MyAppStatus
+from my_operator.controllers import metrics
+from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
+from my_operator.releases import Records, Seen
+
+
+class NameTaken(SteersmanError):
+    """There is an object of the name that ours would have, and it is not ours."""
+
+
+class MyAppReconciler(Reconciler[MyApp]):
+    """Brings the world in line with one MyApp.
+
+    What has to be remembered is written into the status before it is acted upon: wherever the process ends, the next
+    one goes on from there.
+    """
+
+    async def reconcile(self, request: Request) -> Result:
+        """Looks at what is, remembers what must not be forgotten, does what is missing, and tells."""
+        try:
+            app = await self.client.get(MyApp, request)
+        except NotFound:
+            metrics.forget(request)
+            raise
+        if app.metadata.deletion_timestamp is not None:
+            # What it owns goes with it; it must not be made again meanwhile.
+            return Result()
+        records = releases.recorded(await self._seen(app))
+        app = await self._remember(app, records)
+        await self._act(await self._seen(app), records)
+        await self._tell(await self._seen(app), records)
+        return Result()
+
+    async def update_status(self, request: Request, outcome: Outcome) -> None:
+        """Counts, and tells what the API server refuses: it needs a person."""
+        metrics.count(request, outcome)
+        if isinstance(outcome.error, (NameTaken, Forbidden, Invalid)):
+            app = await self.client.get(MyApp, request)
+            reason = "NameTaken" if isinstance(outcome.error, NameTaken) else "Refused"
+            refused = Condition(type="Ready", status="False", reason=reason, message=str(outcome.error))
+            await self._write(app, app.status or MyAppStatus(), (refused,))
+
+    async def _seen(self, app: MyApp) -> Seen:
+        return Seen(
+            app=app,
+            deployment=await self.client.find(Deployment, app.key),
+            database=await self.client.find(Database, app.key),
+            jobs=await self.client.list(Job, namespace=app.metadata.namespace, owner=app),
+        )
+
+    async def _remember(self, app: MyApp, records: Records) -> MyApp:
+        former = app.status or MyAppStatus()
+        if records == Records.of(former):
+            return app
+        return await self._store(app, _with(former, records))
+
+    async def _store(self, app: MyApp, status: MyAppStatus) -> MyApp:
+        """Writes the status if nobody has changed the object since: what a former leader remembers is of no use."""
+        return await self.client.apply_status(app, status, resource_version=app.metadata.resource_version)
+
+    async def _act(self, seen: Seen, records: Records) -> None:
+        app = seen.app
+        await self._ensure(resources.service(app), app)
+        if app.spec.database.enabled:
+            await self._ensure(resources.database(app), app)
+        for job in releases.obsolete_jobs(seen):
+            # Gone once its pods have ended, so that no two migrations are at work.
+            await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
+        if releases.may_migrate(seen, records) and seen.database is not None:
+            await self._ensure(resources.migration(app, app.image, seen.database.metadata.uid), app)
+        if image := releases.image_to_run(seen, records):
+            await self._ensure(resources.deployment(app, image, with_database=records.migrated is not None), app)
+        await self._drop_database(seen)
+
+    async def _drop_database(self, seen: Seen) -> None:
+        """Deletes the Database that is no longer wanted, once no pod uses it."""
+        database = seen.database
+        if seen.app.spec.database.enabled or database is None or not _is_ours(database, seen.app):
+            return
+        deployment = seen.deployment
+        unused = deployment is None or not resources.has_database(deployment.spec.template.spec)
+        if unused and (deployment is None or releases.is_complete(deployment)):
+            await self.client.delete(Database, database.key, uid=database.metadata.uid)
+
+    async def _ensure(self, config: ApplyConfiguration[Any], app: MyApp) -> None:
+        """Applies what the application owns. Raises NameTaken: somebody else has an object of this name."""
+        kind = config.read_type
+        found = await self.client.find(kind, config.key)
+        if found is not None and not _is_ours(found, app):
+            name = kind.api_resource.kind
+            raise NameTaken(f"the {name} {config.key} belongs to somebody else: rename it, or this MyApp")
+        await self.client.apply(config, owner=app)
+
+    async def _tell(self, seen: Seen, records: Records) -> None:
+        app, deployment = seen.app, seen.deployment
+        phase, conditions = releases.told(seen, records)
+        status = MyAppStatus(
+            phase=phase,
+            replicas=(deployment.status.replicas or 0) if deployment else 0,
+            ready_replicas=(deployment.status.ready_replicas or 0) if deployment else 0,
+            selector=",".join(f"{name}={value}" for name, value in resources.selector_of(app).items()),
+            conditions=(app.status or MyAppStatus()).conditions,
+        )
+        await self._write(app, _with(status, records), conditions)
+
+    async def _write(self, app: MyApp, status: MyAppStatus, conditions: tuple[Condition, ...]) -> None:
+        """Writes the status if it is new, and an Event if it is for another reason than before."""
+        former = find_condition((app.status or MyAppStatus()).conditions, "Ready")
+        now, generation = self.runtime.clock.now(), app.metadata.generation
+        told = status.conditions
+        for condition in conditions:
+            told = set_condition(told, replace(condition, observed_generation=generation), now)
+        status = replace(status, conditions=told, observed_generation=generation)
+        if status == app.status:
+            return
+        await self._store(app, status)
+        ready = conditions[0]
+        if former is None or former.reason != ready.reason:
+            bad = status.phase in ("RolledBack", "Failed") or ready.reason in ("NameTaken", "Refused")
+            emit = self.events.warning if bad else self.events.normal
+            emit(app, ready.reason, ready.message)
+
+    @classmethod
+    def setup_with_manager(cls, manager: Manager) -> None:
+        """Declares what triggers it, and what it does."""
+        (
+            manager.controller(MyApp)
+            .owns(Deployment)
+            .owns(Service)
+            .owns(Job)
+            .owns(Database)
+            .permits(Deployment, "create", "patch")
+            .permits(Service, "create", "patch")
+            .permits(Job, "create", "patch", "delete")
+            .permits(Database, "create", "patch", "delete")
+            .max_concurrent_reconciles(8)
+            .complete(cls)
+        )
+
+
+def _is_ours(obj: Object, app: MyApp) -> bool:
+    reference = obj.controller_reference
+    return reference is not None and reference.uid == app.metadata.uid
+
+
+def _with(status: MyAppStatus, records: Records) -> MyAppStatus:
+    version = records.good.rpartition(":")[2] or None
+    image = records.good or None
+    return replace(status, version=version, image=image, failed=records.failed, migrated=records.migrated)

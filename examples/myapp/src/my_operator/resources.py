@@ -1,0 +1,181 @@
+# Copyright 2026
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a MyApp consists of: pure functions of it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from steersman import ObjectKey, ObjectMetaApply
+from steersman.api.apply.apps_v1 import (
+    DeploymentApply,
+    DeploymentSpecApply,
+    DeploymentStrategyApply,
+    RollingUpdateDeploymentApply,
+)
+from steersman.api.apply.batch_v1 import JobApply, JobSpecApply
+from steersman.api.apply.core_v1 import (
+    CapabilitiesApply,
+    ContainerApply,
+    ContainerPortApply,
+    EnvVarApply,
+    EnvVarSourceApply,
+    HTTPGetActionApply,
+    PodSecurityContextApply,
+    PodSpecApply,
+    PodTemplateSpecApply,
+    ProbeApply,
+    ResourceRequirementsApply,
+    SeccompProfileApply,
+    SecretKeySelectorApply,
+    SecurityContextApply,
+    ServiceApply,
+    ServicePortApply,
+    ServiceSpecApply,
+)
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.core_v1 import Container, PodSpec
+from steersman.meta import TemplateMetaApply
+
+from my_operator.api.v1.myapp import MyApp
+from my_operator.foreign.apply.databases_steersman_dev_v1alpha1 import DatabaseApply, DatabaseSpecApply
+
+CONTAINER = "app"
+DATABASE_UID = "example.com/database-uid"
+PORT = 8080
+
+RESOURCES = ResourceRequirementsApply(requests={"cpu": "10m", "memory": "32Mi"})
+UNPRIVILEGED = SecurityContextApply(
+    allow_privilege_escalation=False,
+    read_only_root_filesystem=True,
+    capabilities=CapabilitiesApply(drop=["ALL"]),
+)
+
+
+def selector_of(app: MyApp) -> dict[str, str]:
+    """The labels of the pods that serve; they never change."""
+    return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.metadata.name}
+
+
+def labels_of(app: MyApp, image: str) -> dict[str, str]:
+    """The recommended labels of what runs ``image``."""
+    version = image.rpartition(":")[2]
+    return {**selector_of(app), "app.kubernetes.io/version": version, "app.kubernetes.io/managed-by": "my-operator"}
+
+
+def database(app: MyApp) -> DatabaseApply:
+    """The Database; fields that are not named here, its deletion policy above all, are the users'."""
+    spec = DatabaseSpecApply(engine="postgresql", version="17", storage_size=app.spec.database.storage)
+    return DatabaseApply(metadata=_metadata(app), spec=spec)
+
+
+def service(app: MyApp) -> ServiceApply:
+    """Leads to the pods that are ready."""
+    port = ServicePortApply(name="http", port=80, target_port="http")
+    return ServiceApply(metadata=_metadata(app), spec=ServiceSpecApply(selector=selector_of(app), ports=[port]))
+
+
+def deployment(app: MyApp, image: str, *, with_database: bool) -> DeploymentApply:
+    """Runs ``image``.
+
+    The version before goes on serving until the pods of a new one are ready.
+    """
+    container = ContainerApply(
+        name=CONTAINER,
+        image=image,
+        env=_environment(app, with_database),
+        ports=[ContainerPortApply(name="http", container_port=PORT)],
+        liveness_probe=ProbeApply(http_get=HTTPGetActionApply(path="/livez", port="http"), period_seconds=10),
+        readiness_probe=ProbeApply(http_get=HTTPGetActionApply(path="/readyz", port="http"), period_seconds=2),
+        resources=RESOURCES,
+        security_context=UNPRIVILEGED,
+    )
+    return DeploymentApply(
+        metadata=_metadata(app),
+        spec=DeploymentSpecApply(
+            replicas=app.spec.replicas,
+            selector=LabelSelectorApply(match_labels=selector_of(app)),
+            strategy=DeploymentStrategyApply(
+                type="RollingUpdate", rolling_update=RollingUpdateDeploymentApply(max_surge=1, max_unavailable=0)
+            ),
+            progress_deadline_seconds=app.spec.rollout_deadline_seconds,
+            template=PodTemplateSpecApply(
+                metadata=TemplateMetaApply(labels=labels_of(app, image)), spec=_pod(container, "Always")
+            ),
+        ),
+    )
+
+
+def migration_key(app: MyApp, image: str) -> ObjectKey:
+    """The Job that migrates to ``image``: the same name however often it is asked for."""
+    return ObjectKey(app.metadata.namespace, f"{app.metadata.name}-migrate-{sha256(image.encode()).hexdigest()[:8]}")
+
+
+def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
+    """Brings the database to the version of ``image``."""
+    container = ContainerApply(
+        name=CONTAINER,
+        image=image,
+        args=["migrate"],
+        env=_environment(app, True),
+        resources=RESOURCES,
+        security_context=UNPRIVILEGED,
+    )
+    labels = {"app.kubernetes.io/name": "myapp-migration", "app.kubernetes.io/instance": app.metadata.name}
+    pod = PodTemplateSpecApply(metadata=TemplateMetaApply(labels=labels), spec=_pod(container, "Never"))
+    return JobApply(
+        metadata=ObjectMetaApply(
+            name=migration_key(app, image).name,
+            namespace=app.metadata.namespace,
+            labels=labels,
+            annotations={DATABASE_UID: database_uid},
+        ),
+        spec=JobSpecApply(
+            backoff_limit=1,
+            active_deadline_seconds=app.spec.migration_deadline_seconds,
+            # A second pod starts once the first has ended, not while it is being ended.
+            pod_replacement_policy="Failed",
+            template=pod,
+        ),
+    )
+
+
+def image_of(pod: PodSpec) -> str:
+    """The image that the application's container runs; empty if there is no such container."""
+    return next((c.image or "" for c in pod.containers if c.name == CONTAINER), "")
+
+
+def has_database(pod: PodSpec) -> bool:
+    """Whether the application's container is told of a database."""
+    return any(_is_told(c) for c in pod.containers if c.name == CONTAINER)
+
+
+def _is_told(container: Container) -> bool:
+    return any(e.name == "DATABASE_URL" for e in container.env)
+
+
+def _metadata(app: MyApp) -> ObjectMetaApply:
+    return ObjectMetaApply(name=app.metadata.name, namespace=app.metadata.namespace, labels=selector_of(app))
+
+
+def _environment(app: MyApp, with_database: bool) -> list[EnvVarApply]:
+    # The Database's operator names its Secret for applications so.
+    told = SecretKeySelectorApply(name=f"{app.metadata.name}-app", key="uri")
+    url = EnvVarApply(name="DATABASE_URL", value_from=EnvVarSourceApply(secret_key_ref=told))
+    return [url] if with_database else []
+
+
+def _pod(container: ContainerApply, restart_policy: str) -> PodSpecApply:
+    return PodSpecApply(
+        automount_service_account_token=False,
+        enable_service_links=False,
+        restart_policy=restart_policy,
+        security_context=PodSecurityContextApply(
+            run_as_non_root=True,
+            run_as_user=10001,
+            run_as_group=10001,
+            seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
+        ),
+        containers=[container],
+    )

@@ -1,0 +1,187 @@
+"""MyApp in the cluster of the kubeconfig: after ``make deploy IMG=…``, with the database operator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+from steersman import Client, MergePatch, NotFound, ObjectKey, ObjectMeta, connect, find_condition, load_config
+from steersman.api.apps_v1 import Deployment
+from steersman.api.autoscaling_v2 import (
+    CrossVersionObjectReference,
+    HorizontalPodAutoscaler,
+    HorizontalPodAutoscalerSpec,
+)
+from steersman.api.core_v1 import Container, Namespace, PersistentVolumeClaim, Pod, PodSpec, Service
+from steersman.errors import SteersmanError
+from steersman.meta import metadata_only, unstructured
+
+from my_operator.api.v1.myapp import MyApp, Phase
+from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
+from my_operator.resources import image_of
+
+T = TypeVar("T")
+
+pytestmark = pytest.mark.e2e
+OPERATOR = ObjectKey("my-operator-system", "my-operator")
+SAMPLE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "config/samples/v1_myapp.yaml").read_text())
+
+
+class Application:
+    """The application of the sample, in a namespace of its own."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
+        self.key = ObjectKey(namespace, SAMPLE["metadata"]["name"])
+
+    async def apply(self, **spec: Any) -> None:
+        metadata = {**SAMPLE["metadata"], "namespace": self.key.namespace}
+        sample = {**SAMPLE, "metadata": metadata, "spec": {**SAMPLE["spec"], **spec}}
+        await self.client.apply(unstructured(MyApp.api_resource).of(sample))
+
+    async def change(self, **spec: Any) -> None:
+        await self.client.patch(MyApp, self.key, MergePatch({"spec": spec}))
+
+    async def until(self, phase: Phase, version: str, seconds: float = 180) -> MyApp:
+        """The application once it is told to be in ``phase``, with ``version`` wanted."""
+
+        async def told() -> MyApp | None:
+            app = await self.client.get(MyApp, self.key)
+            status = app.status
+            current = status is not None and status.observed_generation == app.metadata.generation
+            return app if current and status and (status.phase, app.spec.version) == (phase, version) else None
+
+        return await eventually(told, seconds)
+
+    async def image(self) -> str:
+        return image_of((await self.client.get(Deployment, self.key)).spec.template.spec)
+
+    async def ask(self, path: str) -> dict[str, Any]:
+        """What the application answers, asked through its Service."""
+        return json.loads(await self.fetch(f"http://{self.key.name}{path}"))
+
+    async def metrics(self) -> str:
+        """What the operator shows of this application."""
+        (pod,) = (await self.client.list(Pod, namespace=OPERATOR.namespace)).items
+        shown = await self.fetch(f"http://{pod.status.pod_ip}:8080/metrics")
+        return "".join(line for line in shown.splitlines(True) if f'namespace="{self.key.namespace}"' in line)
+
+    async def fetch(self, url: str) -> str:
+        """What a pod beside the application gets from a URL."""
+        name = f"ask-{uuid.uuid4().hex[:8]}"
+        words = f"import urllib.request as r; print(r.urlopen('{url}', timeout=10).read().decode())"
+        image = await self.image()
+        container = Container(name="ask", image=image, command=("python3", "-c", words))
+        await self.client.create(
+            Pod(
+                metadata=ObjectMeta(name=name, namespace=self.key.namespace),
+                spec=PodSpec(containers=(container,), restart_policy="Never"),
+            )
+        )
+        key = ObjectKey(self.key.namespace, name)
+
+        async def ended() -> str:
+            return phase if (phase := (await self.client.get(Pod, key)).status.phase or "") in ENDS else ""
+
+        ended_as = await eventually(ended, 60)
+        said = "\n".join([line async for line in self.client.logs(key)])
+        assert ended_as == "Succeeded", said
+        return said
+
+
+ENDS = ("Succeeded", "Failed")
+
+
+async def eventually(probe: Callable[[], Awaitable[T | None]], seconds: float) -> T:
+    """The first result of ``probe`` that is true."""
+    async with asyncio.timeout(seconds):
+        while not (found := await probe()):
+            await asyncio.sleep(0.5)
+    return found
+
+
+@asynccontextmanager
+async def application() -> AsyncGenerator[Application]:
+    """Skips where there is no cluster, or the operator is not deployed there."""
+    try:
+        config = load_config()
+    except SteersmanError as error:
+        pytest.skip(f"no cluster: {error}")
+    async with connect(config) as transport:
+        client = Client(transport, field_manager="user")
+        try:
+            await client.get(Deployment, OPERATOR)
+        except NotFound:
+            pytest.skip("the operator is not deployed: make deploy IMG=…")
+        namespace = ObjectKey("", f"e2e-myapp-{uuid.uuid4().hex[:8]}")
+        await client.create(Namespace(metadata=ObjectMeta(name=namespace.name)))
+        try:
+            yield Application(client, namespace.name)
+        finally:
+            await client.delete(Namespace, namespace)
+
+
+async def test_its_life() -> None:
+    """Installed, upgraded, twice failed and taken back, deleted: with a real database."""
+    async with application() as app:
+        await app.apply(database={"enabled": True, "storage": "256Mi"}, rolloutDeadlineSeconds=20)
+        status = (await app.until("Ready", "1.2.0")).status
+        assert status is not None and (status.version, status.ready_replicas) == ("1.2.0", 3)
+        assert await app.ask("/readyz") == {"version": "1.2.0", "migrations": ["1.2.0"]}
+        assert (await app.ask("/"))["visits"] == 1
+        assert 'myapp_reconcile_total{name="my-application"' in await app.metrics()
+
+        await app.change(version="1.3.0")
+        await app.until("Ready", "1.3.0")
+        assert await app.ask("/readyz") == {"version": "1.3.0", "migrations": ["1.2.0", "1.3.0"]}
+        assert (await app.ask("/"))["visits"] == 2, "the data are still there"
+
+        for version, reason in (("1.3.1", "RolloutFailed"), ("1.4.0", "MigrationFailed")):
+            await app.change(version=version)
+            status = (await app.until("RolledBack", version)).status
+            assert status is not None and status.version == "1.3.0"
+            degraded = find_condition(status.conditions, "Degraded")
+            assert degraded is not None and (degraded.status, degraded.reason) == ("True", reason)
+            assert await app.image() == "example.com/myapp:1.3.0"
+            assert (await app.ask("/"))["version"] == "1.3.0"
+
+        await app.change(version="1.3.0")
+        await app.until("Ready", "1.3.0")
+        await app.client.delete(MyApp, app.key)
+        for kind in (Deployment, Service, Database):
+            await eventually(lambda kind=kind: gone(app, kind), 120)
+        # Its deletion policy is the Database's, Retain unless somebody sets another one.
+        claims = (await app.client.list(PersistentVolumeClaim, namespace=app.key.namespace)).items
+        assert [claim.metadata.name for claim in claims] == [f"data-{app.key.name}-0"]
+
+
+async def gone(app: Application, kind: type[Any]) -> bool:
+    try:
+        await app.client.get(metadata_only(kind), app.key)
+    except NotFound:
+        return True
+    return False
+
+
+async def test_an_autoscaler_scales_it() -> None:
+    """The horizontal pod autoscaler raises what is below its minimum, metrics or none."""
+    async with application() as app:
+        await app.apply(database={"enabled": False}, replicas=1)
+        await app.until("Ready", "1.2.0")
+        target = CrossVersionObjectReference(api_version="example.com/v1", kind="MyApp", name=app.key.name)
+        spec = HorizontalPodAutoscalerSpec(scale_target_ref=target, min_replicas=2, max_replicas=4)
+        metadata = ObjectMeta(name=app.key.name, namespace=app.key.namespace)
+        await app.client.create(HorizontalPodAutoscaler(metadata=metadata, spec=spec))
+
+        async def scaled() -> bool:
+            status = (await app.client.get(MyApp, app.key)).status
+            return status is not None and (status.phase, status.ready_replicas) == ("Ready", 2)
+
+        assert await eventually(scaled, 120)

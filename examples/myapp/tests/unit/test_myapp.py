@@ -1,0 +1,286 @@
+"""MyApp on an API server in memory, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from myapp_cluster import Cluster, Registry
+from steersman import Client, Manager, MergePatch, ObjectKey, ObjectMeta, Quantity, find_condition, is_true
+from steersman.api.apps_v1 import Deployment
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import Service, ServicePort, ServiceSpec
+from steersman.api.events_v1 import Event
+from steersman.errors import Invalid
+from steersman.observability import metrics
+from steersman.testing import InMemoryApiServer, virtual_time
+
+from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus
+from my_operator.controllers.metrics import RESULTS, forget
+from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
+from my_operator.main import setup
+from my_operator.resources import has_database, image_of, migration_key, selector_of
+
+KEY = ObjectKey("default", "my-application")
+OLD, NEW = "example.com/myapp:1.2.0", "example.com/myapp:1.3.0"
+
+
+class Running:
+    """The operator at work, and a user who looks on."""
+
+    def __init__(self, server: InMemoryApiServer, registry: Registry) -> None:
+        self.server = server
+        self.registry = registry
+        self.user = Client(server, field_manager="user")
+
+    async def create(self, version: str = "1.2.0", *, database: bool = True, replicas: int = 3) -> None:
+        spec = MyAppSpec(version=version, replicas=replicas, database=MyAppDatabase(enabled=database))
+        await self.user.create(MyApp(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec))
+        await self.rest()
+
+    async def change(self, **spec: Any) -> None:
+        await self.user.patch(MyApp, KEY, MergePatch({"spec": spec}))
+        await self.rest()
+
+    async def rest(self) -> None:
+        await asyncio.sleep(300)
+
+    async def app(self) -> MyApp:
+        return await self.user.get(MyApp, KEY)
+
+    async def status(self) -> MyAppStatus:
+        status = (await self.app()).status
+        assert status is not None
+        return status
+
+    def deployment(self) -> Deployment:
+        found = self.server.read(Deployment, KEY)
+        assert found is not None
+        return found
+
+    def image(self) -> str:
+        return image_of(self.deployment().spec.template.spec)
+
+
+@asynccontextmanager
+async def operator(server: InMemoryApiServer, **registry: Any) -> AsyncGenerator[Running]:
+    running = Running(server, Registry(**registry))
+    manager = Manager(server, runtime=server.runtime)
+    setup(manager)
+    cluster = Cluster(server, Client(server, field_manager="cluster"), running.registry)
+    tasks = [asyncio.create_task(manager.run()), asyncio.create_task(cluster.run())]
+    try:
+        yield running
+    finally:
+        manager.stop()
+        await tasks[0]
+        tasks[1].cancel()
+
+
+@virtual_time
+async def test_what_the_article_wants(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        await running.create()
+        status = await running.status()
+        assert (status.phase, status.replicas, status.ready_replicas) == ("Ready", 3, 3)
+        assert (status.version, status.image) == ("1.2.0", OLD)
+        assert is_true(status.conditions, "Ready")
+        assert not is_true(status.conditions, "Degraded")
+        deployment = running.deployment()
+        pod = deployment.spec.template
+        assert image_of(pod.spec) == OLD and has_database(pod.spec)
+        assert status.selector == ",".join(f"{k}={v}" for k, v in selector_of(await running.app()).items())
+        service, database = apiserver.read(Service, KEY), apiserver.read(Database, KEY)
+        assert service is not None and service.spec.selector == selector_of(await running.app())
+        assert database is not None and database.spec.storage_size == Quantity("1Gi")
+        assert running.registry.migrations == [OLD]
+
+
+@virtual_time
+async def test_without_a_database_nothing_is_migrated(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        await running.create(database=False)
+        await running.change(version="1.3.0")
+        assert (await running.status()).version == "1.3.0"
+        assert not has_database(running.deployment().spec.template.spec)
+        assert not apiserver.read_all(Database)
+        assert running.registry.migrations == []
+
+
+@virtual_time
+async def test_a_new_version_is_migrated_to_once(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        await running.create()
+        await running.change(version="1.3.0")
+        await running.change(replicas=5)
+        status = await running.status()
+        assert (status.phase, status.version, status.ready_replicas) == ("Ready", "1.3.0", 5)
+        assert running.registry.migrations == [OLD, NEW]
+        assert [j.key for j in apiserver.read_all(Job)] == [migration_key(await running.app(), NEW)]
+
+
+@virtual_time
+async def test_a_migration_that_fails_changes_nothing(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver, refused={NEW}) as running:
+        await running.create()
+        await running.change(version="1.3.0")
+        status = await running.status()
+        degraded = find_condition(status.conditions, "Degraded")
+        assert degraded is not None
+        assert (status.phase, status.version, status.ready_replicas) == ("RolledBack", "1.2.0", 3)
+        assert (degraded.status, degraded.reason) == ("True", "MigrationFailed")
+        assert "kubectl logs" in degraded.message
+        assert not is_true(status.conditions, "Ready")
+        assert running.image() == OLD
+        events = (await running.user.list(Event, namespace=KEY.namespace)).items
+        assert [(e.type, e.reason) for e in events if e.reason == "MigrationFailed"] == [
+            ("Warning", "MigrationFailed")
+        ]
+        (job,) = apiserver.read_all(Job)
+        assert job.metadata.name in degraded.message, "its logs are to be read"
+        await running.change(replicas=4)
+        assert running.registry.migrations == [OLD, NEW], "it is not tried again"
+        await running.change(version="1.3.1")
+        assert ((await running.status()).phase, running.image()) == ("Ready", "example.com/myapp:1.3.1")
+        assert job.key not in [j.key for j in apiserver.read_all(Job)]
+
+
+@virtual_time
+async def test_a_rollout_that_fails_is_taken_back(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver, broken={NEW}) as running:
+        await running.create()
+        await running.change(version="1.3.0")
+        status = await running.status()
+        assert (status.phase, status.version, running.image()) == ("RolledBack", "1.2.0", OLD)
+        degraded = find_condition(status.conditions, "Degraded")
+        assert degraded is not None and degraded.reason == "RolloutFailed"
+        generation = running.deployment().metadata.generation
+        await asyncio.sleep(2 * 3600)
+        assert running.deployment().metadata.generation == generation, "it is not tried again"
+        await running.change(replicas=4)
+        assert (running.deployment().spec.replicas, running.image()) == (4, OLD), "what serves is still kept"
+        running.registry.broken.clear()
+        await running.change(version="1.2.0")
+        assert is_true((await running.status()).conditions, "Ready")
+        await running.change(version="1.3.0")
+        assert ((await running.status()).version, running.image()) == ("1.3.0", NEW)
+        assert running.registry.migrations == [OLD, NEW], "the database was there already"
+
+
+@virtual_time
+async def test_the_first_version_has_nothing_to_go_back_to(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver, broken={OLD}, refused={NEW}) as running:
+        await running.create()
+        status = await running.status()
+        assert (status.phase, status.version, running.image()) == ("Failed", None, OLD)
+        running.registry.broken.clear()
+        await running.change(rolloutDeadlineSeconds=60)
+        assert (await running.status()).phase == "Ready", "what comes up late is welcome"
+
+
+@virtual_time
+async def test_a_first_migration_that_fails_runs_nothing(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver, refused={OLD}) as running:
+        await running.create()
+        assert (await running.status()).phase == "Failed"
+        assert not apiserver.read_all(Deployment)
+
+
+@virtual_time
+async def test_a_database_that_comes_and_goes(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        await running.create(database=False)
+        await running.change(database={"enabled": True})
+        assert has_database(running.deployment().spec.template.spec)
+        assert running.registry.migrations == [OLD], "a new database has no tables"
+        await running.user.delete(Database, KEY)
+        await running.rest()
+        assert running.registry.migrations == [OLD, OLD], "nor has another one"
+        await running.change(database={"enabled": False})
+        assert not has_database(running.deployment().spec.template.spec)
+        assert not apiserver.read_all(Database)
+        assert (await running.status()).migrated is None
+
+
+@virtual_time
+async def test_what_others_change_is_mended(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        await running.create()
+        evil = [{"name": "app", "image": "example.com/evil:1"}]
+        await running.user.patch(Deployment, KEY, MergePatch({"spec": {"template": {"spec": {"containers": evil}}}}))
+        await running.user.delete(Service, KEY)
+        await running.rest()
+        assert running.image() == OLD
+        assert apiserver.read(Service, KEY) is not None
+        assert running.registry.migrations == [OLD]
+
+
+@virtual_time
+async def test_a_name_that_somebody_else_has(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        spec = ServiceSpec(ports=(ServicePort(port=80),))
+        theirs = Service(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec)
+        await running.user.create(theirs)
+        await running.create()
+        ready = find_condition((await running.status()).conditions, "Ready")
+        assert ready is not None and ready.reason == "NameTaken" and "Service" in ready.message
+        found = apiserver.read(Service, KEY)
+        assert found is not None and not found.metadata.owner_references
+        await running.user.delete(Service, KEY)
+        await asyncio.sleep(3600)
+        assert (await running.status()).phase == "Ready"
+
+
+@virtual_time
+async def test_the_metric_goes_with_its_object(apiserver: InMemoryApiServer) -> None:
+    def shown() -> dict[str, float]:
+        named = {"namespace": KEY.namespace, "name": KEY.name}
+        values = {
+            r: metrics.registry.get_sample_value("myapp_reconcile_total", {**named, "result": r}) for r in RESULTS
+        }
+        return {result: value for result, value in values.items() if value}
+
+    async with operator(apiserver) as running:
+        forget(KEY)
+        await running.create()
+        assert set(shown()) == {"success"}
+        await running.user.delete(MyApp, KEY)
+        await running.rest()
+        assert not shown()
+        assert not apiserver.read_all(Deployment) and not apiserver.read_all(Database)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"version": "latest and greatest"}, "spec.version"),
+        ({"version": "1", "replicas": -1}, "spec.replicas"),
+        ({"version": "1", "database": {"storage": "0"}}, "more than 0"),
+    ],
+)
+@virtual_time
+async def test_what_is_refused(apiserver: InMemoryApiServer, spec: dict[str, Any], said: str) -> None:
+    body = {"apiVersion": "example.com/v1", "kind": "MyApp", "metadata": {"name": "a", "namespace": "default"}}
+    with pytest.raises(Invalid, match=said):
+        await apiserver_request(apiserver, {**body, "spec": spec})
+
+
+async def apiserver_request(server: InMemoryApiServer, body: dict[str, Any]) -> None:
+    from steersman.meta import unstructured
+
+    kind = unstructured(MyApp.api_resource)
+    await Client(server).create(kind.of(body))
+
+
+@virtual_time
+async def test_storage_never_shrinks(apiserver: InMemoryApiServer) -> None:
+    async with operator(apiserver) as running:
+        await running.create()
+        await running.change(database={"storage": "2Gi"})
+        database = apiserver.read(Database, KEY)
+        assert database is not None and database.spec.storage_size == Quantity("2Gi")
+        with pytest.raises(Invalid, match="never shrink"):
+            await running.user.patch(MyApp, KEY, MergePatch({"spec": {"database": {"storage": "1Gi"}}}))

@@ -1,0 +1,1 @@
+"""The kinds, by version."""

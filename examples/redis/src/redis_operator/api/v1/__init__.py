@@ -1,0 +1,1 @@
+"""The kinds in version v1."""

@@ -1,0 +1,209 @@
+"""Brings the world in line with each RedisCluster: its objects first, then, step by step, its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steersman import (
+    Conflict,
+    Context,
+    Manager,
+    ObjectKey,
+    Outcome,
+    Reconciler,
+    Request,
+    Result,
+    SteersmanError,
+    generation_changed,
+)
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
+from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.cache import InformerOptions
+from steersman.controller import annotations_changed
+from steersman.errors import AlreadyExists
+
+from redis_operator.api.v1.rediscluster import RedisCluster
+from redis_operator.controllers.acting import Nodes
+from redis_operator.controllers.pods import members_of
+from redis_operator.controllers.status import status_of
+from redis_operator.nodes import Redis
+from redis_operator.nodes.client import RedisNodes
+from redis_operator.plan import Done, Goal, Meet, Member, Replace, Shrink, Step, Wait, next_step
+from redis_operator.resources import (
+    GIVE_UP,
+    MANAGED_BY,
+    Names,
+    client_service,
+    config_map,
+    disruption_budget,
+    generate_password,
+    headless_service,
+    instance_of,
+    password_secret,
+    statefulset,
+)
+
+_OURS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
+_RECHECK_SECONDS = 20.0
+_NEXT_SECONDS = 1.0
+
+
+class NameTaken(SteersmanError):
+    """There is an object of the name that ours would have, and it is not ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told(Result):
+    """What a reconcile found and did, for the status."""
+
+    step: Step
+    members: Sequence[Member]
+
+
+class RedisClusterReconciler(Reconciler[RedisCluster]):
+    """Brings the world in line with one RedisCluster, one step at a time; what it knows, it asks anew each time.
+
+    Args:
+        context: from the controller.
+        redis: how to reach nodes; tests put a model in its place.
+    """
+
+    def __init__(self, context: Context, redis: Redis) -> None:
+        super().__init__(context)
+        self._redis = redis
+
+    async def reconcile(self, request: Request) -> Result:
+        cluster = await self.client.get(RedisCluster, request)
+        if cluster.metadata.deletion_timestamp is not None:
+            return Result()
+        password = await self._password(cluster)
+        declared = await self._declare(cluster, password)
+        step, members = await self._plan(cluster, declared, password)
+        await self._perform(cluster, declared, step, password)
+        await self._clean(cluster, declared)
+        after = _RECHECK_SECONDS if isinstance(step, Done) else _NEXT_SECONDS
+        return Told(step=step, members=members, requeue_after=after)
+
+    async def update_status(self, request: Request, outcome: Outcome) -> None:
+        cluster = await self.client.find(RedisCluster, request)
+        if cluster is None or cluster.metadata.deletion_timestamp is not None:
+            return
+        if isinstance(outcome.result, Told):
+            step, members = outcome.result.step, outcome.result.members
+        elif outcome.error is not None and not isinstance(outcome.error, Conflict):
+            step, members = Wait(type(outcome.error).__name__, str(outcome.error)), None
+        else:
+            return
+        status = status_of(cluster, step, members, self.runtime.clock.now())
+        if status != cluster.status:
+            await self.client.apply_status(cluster, status)
+
+    async def _password(self, cluster: RedisCluster) -> str:
+        """That of the Secret, which is made once; data are not lost with it, since nodes start anew with another.
+
+        Raises:
+            NameTaken: the Secret of that name is somebody else's.
+        """
+        key = Names(cluster.key).secret
+        secret = await self.client.find(Secret, key)
+        if secret is None:
+            try:
+                secret = await self.client.create(password_secret(cluster, generate_password()), owner=cluster)
+            except AlreadyExists:
+                # Without its labels it is not in the cache, and still has the password of all nodes.
+                secret = await self.client.live.get(Secret, key)
+                owner = secret.controller_reference
+                if owner is None or owner.uid != cluster.metadata.uid:
+                    raise NameTaken(f"the Secret {key} is somebody else's: rename it, or this RedisCluster") from None
+        return secret.data["password"].decode()
+
+    async def _declare(self, cluster: RedisCluster, password: str) -> StatefulSet:
+        """All objects; what somebody changed or deleted comes back."""
+        for config in (headless_service(cluster), client_service(cluster), disruption_budget(cluster)):
+            await self.client.apply(config, owner=cluster)
+        configuration = await self.client.apply(config_map(cluster), owner=cluster)
+        wanted = statefulset(cluster, configuration.metadata.name, password)
+        declared = await self.client.apply(wanted, owner=cluster)
+        if (declared.spec.replicas or 0) < cluster.spec.replicas:
+            await self._scale(declared, cluster.spec.replicas)
+        return declared
+
+    async def _scale(self, declared: StatefulSet, replicas: int) -> None:
+        """Only as it was seen: a write that comes late must not take away pods that have got slots meanwhile."""
+        version = declared.metadata.resource_version
+        await self.client.live.scale(StatefulSet, declared.key, replicas, resource_version=version)
+
+    async def _plan(
+        self, cluster: RedisCluster, declared: StatefulSet, password: str
+    ) -> tuple[Step, Sequence[Member]]:
+        goal = Goal(
+            replicas=cluster.spec.replicas,
+            pods=declared.spec.replicas or 0,
+            per_master=cluster.spec.replicas_per_master,
+            given_up=frozenset(cluster.metadata.annotations.get(GIVE_UP, "").split(",")),
+        )
+        pods = await self.client.list(Pod, namespace=cluster.metadata.namespace, owner=declared)
+        members = await members_of(pods, declared, goal, self._redis, password)
+        if (declared.status.observed_generation or 0) < declared.metadata.generation:
+            return Wait("PodsMissing", "waiting for the StatefulSet controller"), members
+        return next_step(goal, members), members
+
+    async def _perform(self, cluster: RedisCluster, declared: StatefulSet, step: Step, password: str) -> None:
+        match step:
+            case Wait() | Done():
+                return
+            case Shrink(to):
+                await self._scale(declared, to)
+            case Replace(at):
+                await self._replace(declared, at)
+            case _:
+                await Nodes(self._redis, password, self.runtime.clock).perform(step)
+        self.log.info("step done", step=step.reason, what=step.message)
+        if not isinstance(step, Meet):
+            self.events.normal(cluster, step.reason, step.message)
+
+    async def _replace(self, declared: StatefulSet, member: Member) -> None:
+        """Only as it was seen: in the meantime it may have become a master."""
+        pod = await self.client.get(Pod, ObjectKey(declared.metadata.namespace, member.name))
+        if pod.metadata.uid == member.uid:
+            version = pod.metadata.resource_version
+            await self.client.delete(Pod, pod.key, uid=member.uid, resource_version=version)
+
+    async def _clean(self, cluster: RedisCluster, declared: StatefulSet) -> None:
+        """Deletes configurations that no pod starts with any more."""
+        pods = await self.client.list(Pod, namespace=cluster.metadata.namespace, owner=declared)
+        specs = [declared.spec.template.spec, *(pod.spec for pod in pods)]
+        used = {v.config_map.name for spec in specs for v in spec.volumes if v.config_map is not None}
+        for old in await self.client.list(ConfigMap, namespace=cluster.metadata.namespace, owner=cluster):
+            if old.metadata.name not in used and old.metadata.deletion_timestamp is None:
+                await self.client.delete(ConfigMap, old.key, uid=old.metadata.uid)
+
+    @classmethod
+    def setup_with_manager(cls, manager: Manager, redis: Redis | None = None) -> None:
+        """Declares what triggers it, and what it does."""
+        nodes = redis or RedisNodes()
+        # Only what it made: not every password and every pod of the cluster.
+        for kind in (StatefulSet, Service, Secret, ConfigMap, Pod, PodDisruptionBudget):
+            manager.cache.configure(kind, _OURS)
+        (
+            manager.controller(RedisCluster)
+            .with_predicate(generation_changed | annotations_changed)
+            .owns(StatefulSet)
+            .owns(Service)
+            .owns(ConfigMap)
+            .owns(Secret)
+            .owns(PodDisruptionBudget)
+            .watches(Pod, instance_of)
+            .permits(StatefulSet, "create", "patch")
+            .permits(StatefulSet, "patch", subresource="scale")
+            .permits(Service, "create", "patch")
+            .permits(ConfigMap, "create", "patch", "delete")
+            .permits(Secret, "create")
+            .permits(PodDisruptionBudget, "create", "patch")
+            .permits(Pod, "delete")
+            .max_concurrent_reconciles(16)
+            .max_retry_delay(_RECHECK_SECONDS)
+            .complete(lambda context: cls(context, nodes))
+        )

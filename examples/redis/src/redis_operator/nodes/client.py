@@ -1,0 +1,57 @@
+"""Real nodes, by redis-py."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from redis.asyncio import Connection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
+from redis.exceptions import RedisError as Refused
+
+from redis_operator.nodes.port import Address, Command, LoginRejected, RedisError, Reply, Unreachable
+
+
+class RedisNodes:
+    """Opens a connection for each batch of commands: a node that was replaced leaves nothing behind here."""
+
+    async def execute(self, at: Address, password: str, *commands: Command, timeout: float = 5.0) -> list[Reply]:
+        connection = Connection(
+            host=at.ip,
+            port=at.port,
+            password=password,
+            protocol=2,
+            decode_responses=True,
+            # What names are no UTF-8 is passed on unchanged.
+            encoding_errors="surrogateescape",
+            socket_timeout=timeout,
+            retry=Retry(NoBackoff(), 0),
+            driver_info=None,
+        )
+        try:
+            async with asyncio.timeout(timeout):
+                return await _executed(connection, commands)
+        except AuthenticationError as error:
+            raise LoginRejected(f"{at}: {error}") from error
+        except (OSError, ConnectionError, TimeoutError) as error:
+            raise Unreachable(f"{at} does not answer: {str(error) or type(error).__name__}") from error
+        finally:
+            await connection.disconnect(nowait=True)
+
+
+async def _executed(connection: Connection, commands: tuple[Command, ...]) -> list[Reply]:
+    await connection.connect()
+    packed = cast("Any", connection).pack_commands(commands)
+    await connection.send_packed_command(packed, check_health=False)
+    replies: list[Reply] = []
+    refused: Refused | None = None
+    for _ in commands:
+        try:
+            replies.append(cast("Reply", await connection.read_response()))
+        except ResponseError as error:
+            refused = refused or error
+    if refused is not None:
+        raise RedisError(str(refused)) from refused
+    return replies

@@ -1,0 +1,22 @@
+"""The password of the nodes, generated once."""
+
+from __future__ import annotations
+
+import secrets
+
+from steersman.api.apply.core_v1 import SecretApply
+
+from redis_operator.api.v1.rediscluster import RedisCluster
+from redis_operator.resources.names import Names, metadata_of
+
+
+def generate_password() -> str:
+    """192 random bits, in characters that no shell, URL or redis.conf changes."""
+    return secrets.token_urlsafe(24)
+
+
+def password_secret(cluster: RedisCluster, password: str) -> SecretApply:
+    """``password`` for clients and probes, ``auth.conf`` for the nodes: they read it as part of redis.conf."""
+    conf = f"requirepass {password}\nmasterauth {password}\n"
+    data = {"password": password.encode(), "auth.conf": conf.encode()}
+    return SecretApply(metadata=metadata_of(cluster, Names(cluster.key).secret), type="Opaque", data=data)

@@ -1,0 +1,45 @@
+"""How nodes are reached, and how many of them may be away."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+from steersman import ObjectKey
+from steersman.api.apply.core_v1 import ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
+
+from redis_operator.api.v1.rediscluster import RedisCluster
+from redis_operator.resources.names import PORT, Names, metadata_of, selector_of
+
+
+def client_service(cluster: RedisCluster) -> ServiceApply:
+    """Where clients begin: any ready node."""
+    return _service(cluster, Names(cluster.key).service, headless=False)
+
+
+def headless_service(cluster: RedisCluster) -> ServiceApply:
+    """Gives each pod a name, before it is ready too."""
+    return _service(cluster, Names(cluster.key).headless_service, headless=True)
+
+
+def disruption_budget(cluster: RedisCluster) -> PodDisruptionBudgetApply:
+    """Whoever drains machines takes one node at a time, and may always take what does not run."""
+    spec = PodDisruptionBudgetSpecApply(
+        max_unavailable=1,
+        unhealthy_pod_eviction_policy="AlwaysAllow",
+        selector=LabelSelectorApply(match_labels=selector_of(cluster)),
+    )
+    return PodDisruptionBudgetApply(metadata=metadata_of(cluster, Names(cluster.key).budget), spec=spec)
+
+
+def _service(cluster: RedisCluster, key: ObjectKey, *, headless: bool) -> ServiceApply:
+    return ServiceApply(
+        metadata=metadata_of(cluster, key),
+        spec=ServiceSpecApply(
+            type="ClusterIP",
+            cluster_ip="None" if headless else UNSET,
+            publish_not_ready_addresses=headless,
+            selector=selector_of(cluster),
+            ports=[ServicePortApply(name="redis", port=PORT, target_port=PORT, protocol="TCP")],
+        ),
+    )

@@ -1,0 +1,39 @@
+"""Real Redis keeps the contract that the model plays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from steersman import FrozenDict
+
+from redis_contract import PASSWORD, Cluster, all_cases
+from redis_operator.api.v1.rediscluster import RedisCluster, RedisClusterSpec
+from redis_operator.nodes import Address
+from redis_operator.nodes.client import RedisNodes
+from redis_operator.resources import configuration
+from redis_processes import RedisProcesses
+
+SPEC = RedisClusterSpec(version="7.0", config=FrozenDict({"cluster-node-timeout": "1000"}))
+CONFIGURATION = configuration(RedisCluster(spec=SPEC))
+
+
+@pytest.fixture
+async def processes(tmp_path: Path) -> AsyncGenerator[RedisProcesses]:
+    found = RedisProcesses(tmp_path)
+    yield found
+    await found.end()
+
+
+async def test_redis(processes: RedisProcesses) -> None:
+    numbers = itertools.count(1)
+
+    async def start(volume: int) -> Address:
+        await processes.stop(str(volume))
+        ip = processes.ip(next(numbers))
+        assert await processes.run(str(volume), str(volume), ip, CONFIGURATION, PASSWORD)
+        return Address(ip)
+
+    await all_cases(Cluster(RedisNodes(), [await start(number) for number in range(4)], start))

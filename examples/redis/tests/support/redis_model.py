@@ -1,0 +1,482 @@
+"""Redis nodes in memory, for unit tests and the simulation: no sockets, no time but the event loop's.
+
+It models what the operator and an application can tell apart: who knows whom, who has which slots, where keys are.
+Gossip, replication and failover happen as time passes. The contract test holds it to the real Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+
+from redis.crc import key_slot
+from steersman.testing import fault_point
+
+from redis_operator.nodes import ALL, Address, Command, LoginRejected, RedisError, Reply, Slots, Unreachable
+
+_GOSSIP_SECONDS = 0.5
+_NODE_TIMEOUT = 5.0
+_BANNED_SECONDS = 60.0
+_READS = {("CLUSTER", what) for what in ("NODES", "INFO", "COUNTKEYSINSLOT", "GETKEYSINSLOT")} | {("INFO",)}
+
+
+@cache
+def slot_of(key: str) -> int:
+    """The slot of a key."""
+    return key_slot(key.encode())
+
+
+NONE = Slots()
+
+
+@dataclass
+class Known:
+    """What a node knows of another."""
+
+    address: Address
+    master: str = ""
+    slots: Slots = NONE
+    epoch: int = 0
+    silent_since: float | None = None
+
+
+@dataclass
+class ModelNode:
+    """A node: what is on its volume, and where it runs, if it does."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(20))
+    address: Address | None = None
+    password: str = ""
+    master: str = ""
+    epoch: int = 0
+    slots: Slots = NONE
+    keys: dict[str, str] = field(default_factory=dict[str, str])
+    migrating: dict[int, str] = field(default_factory=dict[int, str])
+    importing: dict[int, str] = field(default_factory=dict[int, str])
+    known: dict[str, Known] = field(default_factory=dict[str, Known])
+    meeting: list[Address] = field(default_factory=list[Address])
+    banned: dict[str, float] = field(default_factory=dict[str, float])
+    follows: Address | None = None
+    synced: bool = False
+    failing_over: bool = False
+
+    def follow(self) -> None:
+        """Looks for its master where that one is, as far as it knows."""
+        self.follows = self.known[self.master].address if self.master in self.known else None
+
+    def reset(self, hard: bool) -> None:
+        """As ``CLUSTER RESET``."""
+        if self.master:
+            self.keys = {}
+        elif self.keys:
+            raise RedisError("CLUSTER RESET can't be called with master nodes containing keys")
+        self.master, self.slots, self.migrating, self.importing = "", Slots(), {}, {}
+        self.known, self.meeting, self.synced = {}, [], False
+        if hard:
+            self.id, self.epoch = secrets.token_hex(20), 0
+
+
+class ModelRedis:
+    """All nodes of a test, by volume; implements ``Redis``."""
+
+    def __init__(self) -> None:
+        self.volumes: dict[str, ModelNode] = {}
+        self.written: set[str] = set()
+        self._gossiped = 0.0
+
+    # The world around: machines
+
+    def start(self, volume: str, address: Address, password: str) -> ModelNode:
+        """Starts the server whose data are on ``volume``."""
+        node = self.volumes.setdefault(volume, ModelNode())
+        node.address, node.password, node.synced = address, password, False
+        node.follow()
+        return node
+
+    def stop(self, volume: str) -> None:
+        """Ends the server; its data stay."""
+        if node := self.volumes.get(volume):
+            node.address = None
+
+    def lose(self, volume: str) -> None:
+        """Deletes the volume."""
+        self.volumes.pop(volume, None)
+
+    @property
+    def running(self) -> list[ModelNode]:
+        return [node for node in self.volumes.values() if node.address is not None]
+
+    # What clients see
+
+    def served(self) -> dict[str, str]:
+        """All keys that a client can read, at the master of their slot, or where that sends it meanwhile."""
+        self.gossip()
+        found: dict[str, str] = {}
+        masters = {node.id: node for node in self.running if not node.master}
+        for holder in masters.values():
+            for key, value in holder.keys.items():
+                slot = slot_of(key)
+                moving = [n for n in masters.values() if n.migrating.get(slot) == holder.id and slot in n.slots]
+                if slot in holder.slots or (moving and key not in moving[0].keys):
+                    found[key] = value
+        return found
+
+    def covered(self) -> int:
+        """How many slots have a master that runs."""
+        return len(Slots.union(node.slots for node in self.running if not node.master))
+
+    def write(self, key: str, value: str) -> None:
+        """As a client does that follows redirections."""
+        self.gossip()
+        slot = slot_of(key)
+        owner = max((n for n in self.running if slot in n.slots), key=lambda n: n.epoch)
+        if key not in owner.keys and slot in owner.migrating:
+            owner = next(n for n in self.running if n.id == owner.migrating[slot])
+        owner.keys[key] = value
+        self.written.add(key)
+        self._replicate()
+
+    # Commands
+
+    async def execute(
+        self,
+        at: Address,
+        password: str,
+        *commands: Command,
+        timeout: float = 5.0,
+    ) -> list[Reply]:
+        await asyncio.sleep(0)
+        if all(_is_read(command) for command in commands):
+            return self._answer(at, password, commands)
+        words = " ".join(str(word) for word in commands[0][:2])
+        async with fault_point(f"redis {at}: {words} ({len(commands)})", Unreachable(f"{at} does not answer")):
+            return self._answer(at, password, commands)
+
+    def _answer(self, at: Address, password: str, commands: tuple[Command, ...]) -> list[Reply]:
+        self.gossip()
+        node = next((n for n in self.running if n.address == at), None)
+        if node is None:
+            raise Unreachable(f"{at} does not answer: connection refused")
+        if node.password != password:
+            raise LoginRejected("invalid username-password pair or user is disabled.")
+        replies: list[Reply] = []
+        refused: RedisError | None = None
+        for command in commands:
+            try:
+                replies.append(self._one(node, command))
+            except RedisError as error:
+                refused = refused or error
+        self._replicate()
+        if refused is not None:
+            raise refused
+        return replies
+
+    def _one(self, node: ModelNode, command: Command) -> Reply:
+        name, *words = command
+        if name == "CLUSTER":
+            what, *rest = words
+            handler: Callable[..., Reply] = getattr(self, f"_cluster_{str(what).lower()}")
+            return handler(node, *rest)
+        handler = getattr(self, f"_{str(name).lower()}")
+        return handler(node, *words)
+
+    def _info(self, node: ModelNode, section: str) -> str:
+        if not node.master:
+            return "# Replication\r\nrole:master\r\n"
+        up = "up" if node.synced and self._master(node) is not None else "down"
+        place = node.follows or Address("", 0)
+        where = f"master_host:{place.ip}\r\nmaster_port:{place.port}\r\n"
+        return f"# Replication\r\nrole:slave\r\n{where}master_link_status:{up}\r\nmaster_sync_in_progress:0\r\n"
+
+    def _cluster_nodes(self, node: ModelNode) -> str:
+        moving = [f"[{slot}->-{other}]" for slot, other in node.migrating.items()]
+        moving += [f"[{slot}-<-{other}]" for slot, other in node.importing.items()]
+        assert node.address is not None
+        lines = [_line(node.id, node.address, node.master, node.epoch, node.slots, ["myself"], True, moving)]
+        for other, known in node.known.items():
+            flags = [] if known.silent_since is None else ["fail"]
+            up = known.silent_since is None
+            lines.append(_line(other, known.address, known.master, known.epoch, known.slots, flags, up, []))
+        return "\n".join(lines) + "\n"
+
+    def _cluster_info(self, node: ModelNode) -> str:
+        """It serves where every slot has a master that it hears."""
+        heard = Slots.union(known.slots for known in node.known.values() if known.silent_since is None)
+        state = "ok" if node.slots | heard == ALL else "fail"
+        return f"cluster_enabled:1\r\ncluster_state:{state}\r\n"
+
+    def _cluster_meet(self, node: ModelNode, ip: str, port: int) -> str:
+        node.meeting.append(Address(ip, port))
+        return "OK"
+
+    def _cluster_forget(self, node: ModelNode, other: str) -> str:
+        if other not in node.known:
+            raise RedisError(f"Unknown node {other}")
+        if other == node.master:
+            raise RedisError("Can't forget my master!")
+        del node.known[other]
+        node.banned[other] = _now() + _BANNED_SECONDS
+        return "OK"
+
+    def _cluster_addslotsrange(self, node: ModelNode, *ends: int) -> str:
+        slots = Slots.union(Slots.between(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True))
+        if busy := slots & (node.slots | Slots.union(known.slots for known in node.known.values())):
+            raise RedisError(f"Slot {next(iter(busy))} is already busy")
+        node.slots |= slots
+        return "OK"
+
+    def _cluster_replicate(self, node: ModelNode, master: str) -> str:
+        if master not in node.known:
+            raise RedisError(f"Unknown node {master}")
+        if node.known[master].master:
+            raise RedisError("I can only replicate a master, not a replica.")
+        if not node.master and (node.slots or node.keys):
+            raise RedisError("To set a master the node must be empty and without assigned slots.")
+        if node.master != master:
+            node.master, node.synced, node.migrating, node.importing = master, False, {}, {}
+        node.follow()
+        return "OK"
+
+    def _cluster_reset(self, node: ModelNode, how: str) -> str:
+        node.reset(how == "HARD")
+        return "OK"
+
+    def _cluster_failover(self, node: ModelNode, how: str = "") -> str:
+        if not node.master:
+            raise RedisError("You should send CLUSTER FAILOVER to a replica")
+        if how == "TAKEOVER":
+            self._promote(node)
+        elif self._node(node.master) is None:
+            raise RedisError("Master is down or failed, please use CLUSTER FAILOVER FORCE")
+        else:
+            node.failing_over = True
+        return "OK"
+
+    def _cluster_setslot(self, node: ModelNode, slot: int, what: str, other: str = "") -> str:
+        if node.master:
+            raise RedisError("You can use SETSLOT only with masters.")
+        if what != "STABLE" and other != node.id and other not in node.known:
+            raise RedisError(f"Unknown node {other}")
+        if what == "MIGRATING":
+            if slot not in node.slots:
+                raise RedisError(f"I'm not the owner of hash slot {slot}")
+            node.migrating[slot] = other
+        elif what == "IMPORTING":
+            if slot in node.slots:
+                raise RedisError(f"I'm already the owner of hash slot {slot}")
+            node.importing[slot] = other
+        elif what == "STABLE":
+            node.migrating.pop(slot, None)
+            node.importing.pop(slot, None)
+        else:
+            self._set_owner(node, slot, other)
+        return "OK"
+
+    def _set_owner(self, node: ModelNode, slot: int, other: str) -> None:
+        if slot in node.slots and other != node.id and self._in_slot(node, slot):
+            raise RedisError(f"Can't assign hashslot {slot} to a different node while I still hold keys")
+        node.migrating.pop(slot, None)
+        if other != node.id:
+            node.slots -= Slots.of([slot])
+            node.known[other].slots |= Slots.of([slot])
+            return
+        node.slots |= Slots.of([slot])
+        if node.importing.pop(slot, None):
+            newest = max([known.epoch for known in node.known.values()], default=0)
+            if node.epoch <= newest:
+                node.epoch = newest + 1
+
+    def _cluster_countkeysinslot(self, node: ModelNode, slot: int) -> int:
+        return len(self._in_slot(node, slot))
+
+    def _cluster_getkeysinslot(self, node: ModelNode, slot: int, count: int) -> list[str]:
+        return self._in_slot(node, slot)[:count]
+
+    def _in_slot(self, node: ModelNode, slot: int) -> list[str]:
+        return [key for key in node.keys if slot_of(key) == slot]
+
+    def _migrate(self, node: ModelNode, ip: str, port: int, *options: str | int) -> str:
+        target = next((n for n in self.running if n.address == Address(ip, port)), None)
+        if target is None:
+            raise RedisError("IOERR error or timeout connecting to the client")
+        where = options.index("KEYS")
+        for key in options[where + 1 :]:
+            if str(key) in node.keys:
+                if "REPLACE" not in options and str(key) in target.keys:
+                    raise RedisError("Target instance replied with error: BUSYKEY Target key name already exists.")
+                target.keys[str(key)] = node.keys.pop(str(key))
+        return "OK"
+
+    def _set(self, node: ModelNode, key: str, value: str) -> str:
+        self._require(node, key)
+        node.keys[key] = value
+        return "OK"
+
+    def _get(self, node: ModelNode, key: str) -> str | None:
+        self._require(node, key)
+        return node.keys.get(key)
+
+    def _require(self, node: ModelNode, key: str) -> None:
+        """Raises where a client is sent elsewhere."""
+        slot = slot_of(key)
+        if slot in node.migrating and key not in node.keys:
+            raise RedisError(f"ASK {slot} {node.known[node.migrating[slot]].address}")
+        if slot in node.slots:
+            return
+        owner = next((known for known in node.known.values() if slot in known.slots), None)
+        raise RedisError(f"MOVED {slot} {owner.address}" if owner else "CLUSTERDOWN Hash slot not served")
+
+    # What happens by itself
+
+    def _master(self, node: ModelNode) -> ModelNode | None:
+        """The master of a replica, where it looks for it."""
+        master = self._node(node.master) if node.master else None
+        return master if master is not None and master.address == node.follows else None
+
+    def _node(self, node: str) -> ModelNode | None:
+        return next((n for n in self.running if n.id == node), None)
+
+    def gossip(self) -> None:
+        """As much as has happened since the last time."""
+        rounds = min(6, int((_now() - self._gossiped) / _GOSSIP_SECONDS))
+        if rounds:
+            self._gossiped = _now()
+        for _ in range(rounds):
+            self._round()
+
+    def _round(self) -> None:
+        for node in self.running:
+            self._handshakes(node)
+        for node in self.running:
+            for other in list(node.known):
+                self._link(node, other)
+        for node in self.running:
+            if node.failing_over and (master := self._node(node.master)):
+                node.keys = dict(master.keys)
+                self._promote(node)
+            node.failing_over = False
+            self._elect(node)
+            if master := self._master(node):
+                node.synced, node.keys = True, dict(master.keys)
+
+    def _handshakes(self, node: ModelNode) -> None:
+        for address in node.meeting:
+            other = next((n for n in self.running if n.address == address), None)
+            if other is not None and other is not node and node.address is not None:
+                for a, b in ((node, other), (other, node)):
+                    assert b.address is not None
+                    a.known.setdefault(b.id, Known(b.address)).address = b.address
+                    self._moved(a, b.id)
+        node.meeting = []
+
+    def _moved(self, node: ModelNode, other: str) -> None:
+        """Told by that node itself, and not by gossip, a replica follows."""
+        if node.master == other:
+            node.follow()
+
+    def _link(self, node: ModelNode, other: str) -> None:
+        """One node hears another, if it is where it is thought to be; and hears of those whom that one knows."""
+        known = node.known[other]
+        there = self._node(other)
+        if there is None or there.address != known.address:
+            # Whom we cannot find may know where we are, and tell.
+            if there is not None and node.id in there.known and there.known[node.id].address == node.address:
+                assert there.address is not None
+                known.address = there.address
+                self._moved(node, other)
+            elif known.silent_since is None:
+                known.silent_since = _now()
+            return
+        if node.id not in there.known:
+            known.silent_since = known.silent_since or _now()
+            return
+        known.silent_since, known.master, known.epoch = None, there.master, there.epoch
+        self._claims(node, there)
+        known.slots = there.slots
+        for third, entry in there.known.items():
+            if third == node.id or entry.silent_since is not None or node.banned.get(third, 0.0) >= _now():
+                continue
+            here = node.known.setdefault(third, Known(entry.address))
+            if here.silent_since is not None:
+                here.address = entry.address
+
+    def _claims(self, node: ModelNode, there: ModelNode) -> None:
+        """Who claims a slot with the newer epoch has it."""
+        if there.master or node.master:
+            return
+        if there.epoch == node.epoch and node.id < there.id:
+            node.epoch += 1
+            return
+        both = node.slots & there.slots
+        if not both or there.epoch < node.epoch:
+            return
+        node.slots -= both
+        node.migrating = {slot: other for slot, other in node.migrating.items() if slot not in both}
+        if not node.slots and both == there.slots:
+            node.master, node.synced, node.importing = there.id, False, {}
+            node.follow()
+
+    def _elect(self, node: ModelNode) -> None:
+        known = node.known.get(node.master) if node.master else None
+        if known is None or known.silent_since is None or not known.slots:
+            return
+        masters = [k for k in node.known.values() if k.slots]
+        alive = [k for k in masters if k.silent_since is None]
+        if _now() - known.silent_since > _NODE_TIMEOUT and len(alive) > len(masters) // 2:
+            self._promote(node)
+
+    def _promote(self, node: ModelNode) -> None:
+        former = self._node(node.master)
+        slots = former.slots if former is not None else node.known[node.master].slots
+        newest = max(known.epoch for known in node.known.values())
+        for other in self.running:
+            # All hear of it at once.
+            if node.master in other.known:
+                other.known[node.master].slots = Slots()
+        if former is not None:
+            former.slots, former.master, former.synced = Slots(), node.id, True
+            former.migrating, former.importing, former.follows = {}, {}, node.address
+        node.slots, node.master, node.epoch, node.failing_over = slots, "", max(newest, node.epoch) + 1, False
+
+    def _replicate(self) -> None:
+        for node in self.running:
+            master = self._master(node)
+            if master is not None and node.synced:
+                node.keys = dict(master.keys)
+
+
+def _is_read(command: Command) -> bool:
+    return command[:2] in _READS or command[:1] in _READS
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _line(
+    node: str,
+    address: Address,
+    master: str,
+    epoch: int,
+    slots: Slots,
+    flags: list[str],
+    up: bool,
+    moving: list[str],
+) -> str:
+    role = "slave" if master else "master"
+    link = "connected" if up else "disconnected"
+    words = [
+        node,
+        f"{address}@{address.port + 10000}",
+        ",".join([role, *flags]),
+        master or "-",
+        "0",
+        "0",
+        str(epoch),
+        link,
+    ]
+    ranges = (str(a) if a == b else f"{a}-{b}" for a, b in slots.ranges())
+    return " ".join([*words, *ranges, *moving])

@@ -1,0 +1,79 @@
+"""Machines for the kubelet on which servers are real: redis-server processes, each with an IP of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+from asyncio.subprocess import DEVNULL, Process
+from pathlib import Path
+
+from steersman.api.core_v1 import Pod
+
+from redis_operator.nodes import Address, LoginRejected, RedisError, Unreachable
+from redis_operator.nodes.client import RedisNodes
+
+_START_SECONDS = 20.0
+
+
+class RedisProcesses:
+    """Each start of a server has another IP, as in a cluster.
+
+    Args:
+        directory: for data, one directory a volume.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        # Tests run side by side: a part of loopback for each process.
+        self._net = f"127.{os.getpid() % 250 + 2}"
+        self._numbers = itertools.count(1)
+        self._running: dict[str, Process] = {}
+
+    async def start(self, pod: Pod, volume: str, configuration: str, password: str) -> str | None:
+        ip = self.ip(next(self._numbers))
+        started = await self.run(pod.metadata.uid, volume, ip, configuration, password)
+        return ip if started else None
+
+    def ip(self, number: int) -> str:
+        """The address of that number."""
+        return f"{self._net}.{number // 250}.{number % 250 + 1}"
+
+    async def run(self, name: str, volume: str, ip: str, configuration: str, password: str) -> bool:
+        """Whether the server came up; one that refuses its configuration ends."""
+        data = self._directory / volume
+        data.mkdir(exist_ok=True)
+        auth = data / "auth.conf"
+        auth.write_text(f"requirepass {password}\nmasterauth {password}\n")
+        # What a container has of its own, a process must be told.
+        conf = configuration.replace("/etc/redis/auth/auth.conf", str(auth)).replace("/data", str(data))
+        (data / "redis.conf").write_text(conf.replace("bind * -::*", f"bind {ip}") + 'save ""\n')
+        command = ("redis-server", str(data / "redis.conf"), "--cluster-announce-ip", ip)
+        process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
+        self._running[name] = process
+        return await self._answers(process, Address(ip), password)
+
+    async def _answers(self, process: Process, at: Address, password: str) -> bool:
+        async with asyncio.timeout(_START_SECONDS):
+            while process.returncode is None:
+                try:
+                    await RedisNodes().execute(at, password, ("PING",))
+                    return True
+                except (Unreachable, RedisError, LoginRejected):
+                    await asyncio.sleep(0.02)
+        return False
+
+    async def stop(self, pod: str) -> None:
+        process = self._running.pop(pod, None)
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    async def lose(self, volume: str) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._directory / volume, ignore_errors=True)
+
+    async def end(self) -> None:
+        """Ends all servers."""
+        for name in list(self._running):
+            await self.stop(name)

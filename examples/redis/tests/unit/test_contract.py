@@ -1,0 +1,24 @@
+"""The model keeps the contract of Redis."""
+
+from __future__ import annotations
+
+import itertools
+
+from steersman.testing import virtual_time
+
+from redis_contract import PASSWORD, Cluster, all_cases
+from redis_model import ModelRedis
+from redis_operator.nodes import Address
+
+
+@virtual_time
+async def test_model() -> None:
+    redis = ModelRedis()
+    numbers = itertools.count(1)
+
+    async def start(volume: int) -> Address:
+        address = Address(f"10.0.0.{next(numbers)}")
+        redis.start(str(volume), address, PASSWORD)
+        return address
+
+    await all_cases(Cluster(redis, [await start(number) for number in range(4)], start))

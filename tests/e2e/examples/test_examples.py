@@ -1,0 +1,54 @@
+"""Each project below examples/, built and deployed by its own files, passes its own tests on the cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from devcluster import projects
+from devcluster.images import load
+from devcluster.progress import Progress
+from devcluster.target import Target
+from projects import EXAMPLES, ours
+
+SECONDS = 900
+
+
+@pytest.fixture(params=EXAMPLES, ids=lambda root: root.name)
+def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
+    """Each example in turn, deployed; the database operator is there for those that want one."""
+    root: Path = request.param
+    image = f"steersman.dev/example-{root.name}:e2e"
+    if cluster.is_devcluster:
+        for built in projects.ensure(root, image, Progress()):
+            load(built)
+    image = os.environ.get(f"STEERSMAN_EXAMPLE_{root.name.upper()}_IMAGE", image)
+    # What a run before has left would hide what this one deploys.
+    run(cluster, root, "-m", "steersman.cli", "undeploy", "--force")
+    run(cluster, root, "-m", "steersman.cli", "deploy", "--image", image)
+    yield root
+    run(cluster, root, "-m", "steersman.cli", "undeploy", "--force")
+
+
+def run(cluster: Target, root: Path, *arguments: str) -> None:
+    """Runs Python in ``root``, for the cluster; it must succeed."""
+    surroundings = {k: v for k, v in ours().items() if not k.startswith("PYTEST")}
+    surroundings["PATH"] = f"{Path(cluster.kubectl_path).parent}{os.pathsep}{surroundings['PATH']}"
+    if cluster.kubeconfig is not None:
+        surroundings["KUBECONFIG"] = str(cluster.kubeconfig)
+    command = [sys.executable, *arguments]
+    ended = subprocess.run(
+        command, cwd=root, env=surroundings, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert ended.returncode == 0, f"{' '.join(arguments)}:\n{ended.stdout}\n{ended.stderr}"
+    if arguments[:2] == ("-m", "pytest"):
+        assert "skipped" not in ended.stdout, ended.stdout
+
+
+def test_its_own_end_to_end_tests_pass(cluster: Target, example: Path) -> None:
+    run(cluster, example, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests/e2e")

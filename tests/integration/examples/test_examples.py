@@ -1,0 +1,36 @@
+"""Each project below examples/ is in step with its code, and its own tests pass: with these sources, uninstalled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from projects import EXAMPLES, ours, steersman
+
+SECONDS = 300
+
+
+@pytest.fixture(params=EXAMPLES, ids=lambda root: root.name)
+def example(request: pytest.FixtureRequest) -> Path:
+    """Each example in turn."""
+    return request.param
+
+
+def test_what_is_generated_is_in_step_with_the_code(example: Path) -> None:
+    ended = steersman(example, "manifests", "--check")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.timeout(SECONDS)
+def test_its_own_tests_pass(example: Path) -> None:
+    # A run of its own: what surrounds it, workers and options alike, stays outside.
+    surroundings = {k: v for k, v in ours().items() if not k.startswith("PYTEST")}
+    options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=ci"]  # the same examples each time
+    command = [sys.executable, "-m", "pytest", *options, "tests/unit", "tests/integration"]
+    ended = subprocess.run(
+        command, cwd=example, env=surroundings, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
