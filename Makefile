@@ -13,8 +13,9 @@ READY := $(VENV)/.ready
 # CLUSTER=current makes demo and e2e use the cluster of your own kubeconfig instead of the devcluster.
 CLUSTER ?= devcluster
 export CLUSTER
+IMG ?= steersman.dev/databases-operator:dev
 PROJECTS := pyproject.toml operators/databases/pyproject.toml devcluster/pyproject.toml
-SERVERS := postgresql-15 mariadb-server-core
+SERVERS := postgresql-15 mariadb-server-core redis-server
 
 .PHONY: help
 help: ## List the targets
@@ -40,7 +41,7 @@ demo: $(READY) ## Two databases from one YAML each, on a real cluster (8 min fro
 test: $(READY) ## Unit tests, and integration tests on the real API server (16 min from fresh, 11 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
-	@$(BIN)/pytest -n 2 --dist loadgroup tests/unit tests/integration
+	@$(BIN)/pytest -n 3 --dist loadgroup tests/unit tests/integration
 
 .PHONY: conformance
 conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
@@ -59,8 +60,9 @@ faults: $(READY) ## Each fault at its full size, on the real API server (20 min)
 	@FAULTS=whole $(BIN)/pytest tests/integration/faults
 
 .PHONY: simulate
-simulate: $(READY) ## The database operator under every fault, and through every change of a spec (25 min)
+simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec (35 min)
 	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_transitions.py
+	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from fresh, 2 min again)
@@ -90,13 +92,20 @@ format: $(READY) ## Format the code and mend what ruff can mend
 
 .PHONY: manifests
 manifests: $(READY) ## Generate CRDs and RBAC from the code
-	@$(BIN)/steersman-databases manifests --directory operators/databases/config
+	@cd operators/databases && $(abspath $(BIN))/steersman manifests
+
+.PHONY: packages
+packages: $(READY) ## The database operator's install.yaml and Helm chart into operators/databases/dist, with the image IMG
+	@cd operators/databases && $(abspath $(BIN))/steersman installer --image $(IMG)
+	@cd operators/databases && $(abspath $(BIN))/steersman chart --image $(IMG)
 
 .PHONY: requirements
 requirements: ## Pin the newest allowed versions with their hashes
 	@$(UV) lock --upgrade
 	@$(UV) export --quiet --all-packages --all-groups --all-extras --no-emit-workspace --no-header -o requirements/dev.txt
 	@$(UV) export --quiet --package steersman-databases --no-dev --no-emit-workspace --no-header -o requirements/operator.txt
+	@$(UV) export --quiet --package steersman --no-dev --group build --group examples --extra uvloop --extra webhooks \
+		--no-emit-workspace --no-header -o requirements/project.txt
 	@cd benchmarks/kopf_operator && $(abspath $(UV)) pip compile --quiet --upgrade --generate-hashes --no-header --no-annotate \
 		--universal --python-version 3.11 requirements.in -o requirements.txt
 

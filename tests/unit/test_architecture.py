@@ -16,7 +16,7 @@ import pytest
 import steersman
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("meta", "crd", "client", "cache", "controller", "rbac", "manager", "testing", "cli")
+ROOMS = ("meta", "crd", "client", "cache", "controller", "rbac", "manager", "packages", "testing", "cli")
 
 
 def test_layers() -> None:

@@ -132,7 +132,10 @@ def test_the_rest_is_as_told(pages: Pages, websites: Any) -> None:
     parsed = get_command(page("main").app).make_context("operator", ["--leader-elect", "--zap-log-level=debug"])
     assert parsed.params["leader_elect"] is True
     # The kinds of the options are held as told, and all Secrets are not.
-    Manager(server, page("options").OPTIONS).cache.informer(Secret)
+    options = page("options")
+    manager = Manager(server, options.OPTIONS)
+    options.setup(manager)
+    manager.cache.informer(Secret)
     with pytest.raises(ConfigurationError, match="all Secrets"):
         Manager(server, ManagerOptions()).cache.informer(Secret)
 

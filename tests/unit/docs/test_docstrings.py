@@ -38,6 +38,7 @@ ROOMS = (
     "meta",
     "models",
     "observability",
+    "packages",
     "rbac",
     "testing",
     "webhook",

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from steersman.api.core_v1 import ResourceRequirements, Volume
 from steersman.meta import (
     FrozenDict,
     FrozenStruct,
@@ -162,3 +163,11 @@ def test_the_controller_is_found_among_owners() -> None:
     assert obj.controller_reference is not None
     assert obj.controller_reference.name == "b"
     assert Object().controller_reference is None
+
+
+def test_quantities_within_custom_resources_may_be_numbers() -> None:
+    # The API server makes them text in its own kinds only.
+    source = decode(b'{"name":"a","emptyDir":{"sizeLimit":1}}', Volume).empty_dir
+    assert source is not None
+    assert source.size_limit == 1
+    assert decode(b'{"limits":{"cpu":1}}', ResourceRequirements).limits == {"cpu": 1}
