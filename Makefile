@@ -38,7 +38,7 @@ demo: $(READY) ## Two databases from one YAML each, on a real cluster (8 min fro
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests, and integration tests on the real API server (16 min from fresh, 11 min again)
+test: $(READY) ## Unit tests, and integration tests on the real API server (about 21 min from fresh, 12 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/pytest -n 3 --dist loadgroup tests/unit tests/integration
