@@ -161,14 +161,13 @@ def _names_each_once(body: bytes) -> bool:
 
 
 def _repeated_names(body: bytes) -> list[str]:
+    if _names_each_once(body):
+        return []
     try:
-        _ONCE.decode(body.decode())
-    except _RepeatedError:
         # Paths are found in a second pass, since hardly any body needs one.
-        return list(_repeated(json.loads(body, object_pairs_hook=_Pairs), ""))
+        return list(_repeated(json.loads(body.decode(), object_pairs_hook=_Pairs), ""))
     except ValueError:
-        pass
-    return []
+        return []
 
 
 def _repeated(value: Any, path: str) -> Iterator[str]:
