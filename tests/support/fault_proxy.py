@@ -142,9 +142,9 @@ class FaultProxy:
         return [s for s in self.seen if s.is_write and not s.is_lease]
 
     @property
-    def open_watches(self) -> int:
-        """How many watches are under way."""
-        return sum(1 for link in tuple(self._links) if link.current is not None and link.current.is_watch)
+    def refused(self) -> list[Seen]:
+        """The requests that the proxy answered itself."""
+        return [s for s in self.seen if s.code is not None]
 
     async def first_write(self, seconds: float) -> Seen:
         """The first of ``writes``, once there is one."""

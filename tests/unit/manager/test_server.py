@@ -180,19 +180,20 @@ class TestPosts:
             await server.stop()
 
     async def test_who_asks_during_the_end_is_answered_and_sent_elsewhere(self) -> None:
-        gate = asyncio.Event()
+        asked, gate = asyncio.Event(), asyncio.Event()
 
         async def slow(request: Request) -> Response:
+            asked.set()
             await gate.wait()
             return Response("done")
 
         server = await self.started(slow)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /echo HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(asked.wait(), 10)
         server.drain()
         ending = asyncio.create_task(server.stop(grace=10))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         gate.set()
         answer = await reader.read()
         assert answer.startswith(b"HTTP/1.1 200 OK")
