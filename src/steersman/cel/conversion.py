@@ -11,12 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steersman.cel.errors import refused_here
+from steersman.cel.precision import TOO_FINE, is_finer
 from steersman.cel.types import escaped
 from steersman.cel.values import JsonObject, is_list, is_map, map_at
-from steersman.errors import ApiError
 
-# Less than a microsecond, which is not nothing.
-_FINER = re.compile(r"\.\d{6}0*[1-9]")
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-zµ]+)")
 _SECONDS = {
     "ns": 1e-9,
@@ -64,22 +62,17 @@ def _text_to_cel(value: str, form: str) -> Any:
         case "date":
             return f"{value}T00:00:00Z"
         case "date-time":
-            if _FINER.search(value):
-                raise _too_fine(value)
+            if is_finer(value):
+                raise refused_here(TOO_FINE + value)
             moment = datetime.fromisoformat(value.upper())
             return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case "duration":
             seconds = _seconds(value)
             if round(seconds * 10**9) % 1000:
-                raise _too_fine(value)
+                raise refused_here(TOO_FINE + value)
             return f"{seconds:.9f}s"
         case _:
             return value
-
-
-def _too_fine(value: str) -> ApiError:
-    # The engine would lose it where times are formatted, sorted or summed.
-    return refused_here(f"parts of a microsecond in CEL, such as those of {value}")
 
 
 def _seconds(text: str) -> float:

@@ -21,6 +21,7 @@ from steersman.cel.literals import (
     unfit_literals,
     wrong_constants,
 )
+from steersman.cel.precision import TOO_FINE
 from steersman.cel.rewriting import PREFIX, rewrite
 from steersman.cel.syntax import Tree, read, write
 from steersman.cel.types import DYN, Type, optional_of
@@ -47,6 +48,8 @@ _INNER = {
     "list.lastIndexOf": [("LIST", kind) for kind in _KINDS],
     "format.isNamed": [("STRING",)],
     "format.problems": [("STRING", "STRING")],
+    "@exact.duration": [("STRING",)],
+    "@exact.timestamp": [("STRING",)],
     "@keys": [("LIST",), ("MAP",)],
     "@mapOf": [("LIST", "LIST")],
     "@merged": [("LIST",)],
@@ -131,6 +134,8 @@ def _told(text: str) -> str:
     text = _PREFIXES.sub("", text)
     if text.startswith("Iteration budget exceeded"):
         raise refused_here("CEL that goes over more than 10,000 items in one evaluation")
+    if text.startswith(TOO_FINE):
+        raise refused_here(text)
     if found := _ABSENT_KEY.fullmatch(text):
         return f"no such key: {found[1]}"
     if found := _OUT_OF_BOUNDS.fullmatch(text):

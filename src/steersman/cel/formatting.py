@@ -1,7 +1,4 @@
-"""The method ``format`` of texts. Source: ``ext/formatting.go`` of cel-go, in the locale ``en_US``.
-
-Not imitated: of times, what is less than a microsecond; the engine does not tell it.
-"""
+"""The method ``format`` of texts. Source: ``ext/formatting.go`` of cel-go, in the locale ``en_US``."""
 
 from __future__ import annotations
 

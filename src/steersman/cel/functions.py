@@ -26,6 +26,7 @@ from steersman.cel.names import (
     subdomain_problem,
 )
 from steersman.cel.patterns import compiled
+from steersman.cel.precision import exact_duration, exact_time
 from steersman.cel.values import is_list, is_map
 from steersman.meta import formats
 from steersman.meta.urls import check_request_uri, parse_url
@@ -394,6 +395,8 @@ IMPLEMENTATIONS: dict[str, Implementation] = {
     "format.isNamed": _text(lambda name: name in _FORMATS),
     "format.problems": _problems,
     "@keys": _keys,
+    "@exact.duration": exact_duration,
+    "@exact.timestamp": exact_time,
     "@nanoseconds": _nanoseconds,
     "@trimmed": trimmed,
     "@mapOf": _map_of,

@@ -13,6 +13,7 @@ from steersman.cel.checker import TWO_VARIABLES, Checked
 from steersman.cel.declarations import Overload
 from steersman.cel.errors import refused_here
 from steersman.cel.functions import IMPLEMENTATIONS
+from steersman.cel.literals import nodes
 from steersman.cel.syntax import (
     Call,
     Comprehension,
@@ -26,12 +27,13 @@ from steersman.cel.syntax import (
     Tree,
     string,
 )
-from steersman.cel.types import Type
+from steersman.cel.types import DYN, Type
 
 PREFIX = "k8s."
 _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
 _ZERO, _ONE, _THOUSAND = b"\x18\x00", b"\x18\x01", b"\x18\xe8\x07"
 _RESULT = "@result"
+_OURS = {name.rpartition(".")[2] for name in IMPLEMENTATIONS} | {"sortBy", "first", "last"}
 # What neither data nor our functions can give the engine, and what makes it of a text or a number.
 _MADE = ("timestamp", "duration", "uint")
 
@@ -54,6 +56,14 @@ class _Rewriter:
         self._checked = checked
         self._optional_old = optional_old
         self._last = max(tree.positions, default=0)
+        self._loses_times = any(self._takes_times(node) for node in nodes(tree.root))
+
+    def _takes_times(self, node: Node) -> bool:
+        """Whether it calls a function of ours on times, which come to it in whole microseconds."""
+        if not isinstance(node, Call) or node.function not in _OURS:
+            return False
+        given = [*node.args, *([node.target] if node.target is not None else [])]
+        return any(kind is None or _may_be_time(kind) for kind in map(self._type, given))
 
     # Making nodes
 
@@ -160,6 +170,8 @@ class _Rewriter:
         args = [self.of(a) for a in node.args]
         if node.function == "dyn" and any(map(_hides_times, map(self._type, node.args))):
             raise refused_here("an object with times in it as the CEL type dyn")
+        if self._loses_times and node.function in ("timestamp", "duration") and self._type(node.args[0]) == DYN:
+            raise refused_here(f"a {node.function} that CEL makes of the type dyn")
         if node.function == "_?._":
             name = self._checked.reserved.get(node.id)
             args[1] = string(self._id(), name) if name is not None else args[1]
@@ -192,6 +204,9 @@ class _Rewriter:
         kind = "" if first is None else first.name
         if kind in ("timestamp", "duration") and name == "string":
             return self._ours("@trimmed", self._call(name, *given))
+        if self._loses_times and kind == "string" and name in ("timestamp", "duration"):
+            # It becomes a time where it is restored.
+            return self._ours(f"@exact.{name}", *given)
         if kind == "duration" and name == "int":
             return self._ours("@nanoseconds", self._call("string", *given))
         if kind == "duration" and name == "getMilliseconds":
@@ -308,6 +323,10 @@ def _is_made(kind: Type) -> bool:
     if kind.name in ("list", "optional_type"):
         return _is_made(kind.params[0])
     return kind.name in _MADE
+
+
+def _may_be_time(kind: Type) -> bool:
+    return kind.param or kind.name in ("timestamp", "duration", "dyn") or any(map(_may_be_time, kind.params))
 
 
 def _hides_times(kind: Type | None) -> bool:

@@ -65,6 +65,8 @@ _RESERVED = frozenset(
         *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
     }
 )
+LONGEST_KEY = "x-longest-key"
+"""Of a map's schema, how long its keys are at most, where that is known: Kubernetes' own has no word for it."""
 _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 REQUEST = 3 * 1024 * 1024
 """The most bytes that a request has."""
@@ -149,7 +151,8 @@ def _object_type(schema: JsonObject, name: str) -> Type | None:
             return None
         # A key has its quotes, a colon and a comma.
         most = schema.get("maxProperties", (REQUEST - 2) // (value.least + 6))
-        return replace(map_of(STRING, value), most=most, least=2)
+        key = replace(STRING, most=schema.get(LONGEST_KEY, 0))
+        return replace(map_of(key, value), most=most, least=2)
     fields: dict[str, Type] = {}
     required, least = schema.get("required") or (), 2
     for field_name, inner in map_at(schema, "properties").items():

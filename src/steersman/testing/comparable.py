@@ -41,7 +41,11 @@ def named_apart(objects: Iterable[tuple[str, JsonObject]]) -> dict[str, JsonObje
 
 def told_map(fields: Iterable[tuple[str, Any]]) -> JsonObject:
     """A map of ``fields``; where two are named alike, all their values, ordered by what they are."""
-    return {name: values[0] if len(values) == 1 else values for name, values in _by_key(fields).items()}
+    pairs = list(fields)
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return {name: found[name] for name in sorted(found)}
+    return {name: values[0] if len(values) == 1 else values for name, values in _by_key(pairs).items()}
 
 
 def _by_key(pairs: Iterable[tuple[str, Any]]) -> dict[str, list[Any]]:

@@ -62,6 +62,8 @@ class GeneratedNames:
 
     def text(self, text: str) -> str:
         """``text``, the generated names in it told."""
+        if not self._labels:
+            return text
         return self._pattern.sub(lambda found: self._labels.get(found[0], found[0]), text)
 
     def items(self, items: list[Any], told: list[Any]) -> list[Any]:

@@ -66,7 +66,7 @@ def corrected(manager: Manager, _: object) -> None:
 
 async def scenario(world: World[Nothing]) -> None:
     """Two Services are made, one is deleted."""
-    for name, address in (("kept", "10.0.0.1"), ("spare", "10.0.0.2")):
+    for name, address in (("kept", "10.0.0.10"), ("spare", "10.0.0.2")):
         metadata = ObjectMetaApply(name=name, namespace=key(name).namespace)
         spec = ServiceSpecApply(cluster_ip=address, ports=[ServicePortApply(port=80)])
         await world.client.create(ServiceApply(metadata=metadata, spec=spec))

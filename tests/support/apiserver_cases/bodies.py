@@ -229,7 +229,31 @@ async def case_a_patch_cannot_take_the_version_away(api: Api) -> None:
 
 
 async def case_applied_times_of_custom_resources_are_not_read(api: Api) -> None:
-    for value in ("x", "", 5, "2020-01-01"):
+    for value in ("x", "", 5, True, "2020-01-01"):
         body = widget("a")
         body["metadata"]["creationTimestamp"] = value
         assert (await api.apply("widgets", body)).ok().metadata["creationTimestamp"] != value
+
+
+async def case_who_applies_a_time_of_deletion_owns_it(api: Api) -> None:
+    for value in ("x", 5, None):
+        body = widget("a")
+        body["metadata"]["deletionTimestamp"] = value
+        made = (await api.apply("widgets", body)).ok()
+        assert "deletionTimestamp" not in made.metadata
+        (entry,) = made.metadata["managedFields"]
+        assert entry["fieldsV1"]["f:metadata"] == {"f:deletionTimestamp": {}}
+        (await api.delete("widgets", "a")).ok()
+
+
+async def case_applied_times_are_scalars(api: Api) -> None:
+    for name in ("creationTimestamp", "deletionTimestamp"):
+        for value, shown in (
+            ({}, "map[]"),
+            ({"b": 1, "a": [None, True]}, "map[a:[<nil> true] b:1]"),
+            (["x", 2], "[x 2]"),
+        ):
+            body = widget("a")
+            body["metadata"][name] = value
+            refused = await api.apply("widgets", body)
+            refused.refused(500, "", f".metadata.{name}: expected any scalar, got &{{{shown}}}")

@@ -17,7 +17,6 @@ DIFFERENTLY_ANSWERED: dict[str, str] = {
     "namespaces-the_first_namespaces_are_there": "the namespaces of other cases are listed, too",
     "reading-a_list_of_a_namespaced_path_needs_a_namespaced_kind": "404 as text, not as a Status",
     "discovery-a_group_version_that_is_not_served_is_not_found": "404 as text, not as a Status",
-    "tables-why_many_values_are_refused": "managers of a set of lists are lost there",
     "definitions-a_definition_tells_that_it_is_being_removed": "its objects are marked some time later there",
     "subresources-a_budget_is_used_up": "an eviction writes no condition and owns no field of the budget",
     "reviews-one_may_ask_who_one_is": "the administrators of the two servers have different names",

@@ -190,6 +190,21 @@ async def case_events_are_selected_by_what_they_are_about(api: Api) -> None:
         assert len((await api.list("events", fieldSelector=selector)).ok().body["items"]) == count
 
 
+async def case_events_are_selected_by_their_source(api: Api) -> None:
+    for name, told in (
+        ("a", {"source": {"component": "x"}, "reportingComponent": "y"}),
+        ("b", {"reportingComponent": "x", "reportingInstance": "z"}),
+        ("c", {"source": {"host": "x"}}),
+    ):
+        (await api.create("events", {**_event(api), **told, "metadata": {"name": name}})).ok()
+    for selector, names in (("source=x", ["a", "b"]), ("source!=x", ["c"]), ("source=,reason=Made", ["c"])):
+        found = (await api.list("events", fieldSelector=selector)).ok().body["items"]
+        assert [e["metadata"]["name"] for e in found] == names
+    newer = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
+    refused = await api.call("GET", newer, None, {"fieldSelector": "source=x"})
+    refused.refused(400, "BadRequest", "field label not supported: source")
+
+
 async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
     path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
     body: Json = {
@@ -402,6 +417,21 @@ async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
     await api.create("services", _of_type("b"))
     taken = {"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}}
     (await api.merge("services", "b", taken)).refused(422, "Invalid", "provided port is already allocated")
+
+
+async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
+    mismatch = "the provided network does not match the current range"
+    for address, text in (
+        *(
+            (outside, f"failed to allocate IP {outside}: {mismatch}")
+            for outside in ("10.9.9.9", "10.0.0.0", "10.0.0.255")
+        ),
+        ("10.0.0.1", "failed to allocate IP 10.0.0.1: provided IP is already allocated"),
+        ("fd00::1", "IPv6 is not configured on this cluster"),
+    ):
+        (await api.create("services", _of_type("a", clusterIP=address))).refused(422, "Invalid", text)
+    made = (await api.create("services", _of_type("a"))).ok().body["spec"]
+    assert made["clusterIP"].startswith("10.0.0.")
 
 
 async def case_services_change_their_type(api: Api) -> None:

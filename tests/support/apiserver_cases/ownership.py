@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
-from apiserver_cases.api import Api, Json, Reply, config_map, deployment, widget
+from apiserver_cases.api import GROUP, Api, Json, Reply, config_map, definition, deployment, widget
 from apiserver_cases.apply import managers
+from apiserver_cases.waiting import served
+
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def _fields(reply: Reply, manager: str, operation: str = "Update", subresource: str = "") -> Json:
@@ -269,3 +272,39 @@ async def case_a_put_of_a_list_owns_its_new_items(api: Api) -> None:
     assert _fields(changed, "two") == {
         "f:spec": {"f:parts": {'k:{"name":"q"}': {".": {}, "f:name": {}, "f:weight": {}}}}
     }
+
+
+async def case_what_has_a_set_of_lists_has_no_managers(api: Api) -> None:
+    inner = {
+        "array": {"items": {"type": "string"}, "x-kubernetes-list-type": "atomic"},
+        "object": {"x-kubernetes-map-type": "atomic", "x-kubernetes-preserve-unknown-fields": True},
+    }
+    sets = {n: {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": n, **inner[n]}} for n in inner}
+    crd = definition("Sets", {"spec": {"type": "object", "properties": {**sets, "y": {"type": "string"}}}}, {})
+    path = await served(api, crd)
+    merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
+    body: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Sets", "metadata": {"name": "a"}, "spec": {"y": "1"}}
+    for kind, value, problem in (
+        ("array", [["b"]], "not supported: associative list with lists as elements"),
+        ("object", [{"b": "c"}], "associative list without keys has an element that's a map type"),
+    ):
+        made = (await api.call("POST", path, body)).ok()
+        assert "managedFields" in made.metadata
+        for change in ({kind: value}, {"y": "2"}, {kind: None}):
+            changed = (await api.call("PATCH", f"{path}/a", {"spec": change}, {}, merge)).ok()
+            assert "managedFields" not in changed.metadata
+            if kind in changed.body["spec"]:
+                refused = await api.call("PATCH", f"{path}/a", body, {"fieldManager": "f"}, apply)
+                told = f"({api.namespace}/a; {GROUP}/v1, Kind=Sets) to smd typed: .spec.{kind}: element 0: {problem}"
+                refused.refused(
+                    500, "", "failed to create manager for existing fields: failed to convert new object "
+                )
+                assert refused.message.endswith(told)
+        (await api.call("DELETE", f"{path}/a")).ok()
+        refused = await api.call("PATCH", f"{path}/a", {**body, "spec": {kind: value}}, {"fieldManager": "f"}, apply)
+        refused.refused(
+            500,
+            "",
+            f"failed to create typed patch object (/a; {GROUP}/v1, Kind=Sets): .spec.{kind}: element 0: {problem}",
+        )
+    (await api.call("DELETE", f"{_DEFINITIONS}/{crd['metadata']['name']}")).ok()

@@ -25,10 +25,15 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a case: the exchanges, and what was not as the case expects it (None: all was)."""
+    """What came of a case: what was said, and what was not as the case expects it (None: all was)."""
 
-    exchanges: Sequence[Exchange]
+    transcript: Transcript
     failure: BaseException | None
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """What was said, masked for comparison."""
+        return self.transcript.exchanges()
 
 
 def new_namespace() -> str:
@@ -72,7 +77,7 @@ def run_in_memory(case: Case, crds: Sequence[Json], namespace: str) -> Outcome:
         run_virtual(run())
     except Exception as error:
         failure = error
-    return Outcome(transcript.exchanges(), failure)
+    return Outcome(transcript, failure)
 
 
 async def run_on(environment: Envtest, transport: Transport, case: Case, namespace: str) -> Outcome:
@@ -86,4 +91,4 @@ async def run_on(environment: Envtest, transport: Transport, case: Case, namespa
             await case(_recorded(Initialized(transport), namespace, backend, transcript))
     except Exception as error:
         failure = error
-    return Outcome(transcript.exchanges(), failure)
+    return Outcome(transcript, failure)

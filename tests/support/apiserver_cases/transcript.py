@@ -18,6 +18,8 @@ from steersman.client import HttpRequest
 from steersman.client.transport import HttpResponse, Transport
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+# Most texts have none, and nothing to be masked but audiences and suffixes.
+_DIGIT = re.compile(r"\d")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
 # Where the webhooks of a case listen.
@@ -54,13 +56,14 @@ class Masks:
 
     def mask_text(self, text: str) -> str:
         """A text with names in place of the choices that it quotes."""
-        text = _TIME.sub("<time>", text)
-        text = _UID.sub(lambda found: self._uids.setdefault(found[0], f"<uid {len(self._uids) + 1}>"), text)
-        text = _PORT.sub("<port>", _ADDRESS.sub("<address>", text))
+        if numbered := _DIGIT.search(text) is not None:
+            text = _TIME.sub("<time>", text)
+            text = _UID.sub(lambda found: self._uids.setdefault(found[0], f"<uid {len(self._uids) + 1}>"), text)
+            text = _PORT.sub("<port>", _ADDRESS.sub("<address>", text))
         text = _AUDIENCE.sub("<audience>", text)
         for prefix in self._prefixes:
             text = re.sub(rf"({re.escape(prefix[:_PREFIX])}){_SUFFIX}\b", r"\1<suffix>", text)
-        for _ in range(2):
+        for _ in range(2 if numbered else 0):
             text = _TOLD_VERSION.sub(r"\1<number>", text)
         return text
 

@@ -8,6 +8,7 @@ from typing import Any
 from apiserver_cases.api import Api, Json, Reply, deployment
 
 _LABELS: Json = {"app": "a"}
+_PLACE = "of the quantity"
 
 
 def _template(**spec: Any) -> Json:
@@ -270,3 +271,51 @@ async def case_quantities_are_written_in_one_form(api: Api) -> None:
     made = (await api.create("deployments", deployment("a", template=template))).ok()
     shown = made.body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
     assert shown == {"cpu": "1", "memory": "1Gi"}
+
+
+async def case_short_quantities_are_kept_as_they_are_written(api: Api) -> None:
+    for written, listed, single in (
+        ("1.500", "1.500", "1.500"),
+        ("0.500", "500m", "500m"),
+        ("001", "001", "001"),
+        ("+1500m", "+1500m", "+1500m"),
+        ("1E3", "1E3", "1E3"),
+        ("1.50e2", "1.50e2", "1.50e2"),
+        ("1.5e2", "150", "150"),
+        ("10e2", "1e3", "1e3"),
+        ("001Gi", "001Gi", "001Gi"),
+        ("01024Mi", "1Gi", "1Gi"),
+        ("12345678901234567890", "12345678901234567890", "12345678901234567890"),
+        ("9999999999999999999Ki", "9223372036854775807", "9223372036854775807"),
+        ("1000000e-9", "1e-3", "1e-3"),
+        ("0.000500", "1m", "500u"),
+        ("1.0001Ki", "1024103m", "1024102400u"),
+        (" 1 ", "1", "1"),
+        ("m", "0", "0"),
+        ("1e1000", "10e999", "10e999"),
+    ):
+        assert await _kept_as(api, json.dumps(written)) == (listed, single), written
+
+
+async def case_quantities_may_be_numbers(api: Api) -> None:
+    for written, kept in (("1e3", "1e3"), ("1E3", "1E3"), ("5e-1", "500e-3"), ("1.500", "1.500"), ("1000", "1k")):
+        assert await _kept_as(api, written) == (kept, kept), written
+
+
+async def case_quantities_have_a_unit_that_there_is(api: Api) -> None:
+    for written in ("1K", "2e", "5m5", "1Ki2"):
+        refused = await api.create("resourcequotas", {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": written}}})
+        refused.refused(400, "BadRequest", "unable to parse quantity's suffix")
+
+
+async def _kept_as(api: Api, written: str) -> tuple[str, str]:
+    """What becomes of a quantity, in JSON, in a list of resources and where it stands for itself."""
+    quota: Json = {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": _PLACE}}}
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": _PLACE}}]
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}}
+    found: list[Json] = []
+    for plural, body in (("resourcequotas", quota), ("pods", pod)):
+        encoded = json.dumps(body).replace(json.dumps(_PLACE), written).encode()
+        made = await api.call("POST", api.path(plural), encoded, {"dryRun": "All"})
+        found.append(made.ok().body["spec"])
+    return found[0]["hard"]["cpu"], found[1]["volumes"][0]["emptyDir"]["sizeLimit"]

@@ -17,7 +17,7 @@ from apiserver_cases.hooks import allowed as allowing
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import ClusterConfig, HttpRequest, connect
 from steersman.errors import ConnectionFailed
-from steersman.meta import ObjectKey
+from steersman.meta import ApiResource, ObjectKey
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman.testing.serving import serve
 
@@ -215,17 +215,59 @@ def make(name: str = "a") -> Json:
     return {"apiVersion": "v1", **config_map(name)}
 
 
+async def with_a_dependent(api: Api, owner: str = "owner", name: str = "a") -> None:
+    made = (await api.create("configmaps", config_map(owner))).ok()
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": made.metadata["uid"]}
+    (await api.create("configmaps", config_map(name, ownerReferences=[reference]))).ok()
+
+
 @virtual_time
-async def test_what_the_server_does_by_itself_is_not_asked_about() -> None:
+async def test_webhooks_are_asked_about_what_is_collected_and_what_they_keep_is_tried_again() -> None:
     server, api = new_api()
-    owner = (await api.create("configmaps", config_map("owner"))).ok()
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner.metadata["uid"]}
-    (await api.create("configmaps", config_map("a", ownerReferences=[reference]))).ok()
-    hook = Hook()
+    await with_a_dependent(api)
+    hook = Hook(lambda r: denied() if r["name"] == "a" else allowing(warnings=["careful"]))
     async with configured(api, hook):
         (await api.delete("configmaps", "owner")).ok()
-    assert hook.asked == ["DELETE owner"]
+        assert hook.asked[:2] == ["DELETE owner", "DELETE a"]
+        question = hook.requests[1]
+        dependent = (await api.get("configmaps", "a")).ok()
+        assert question["userInfo"]["username"] == "system:serviceaccount:kube-system:generic-garbage-collector"
+        assert "system:serviceaccounts:kube-system" in question["userInfo"]["groups"]
+        assert question["oldObject"]["metadata"]["uid"] == dependent.metadata["uid"]
+        assert question["options"] == {
+            "kind": "DeleteOptions",
+            "apiVersion": "meta.k8s.io/v1",
+            "preconditions": {"uid": dependent.metadata["uid"], "resourceVersion": dependent.version},
+            "propagationPolicy": "Background",
+        }
+    # Nobody keeps it any more, since the deletion of the configuration.
     assert server.read(ConfigMap, KEY) is None
+
+
+@virtual_time
+async def test_webhooks_are_asked_about_the_content_of_a_namespace() -> None:
+    server, api = new_api()
+    for name in ("a", "b"):
+        (await api.create("configmaps", config_map(name))).ok()
+    (await api.create("secrets", {"metadata": {"name": "s"}})).ok()
+    hook = Hook(lambda r: denied() if r["oldObject"]["kind"] == "ConfigMap" else allowing())
+    config = await api.serve_webhook(hook)
+    rules = [
+        {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "secrets"]}
+    ]
+    async with installed(api, webhook(api, config, rules=rules)):
+        (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).ok()
+        assert server.read(ConfigMap, KEY) is not None
+        assert {r["userInfo"]["username"] for r in hook.requests} == {
+            "system:serviceaccount:kube-system:namespace-controller"
+        }
+        # The first refusal ends the deletion of a collection.
+        assert [r["oldObject"]["metadata"]["name"] for r in hook.requests[:2]] == ["a", "s"]
+        assert [s["metadata"]["name"] for s in server.manifests() if s["metadata"].get("namespace") == "case"] == [
+            "a",
+            "b",
+        ]
+    assert server.manifest(ApiResource("", "v1", "Namespace", "namespaces", False), ObjectKey("", "case")) is None
 
 
 @virtual_time

@@ -19,6 +19,8 @@ from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman.testing.apiserver.access.impersonation import Impersonated
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+COMPARED = {"rule": "timestamp(self.at) > timestamp(0) && duration(self.of) < duration('1us')"}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONTAINERS = [{"name": "c", "image": "i:1"}]
 CLAIM_SPEC: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
@@ -203,6 +205,63 @@ async def test_parts_of_a_microsecond_in_rules(api: Api) -> None:
 
 
 @virtual_time
+async def test_parts_of_a_microsecond_that_a_rule_makes_of_a_text(api: Api) -> None:
+    sorted_ = "[timestamp(self.at), timestamp('2025-01-01T00:00:00Z')].isSorted()"
+    rule = f"{sorted_} && [duration(self.of)].sum() > duration('1us')"
+    texts: Json = {"type": "object", "properties": {"at": {"type": "string"}, "of": {"type": "string"}}}
+    texts["x-kubernetes-validations"] = [{"rule": rule, "message": "late"}]
+    path = await served(api, definition("Parsed", {"spec": texts}, {}))
+
+    def body(kind: str) -> Json:
+        return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"generateName": "a-"}}
+
+    async def tried(at: str, of: str) -> Reply:
+        return await api.call("POST", path, {**body("Parsed"), "spec": {"at": at, "of": of}})
+
+    text = "parts of a microsecond in CEL, such as those of "
+    fine = "2024-01-02T03:04:05.1234567Z"
+    refused(await tried(fine, "1s"), text + fine)
+    refused(await tried("2024-01-02T03:04:05Z", "1m1.0000005s"), text + "1m1.0000005s")
+    (await tried("2024-01-02T03:04:05.123456000Z", "1.5ms")).ok()
+    (await tried("2026-01-02T03:04:05Z", "1s")).refused(422, "Invalid", "late")
+    for of in ("1x", f"{10**40}h"):
+        (await tried("2024-01-02T03:04:05Z", of)).refused(422, "Invalid", "type conversion error from 'string'")
+    compared = served(api, definition("Compared", {"spec": {**texts, "x-kubernetes-validations": [COMPARED]}}, {}))
+    (await api.call("POST", await compared, {**body("Compared"), "spec": {"at": fine, "of": "1ns"}})).ok()
+    texts["x-kubernetes-validations"] = [{"rule": "'%s'.format([duration('1ns')]) != ''"}]
+    written = await served(api, definition("Written", {"spec": texts}, {}))
+    refused(await api.call("POST", written, {**body("Written"), "spec": {}}), text + "1ns")
+    texts["x-kubernetes-validations"] = [{"rule": "'%s'.format([timestamp(dyn(self.at))]) != ''"}]
+    manifest = definition("Hidden", {"spec": texts}, {})
+    refused(await api.call("POST", DEFINITIONS, manifest), "a timestamp that CEL makes of the type dyn")
+
+
+@virtual_time
+async def test_the_keys_of_maps_count_in_what_rules_cost(api: Api) -> None:
+    rule = {"rule": "self.all(k, self.all(l, k.contains(l) || true))"}
+    named: Json = {"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 50}
+    named["x-kubernetes-validations"] = [rule]
+    path = await served(api, definition("Keyed", {"spec": {"type": "object", "properties": {"of": named}}}, {}))
+
+    async def tried(length: int) -> Reply:
+        keys = {f"{n:0{length}}": n for n in range(50)}
+        body = {"apiVersion": f"{GROUP}/v1", "kind": "Keyed", "metadata": {"generateName": "a-"}}
+        return await api.call("POST", path, {**body, "spec": {"of": keys}})
+
+    (await tried(10)).ok()
+    text = "CEL rules on an object so large that they may cost more than the real server allows"
+    refused(await tried(10_000), text)
+
+
+@virtual_time
+async def test_a_time_of_deletion_for_what_is_not_there_yet(api: Api) -> None:
+    body = config_map("new", deletionTimestamp="2020-01-01T00:00:00Z")
+    refused(await api.apply("configmaps", body), "a time of deletion that is applied to a new object")
+    (await api.apply("configmaps", config_map("new"))).ok()
+    (await api.apply("configmaps", body)).refused(422, "Invalid", "field is immutable")
+
+
+@virtual_time
 async def test_the_narrower_verbs_of_impersonation() -> None:
     server = InMemoryApiServer(virtual_runtime())
     api = Api(server, "default", InMemoryBackend(server))
@@ -228,3 +287,16 @@ async def test_a_rule_on_the_name_costs_what_the_name_is_long(api: Api) -> None:
     body: dict[str, Any] = {"apiVersion": f"{GROUP}/v1", "kind": "Named", "spec": {}}
     (await api.call("POST", path, {**body, "metadata": {"name": "a-name"}})).ok()
     (await api.call("POST", path, {**body, "metadata": {"name": "1"}})).refused(422, "Invalid", "failed rule")
+
+
+@virtual_time
+async def test_quantities_of_thousands_of_digits(api: Api) -> None:
+    for written in ("9" * 5000, "1e1001"):
+        body = {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": written}}}
+        refused(await api.create("resourcequotas", body), "quantities of thousands of digits")
+
+
+@virtual_time
+async def test_numbers_where_texts_belong(api: Api) -> None:
+    body = config_map("new", finalizers=[1.5])
+    (await api.apply("configmaps", body)).refused(500, "", ".metadata.finalizers[=1.5]: expected string, got numeric")

@@ -100,6 +100,10 @@ class NeedsCall(Exception):
         self.calls = calls
 
 
+class CannotWait(RuntimeError):
+    """A webhook has to be waited for, where nobody can."""
+
+
 class CallFailed(Exception):
     """A webhook gave no answer. Its text is what the real server says of it, after ``failed to call webhook: ``."""
 
@@ -183,7 +187,7 @@ class Callouts:
         """``complete`` where nothing can wait: the handlers must answer at once.
 
         Raises:
-            RuntimeError: a webhook is asked that nobody handles here, or whose handler waits for something.
+            CannotWait: a webhook is asked that nobody handles here, or whose handler waits for something.
         """
         kept = _Operation()
         while True:
@@ -231,7 +235,7 @@ class Callouts:
     def _ask_at_once(self, call: Call, kept: _Operation) -> None:
         handler = self._handlers.get(_normal(call.url))
         if handler is None:
-            raise RuntimeError(f"{call.post}: nothing handles it in memory, and a socket would have to be waited for")
+            raise CannotWait(f"{call.post}: nothing handles it in memory, and a socket would have to be waited for")
         uid, question = self._question(call)
         steps = handler(question).__await__()
         try:
@@ -244,7 +248,7 @@ class Callouts:
             kept.answers[call.key] = failure
         else:
             steps.close()
-            raise RuntimeError(f"{call.post}: its handler waits; send the request with a client, or load it earlier")
+            raise CannotWait(f"{call.post}: its handler waits; send the request with a client, or load it earlier")
 
     def _question(self, call: Call) -> tuple[str, JsonObject]:
         uid = str(UUID(int=self._runtime.random.getrandbits(128), version=4))

@@ -7,14 +7,21 @@ happens some time later. Source: "Garbage Collection", "Use Cascading Deletion",
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from steersman.meta import ObjectKey
+from steersman.testing.apiserver.access.authorization import User
 from steersman.testing.apiserver.builtin.defaults import PV_PROTECTION, PVC_PROTECTION
+from steersman.testing.apiserver.controller_requests import (
+    GARBAGE_COLLECTOR,
+    PV_PROTECTOR,
+    PVC_PROTECTOR,
+    ControllerRequests,
+)
 from steersman.testing.apiserver.kinds import GroupResource, KindRegistry
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
-from steersman.testing.apiserver.writes import FOREGROUND, ORPHAN, Writer
+from steersman.testing.apiserver.writes import FOREGROUND, ORPHAN
 
 
 class _UnknownKind(Exception):
@@ -23,20 +30,30 @@ class _UnknownKind(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Carries deletions through."""
+    """Carries deletions through.
+
+    Attributes:
+        unfinished: UIDs of objects that may have lost an owner and are to be looked at; of those that webhooks keep,
+            too.
+    """
 
     storage: Storage
-    writer: Writer
     kinds: KindRegistry
+    requests: ControllerRequests
+    unfinished: dict[str, None] = field(default_factory=dict[str, None])
 
     def settle(self) -> None:
-        """Goes on until nothing more follows from the deletions so far."""
-        progress = True
+        """Goes on until nothing more follows from the deletions so far that webhooks have let pass."""
+        again, progress = list(self.unfinished), True
         while progress:
             before, removed = self.storage.version, self.storage.take_removed()
-            for gone in removed:
-                for dependent in self.storage.dependents(gone.uid):
-                    self._consider(dependent)
+            bereft = [dependent.uid for gone in removed for dependent in self.storage.dependents(gone.uid)]
+            self.unfinished.update(dict.fromkeys(bereft))
+            for uid in (*again, *bereft):
+                item = self.storage.by_uid(uid)
+                if item is None or self._consider(item):
+                    self.unfinished.pop(uid, None)
+            again = []
             for uid in self.storage.deleting():
                 stored = self.storage.by_uid(uid)
                 if stored is not None:
@@ -44,11 +61,8 @@ class Collector:
             progress = bool(removed) or self.storage.version != before
 
     def sweep(self) -> None:
-        """Deletes every object whose owners are all gone, also those that never had any; then ``settle``."""
-        for stored in self.storage.all():
-            if self.storage.get(stored.collection, stored.key) is stored:
-                self._consider(stored)
-        self.settle()
+        """Has ``settle`` look at every object, also at those whose owners never were."""
+        self.unfinished.update((stored.uid, None) for stored in self.storage.all() if _owners(stored))
 
     def written(self, stored: Stored) -> None:
         """Collects ``stored`` where an owner is not where it looks for it, in its own namespace and by its kind.
@@ -61,32 +75,40 @@ class Collector:
         except _UnknownKind:
             return
         if misplaced:
-            self._consider(stored)
+            # Not yet: the write that this is part of is not done.
+            self.unfinished[stored.uid] = None
 
-    def _consider(self, item: Stored) -> None:
-        """Deletes ``item`` where it has lost all its owners, or these wait for it: attemptToDeleteItem."""
+    def _consider(self, item: Stored) -> bool:
+        """Deletes ``item`` where it has lost all its owners, or these wait for it: attemptToDeleteItem.
+
+        False where that could not be done.
+        """
         references = _owners(item)
         if item.is_deleting or not references:
-            return
+            return True
         try:
             found = [(r, self._owner(item, r)) for r in references]
         except _UnknownKind:
-            return
+            return True
         solid = [r for r, owner in found if owner is not None and not _waits(owner)]
         if solid:
-            if len(solid) < len(references):
-                self.writer.edit_metadata(item, {"ownerReferences": solid})
-            return
+            return len(solid) == len(references) or self._edit(item, {"ownerReferences": solid})
         dependents = self.storage.dependents(item.uid)
         if dependents and any(owner is not None for _, owner in found):
             if any(_waits(d) for d in dependents):
                 # A cycle, perhaps: it must not wait for itself.
                 free = [{**r, "blockOwnerDeletion": False} for r in references]
-                item = self.writer.edit_metadata(item, {"ownerReferences": free})
-            self.writer.delete(item, "Foreground")
-        else:
-            told = {ORPHAN, FOREGROUND} & set(item.finalizers)
-            self.writer.delete(item, None if told else "Background")
+                changed = self.requests.edit(item, {"ownerReferences": free})
+                if changed is None:
+                    return False
+                item = changed.origin or changed
+            return self.requests.delete(item, "Foreground")
+        if ORPHAN in item.finalizers:
+            return self.requests.delete(item, "Orphan")
+        return self.requests.delete(item, "Foreground" if FOREGROUND in item.finalizers else "Background")
+
+    def _edit(self, item: Stored, changes: JsonObject, user: User = GARBAGE_COLLECTOR) -> bool:
+        return self.requests.edit(item, changes, user) is not None
 
     def _owner(self, item: Stored, reference: JsonObject) -> Stored | None:
         """The object that ``reference`` names as it stands in ``item``; None where it is dangling."""
@@ -99,10 +121,7 @@ class Collector:
 
     def _advance(self, stored: Stored) -> None:
         if ORPHAN in stored.finalizers:
-            for dependent in self.storage.dependents(stored.uid):
-                kept = [o for o in _owners(dependent) if o.get("uid") != stored.uid]
-                self.writer.edit_metadata(dependent, {"ownerReferences": kept})
-            self._release(stored, ORPHAN)
+            self._free_dependents(stored)
         elif FOREGROUND in stored.finalizers:
             self._delete_dependents(stored)
         elif stored.collection == ("", "namespaces"):
@@ -110,7 +129,14 @@ class Collector:
         elif PVC_PROTECTION in stored.finalizers:
             self._release_unused_claim(stored)
         elif PV_PROTECTION in stored.finalizers and map_at(stored.object, "status").get("phase") != "Bound":
-            self._release(stored, PV_PROTECTION)
+            self._release(stored, PV_PROTECTION, PV_PROTECTOR)
+
+    def _free_dependents(self, owner: Stored) -> None:
+        dependents = self.storage.dependents(owner.uid)
+        kept = {d.uid: [o for o in _owners(d) if o.get("uid") != owner.uid] for d in dependents}
+        edited = [self._edit(d, {"ownerReferences": kept[d.uid]}) for d in dependents]
+        if all(edited):
+            self._release(owner, ORPHAN)
 
     def _delete_dependents(self, owner: Stored) -> None:
         for dependent in self.storage.dependents(owner.uid):
@@ -120,24 +146,26 @@ class Collector:
 
     def _empty_namespace(self, namespace: Stored) -> None:
         name = namespace.key.name
-        content = [s for s in self.storage.all() if s.key.namespace == name]
-        for stored in content:
-            if not stored.is_deleting:
-                self.writer.delete(stored, "Background", grace=0)
+        kept: set[GroupResource] = set()
+        for stored in [s for s in self.storage.all() if s.key.namespace == name]:
+            if stored.is_deleting or stored.collection in kept:
+                continue
+            if not self.requests.empty(stored):
+                # The first refusal ends the deletion of a collection.
+                kept.add(stored.collection)
         if not any(s.key.namespace == name for s in self.storage.all()):
-            spec = {k: v for k, v in namespace.object.get("spec", {}).items() if k != "finalizers"}
-            self.writer.replace(namespace, {**namespace.object, "spec": spec}, namespace.managers)
+            self.requests.end(namespace)
 
     def _release_unused_claim(self, claim: Stored) -> None:
         pods = self.storage.list(GroupResource("", "pods"), claim.key.namespace)
         if not any(_mounts(pod, claim.key.name) for pod in pods):
-            self._release(claim, PVC_PROTECTION)
+            self._release(claim, PVC_PROTECTION, PVC_PROTECTOR)
 
-    def _release(self, stored: Stored, finalizer: str) -> None:
+    def _release(self, stored: Stored, finalizer: str, user: User = GARBAGE_COLLECTOR) -> None:
         current = self.storage.get(stored.collection, stored.key)
         if current is not None and current.uid == stored.uid:
             left = [f for f in current.finalizers if f != finalizer]
-            self.writer.edit_metadata(current, {"finalizers": left})
+            self._edit(current, {"finalizers": left}, user)
 
 
 def _owners(stored: Stored) -> list[JsonObject]:

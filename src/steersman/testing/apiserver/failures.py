@@ -48,7 +48,7 @@ def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
 
 def shown(value: Any) -> str:
     """A value as Go prints it in a field error: quoted text, plain numbers, JSON for the rest."""
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value, enc_hook=float).decode()
 
 
 def qualified(resource: ApiResource) -> str:

@@ -14,7 +14,7 @@ from steersman.testing.apiserver.fields.typed import check_typed
 from steersman.testing.apiserver.go_values import WrongType
 from steersman.testing.apiserver.kinds import Kind, KindRegistry
 from steersman.testing.apiserver.options import WriteOptions
-from steersman.testing.apiserver.requests.bodies import How, as_kind, complete_from_url, decode_body, repeated_fields
+from steersman.testing.apiserver.requests.bodies import How, as_kind, complete_from_url, repeated_fields, sent_to
 from steersman.testing.apiserver.schemas.embedded import metadata_mismatch
 from steersman.testing.apiserver.strategy import unknown_fields
 from steersman.testing.apiserver.values import JsonObject, is_map, map_at
@@ -50,7 +50,7 @@ class Incoming:
     def decoded(self, kind: Kind, request: HttpRequest, options: WriteOptions, *, name: str) -> JsonObject:
         """As ``sent``, not completed, and not compared with the URL."""
         repeated = repeated_fields(request) if options.validation != "Ignore" else ()
-        return self._read(kind, decode_body(request, kind.resource.kind), "write", options, repeated, name)
+        return self._read(kind, sent_to(kind, request, kind.resource.kind), "write", options, repeated, name)
 
     def read(
         self, kind: Kind, body: Any, how: How, options: WriteOptions, *, name: str, namespace: str
@@ -66,11 +66,12 @@ class Incoming:
     def _read(
         self, kind: Kind, body: Any, how: How, options: WriteOptions, repeated: Sequence[str], name: str
     ) -> JsonObject:
+        odd: JsonObject = {}
         if how == "apply" and kind.custom:
-            body = _without_odd_times(body)
+            body, odd = _without_odd_times(body)
         result = as_kind(self.kinds, kind, body, how, name=name)
         if how == "apply":
-            check_typed(kind, body)
+            check_typed(kind, body, odd)
         try:
             sent: Any = body.get("metadata")
             owner = "" if kind.custom else kind.resource.kind
@@ -96,12 +97,15 @@ class Incoming:
         return result
 
 
-def _without_odd_times(body: Any) -> Any:
-    """``body`` without the times in its metadata that are none: of custom resources, nobody reads them."""
+def _without_odd_times(body: Any) -> tuple[Any, JsonObject]:
+    """``body`` with null for the times in its metadata that are none, and these.
+
+    Of custom resources nobody reads them, but who applies one owns it.
+    """
     if not is_map(sent := map_at({"body": body}, "body").get("metadata")):
-        return body
-    odd = {n for n in ("creationTimestamp", "deletionTimestamp") if n in sent and not _is_time(sent[n])}
-    return {**body, "metadata": {n: v for n, v in sent.items() if n not in odd}} if odd else body
+        return body, {}
+    odd = {n: sent[n] for n in ("creationTimestamp", "deletionTimestamp") if n in sent and not _is_time(sent[n])}
+    return ({**body, "metadata": {**sent, **dict.fromkeys(odd)}} if odd else body), odd
 
 
 def _is_time(value: Any) -> bool:

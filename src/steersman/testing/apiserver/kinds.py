@@ -200,7 +200,7 @@ _CREATED_ON_UPDATE = {
 
 _REFERENCE = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
 _SELECTABLE_OF_EVENTS: dict[str, tuple[str, ...]] = {
-    "": (*(f"involvedObject.{n}" for n in _REFERENCE), "reason", "reportingComponent", "type"),
+    "": (*(f"involvedObject.{n}" for n in _REFERENCE), "reason", "reportingComponent", "source", "type"),
     "events.k8s.io": (*(f"regarding.{n}" for n in _REFERENCE), "reason", "reportingController", "type"),
 }
 _EVENTS = GroupResource("", "events")

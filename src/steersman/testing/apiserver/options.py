@@ -13,6 +13,7 @@ from steersman.errors import ApiError
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.access.authorization import User
 from steersman.testing.apiserver.failures import shown
+from steersman.testing.apiserver.fields.ownership import UNNAMED
 from steersman.testing.apiserver.requests.bodies import decode_options
 from steersman.testing.apiserver.requests.media import APPLY, media_type
 from steersman.testing.apiserver.requests.parameters import flag, number
@@ -50,6 +51,11 @@ class WriteOptions:
             validation=query.get("fieldValidation", ""),
             user=user,
         )
+
+    @property
+    def writer(self) -> str:
+        """Who owns what is written."""
+        return self.manager or self.user.agent or UNNAMED
 
     @property
     def strict(self) -> bool:

@@ -19,7 +19,7 @@ from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.access.authorization import User
 from steersman.testing.apiserver.admission.webhooks import Change
 from steersman.testing.apiserver.failures import FieldError, invalid_value
-from steersman.testing.apiserver.fields.ownership import UNNAMED, ManagerKey, Managers, as_read
+from steersman.testing.apiserver.fields.ownership import ManagerKey, Managers, as_read
 from steersman.testing.apiserver.fields.scaled import managers_of_scale, managers_of_scaled
 from steersman.testing.apiserver.fields.sets import Path
 from steersman.testing.apiserver.fields.shapes import BuiltinShape
@@ -77,7 +77,7 @@ class Scales:
         owned = managers_of_scale(former, place)
         if owned:
             # A number that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
-            manager = ManagerKey(options.manager or UNNAMED, "Update", "scale")
+            manager = ManagerKey(options.writer, "Update", "scale")
             owned = self.verbs.own(_SCALE, manager, owned, _number(before), _number(sent))
         return managers_of_scaled(former, owned, kind.resource.api_version, place)
 

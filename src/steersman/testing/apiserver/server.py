@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from functools import lru_cache
+from ipaddress import ip_network
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,7 +19,6 @@ from steersman.meta import ApiResource, Object, ObjectKey, to_builtins
 from steersman.meta.declaration import is_declared
 from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.access.aggregation import Aggregation
 from steersman.testing.apiserver.access.authorization import (
     ADMINISTRATOR,
     Authorizer,
@@ -29,9 +30,12 @@ from steersman.testing.apiserver.access.grants import RoleLike, granting
 from steersman.testing.apiserver.access.impersonation import Impersonated
 from steersman.testing.apiserver.access.reviews import Reviews
 from steersman.testing.apiserver.access.tokens import Tokens
+from steersman.testing.apiserver.admission.allocation import Allocator
 from steersman.testing.apiserver.admission.chain import Admission
+from steersman.testing.apiserver.aggregation import Aggregation
 from steersman.testing.apiserver.callouts import Callouts, Handler
 from steersman.testing.apiserver.collector import Collector
+from steersman.testing.apiserver.controller_requests import ControllerRequests
 from steersman.testing.apiserver.definitions.controller import DefinitionController
 from steersman.testing.apiserver.definitions.conversion import Conversion
 from steersman.testing.apiserver.deletion import FIRST_NAMESPACES, Deletion
@@ -41,6 +45,7 @@ from steersman.testing.apiserver.incoming import Incoming
 from steersman.testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, registered_kind
 from steersman.testing.apiserver.requests.media import APPLY
 from steersman.testing.apiserver.requests.routes import find_route
+from steersman.testing.apiserver.settling import R, Runner, Settling, run
 from steersman.testing.apiserver.storage import Event, Storage, Stored
 from steersman.testing.apiserver.subresources import Subresources
 from steersman.testing.apiserver.transports import UserTransport, each, unbroken
@@ -50,6 +55,8 @@ from steersman.testing.apiserver.watching import Watch, encode_status
 from steersman.testing.apiserver.writes import Writer
 
 T = TypeVar("T", bound=Object)
+# Each test has a server of its own, and all have the same kinds.
+_definitions = lru_cache(maxsize=128)(definitions)
 
 
 class InMemoryApiServer:
@@ -61,6 +68,11 @@ class InMemoryApiServer:
         runtime: clock and randomness, for timestamps, UIDs and generated names.
         controllers: whether dependents are collected, namespaces emptied and so on, right after each write. Off,
             it behaves as envtest does, where nobody runs the controller manager; ``collect_garbage`` does it once.
+        service_addresses: the range of the cluster addresses of Services, in CIDR notation; that of envtest unless
+            told, in which 253 fit beside that of `kubernetes`.
+
+    Raises:
+        ValueError: ``service_addresses`` is no range.
 
     Attributes:
         requests: all requests so far, refused ones included. Tests may clear it.
@@ -69,7 +81,9 @@ class InMemoryApiServer:
         logs: the lines of a pod's log, by its key; at first there are none.
     """
 
-    def __init__(self, runtime: Runtime | None = None, *, controllers: bool = True) -> None:
+    def __init__(
+        self, runtime: Runtime | None = None, *, controllers: bool = True, service_addresses: str = "10.0.0.0/24"
+    ) -> None:
         self._callouts = Callouts(runtime or Runtime())
         self._runtime = self._callouts.runtime
         self._controllers = controllers
@@ -78,10 +92,8 @@ class InMemoryApiServer:
         self._conversion = Conversion(self._callouts)
         self._writer = Writer(self._storage, self._runtime, self._after_write)
         self._definitions = DefinitionController(self._storage, self._writer, self._kinds)
-        self._collector = Collector(self._storage, self._writer, self._kinds)
         self._authorizer = Authorizer(self._storage, aggregates=controllers)
         self.refused = self._authorizer.refused
-        self._aggregation = Aggregation(self._storage, self._writer)
         self._admission = Admission(self._storage, self._kinds, self._callouts)
         self._verbs = Verbs(
             self._storage,
@@ -92,6 +104,13 @@ class InMemoryApiServer:
             self._authorizer,
             self._admission,
             Incoming(self._kinds, self._admission.warnings),
+            Allocator(self._storage, self._runtime.random, ip_network(service_addresses)),
+        )
+        requests = ControllerRequests(self._verbs)
+        self._collector = Collector(self._storage, self._kinds, requests)
+        aggregation = Aggregation(self._storage, requests)
+        self._settling = Settling(
+            self._storage, self._callouts, self._definitions, requests, controllers, aggregation, self._collector
         )
         self._deletion = Deletion(self._storage, self._writer, self._conversion, self._admission)
         self._tokens = Tokens(self._storage, self._runtime.clock)
@@ -112,21 +131,22 @@ class InMemoryApiServer:
 
     async def trace(self, request: HttpRequest) -> tuple[HttpResponse, tuple[Event, ...]]:
         """Answers ``request``, and says what it changed: only it, not what others changed meanwhile."""
-        changed: tuple[Event, ...] = ()
+        changed: list[Event] = []
 
-        def answer() -> HttpResponse:
-            nonlocal changed
+        def noted(part: Callable[[], R]) -> R:
+            # Of each run: others change something while webhooks are waited for.
             before = self._storage.version
-            response = self._answer(request, _administrator)
-            changed = self._storage.since(before)
-            return response
+            try:
+                return part()
+            finally:
+                changed.extend(self._storage.since(before))
 
-        return await self._carry(request, answer), changed
+        return await self._carry(request, _administrator, noted), tuple(changed)
 
     async def _request(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
-        return await self._carry(request, lambda: self._answer(request, identify))
+        return await self._carry(request, identify, run)
 
-    async def _carry(self, request: HttpRequest, answer: Callable[[], HttpResponse]) -> HttpResponse:
+    async def _carry(self, request: HttpRequest, identify: Callable[[], User], runner: Runner) -> HttpResponse:
         self.requests.append(request)
         before, after = self._faults.take(request)
         # Other tasks run while a request is on its way, and while its answer is.
@@ -134,7 +154,13 @@ class InMemoryApiServer:
         if before is not None:
             response = _failed(before)
         else:
-            response = await self._callouts.complete(answer)
+            response = await self._callouts.complete(lambda: runner(lambda: self._answer(request, identify)))
+            if request.method != "GET":
+                # After a refusal, too: of a collection, some may be gone.
+                try:
+                    await self._settling.complete(lambda: runner(self._settling.step))
+                except ApiError as error:
+                    response = refusal(error)
         if after is not None:
             response = _failed(after)
         await asyncio.sleep(0)
@@ -255,10 +281,19 @@ class InMemoryApiServer:
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Answers ``request`` at once, without faults and without recording it.
 
+        Where something follows from it that needs a webhook's answer, which has to be waited for, that happens with
+        the next write that comes by ``request``.
+
         Raises:
-            RuntimeError: it needs a webhook's answer that has to be waited for.
+            RuntimeError: it needs a webhook's answer itself that has to be waited for.
         """
-        return self._callouts.finish(lambda: self._answer(request, _administrator))
+        response = self._callouts.finish(lambda: self._answer(request, _administrator))
+        if request.method != "GET":
+            try:
+                self._settling.try_to_finish()
+            except ApiError as error:
+                response = refusal(error)
+        return response
 
     def _answer(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
         self._admission.warnings.clear()
@@ -268,24 +303,11 @@ class InMemoryApiServer:
             response = HttpResponse(*self._dispatcher.answer(request, user))
         except ApiError as error:
             response = refusal(error)
-        if request.method != "GET":
-            # After a refusal, too: of a collection, some may be gone.
-            self._settle()
         warnings = self._warnings()
         return structs.replace(response, warnings=warnings) if warnings else response
 
     def _warnings(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._admission.warnings))
-
-    def _settle(self) -> None:
-        """What follows from a write, until nothing does."""
-        before = -1
-        while before != self._storage.version:
-            before = self._storage.version
-            self._definitions.settle()
-            if self._controllers:
-                self._aggregation.settle()
-                self._collector.settle()
 
     def register(self, *kinds: ApiResource | type[Object]) -> None:
         """Serves more kinds. A custom resource type is served by the CRD that is generated from it, with validation.
@@ -294,7 +316,7 @@ class InMemoryApiServer:
             SchemaError: a custom resource type cannot be expressed as a CRD.
         """
         custom: list[Any] = [k for k in kinds if not isinstance(k, ApiResource) and is_declared(k)]
-        self.load(*definitions(*custom))
+        self.load(*_definitions(*custom))
         for kind in kinds:
             if isinstance(kind, ApiResource):
                 self._kinds.add(registered_kind(kind))
@@ -416,8 +438,19 @@ class InMemoryApiServer:
         self._storage.compact(version)
 
     def collect_garbage(self) -> None:
-        """Does what the garbage collector and the namespace controller would, with owners that never were, too."""
+        """Does what the garbage collector and the namespace controller would, with owners that never were, too.
+
+        Raises:
+            RuntimeError: a webhook has to be waited for: see ``garbage_collected``.
+            ApiError: 501, a webhook cannot be asked here.
+        """
         self._collector.sweep()
+        self._settling.finish(self._settling.collect)
+
+    async def garbage_collected(self) -> None:
+        """``collect_garbage`` that waits for webhooks; where a request waits for some, that one goes on with it."""
+        self._collector.sweep()
+        await self._settling.complete(self._settling.collect)
 
     # Inside
 

@@ -14,7 +14,7 @@ from steersman.observability.runtime import Runtime
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.access.authorization import Attributes, Authorizer, User
 from steersman.testing.apiserver.access.escalation import Escalation
-from steersman.testing.apiserver.admission.allocation import allocate
+from steersman.testing.apiserver.admission.allocation import Allocator
 from steersman.testing.apiserver.admission.chain import Admission, read_as
 from steersman.testing.apiserver.admission.configurations import check_configuration, complete_configuration
 from steersman.testing.apiserver.admission.plugins import check_plugins
@@ -25,7 +25,6 @@ from steersman.testing.apiserver.definitions.translation import translated
 from steersman.testing.apiserver.failures import invalid_value
 from steersman.testing.apiserver.fields.apply import apply_configuration
 from steersman.testing.apiserver.fields.ownership import (
-    UNNAMED,
     FieldChange,
     ManagerKey,
     Managers,
@@ -36,12 +35,13 @@ from steersman.testing.apiserver.fields.ownership import (
 )
 from steersman.testing.apiserver.fields.patches import json_patch, merge_patch, strategic_merge_patch
 from steersman.testing.apiserver.fields.reconciled import reconciled
+from steersman.testing.apiserver.fields.typed import named
 from steersman.testing.apiserver.incoming import Incoming
 from steersman.testing.apiserver.kinds import NAMESPACE, NAMESPACES, Kind, KindRegistry
 from steersman.testing.apiserver.names import generate
 from steersman.testing.apiserver.options import WriteOptions
 from steersman.testing.apiserver.requests import media
-from steersman.testing.apiserver.requests.bodies import How, decode_body, repeated_keys
+from steersman.testing.apiserver.requests.bodies import How, repeated_keys, sent_to
 from steersman.testing.apiserver.requests.parameters import parse_version
 from steersman.testing.apiserver.requests.routes import Route
 from steersman.testing.apiserver.storage import Storage, Stored
@@ -70,6 +70,7 @@ class Verbs:
     authorizer: Authorizer
     admission: Admission
     incoming: Incoming
+    allocator: Allocator
 
     def get(self, route: Route) -> Stored:
         """The object as it is now."""
@@ -89,7 +90,7 @@ class Verbs:
         self, route: Route, body: JsonObject, options: WriteOptions, managers: Managers | None = None
     ) -> Stored:
         """A new object; ``managers`` are those of an apply, which leave its nulls to validation."""
-        kind, manager = route.kind, ManagerKey(options.manager or UNNAMED, "Update")
+        kind, manager = route.kind, ManagerKey(options.writer, "Update")
         namespace, name = body["metadata"].get("namespace", ""), body["metadata"].get("name", "")
         version = body["metadata"].get("resourceVersion")
         if kind.versions is not None and kind.versions.terminating:
@@ -113,7 +114,7 @@ class Verbs:
         if managers is None:
             managers = self.own(kind, manager, {}, blank(kind), obj)
         obj = complete(kind, obj)
-        allocate(self.storage, kind, obj, None, random)
+        self.allocator.allocate(kind, obj, None)
         check_plugins(self.storage, kind, obj)
         name = obj["metadata"]["name"]
         self._check_creation(route, options)
@@ -205,7 +206,7 @@ class Verbs:
         kind = route.kind
         if media.media_type(request) == media.APPLY:
             return self._apply(route, request, options)
-        patch = decode_body(request)
+        patch = sent_to(kind, request)
         old = self._existing(route)
         changed = patched(_read(kind, old), patch, request, kind)
         body = self._body(route, changed, "patch", options)
@@ -228,7 +229,7 @@ class Verbs:
     ) -> Stored:
         kind = route.kind
         _complete(kind, body)
-        manager = ManagerKey(options.manager or UNNAMED, "Update", route.subresource, kind.resource.api_version)
+        manager = ManagerKey(options.writer, "Update", route.subresource, kind.resource.api_version)
         former = as_read(old.managers) if route.subresource else sent_managers(body["metadata"], old.managers)
         applied = managers is not None
         attempt = attempt_of(route, "UPDATE", options, route.name)
@@ -245,29 +246,31 @@ class Verbs:
         check_configuration(kind, obj)
         if managers is None:
             managers = self.own(kind, manager, former, old.object, obj)
-        allocate(self.storage, kind, obj, old, self.runtime.random)
+        self.allocator.allocate(kind, obj, old)
         self._validate(attempt, kind, obj, managers, old)
         self._warn(kind, obj, old.object)
         return self.keep(kind, old, obj, managers, dry_run=options.dry_run)
 
     def own(self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject) -> Managers:
         """The managers after ``manager`` wrote ``new`` in place of ``old``."""
-        version = kind.resource.api_version
         if not managers and "uid" in old.get("metadata", {}):
             # Where nothing is tracked, updates do not begin to: see skipNonApplied in apimachinery's managedfields.
             return managers
         try:
-            change = FieldChange(old, new, kind.shape, version, self._translation(kind, managers))
-            return own_changes(
-                _fitting(kind, managers),
-                manager._replace(api_version=version),
-                change,
-                time=self.writer.timestamp(),
-                reach=reach_of(kind, manager.subresource),
-            )
+            return self._own(kind, manager, managers, old, new)
         except ApiError:
             # What does not fit a version that somebody wrote in has no managers: UpdateNoErrors, as above.
             return {}
+
+    def _own(self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject) -> Managers:
+        version = kind.resource.api_version
+        return own_changes(
+            _fitting(kind, managers),
+            manager._replace(api_version=version),
+            FieldChange(old, new, kind.shape, version, self._translation(kind, managers)),
+            time=self.writer.timestamp(),
+            reach=reach_of(kind, manager.subresource),
+        )
 
     def _translation(self, kind: Kind, managers: Managers) -> Translate | None:
         """How objects of ``kind`` are read in the versions of ``managers``; None where all wrote in its own."""
@@ -321,7 +324,7 @@ class Verbs:
         kind = route.kind
         if not options.manager:
             raise failures.missing_manager()
-        sent = decode_body(request)
+        sent = sent_to(kind, request)
         if options.strict and (repeated := repeated_keys(request.body or b"")):
             raise failures.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {repeated}")
         write_whole_numbers(sent)
@@ -342,11 +345,18 @@ class Verbs:
         if old.managers:
             return as_read(old.managers)
         manager = ManagerKey("before-first-apply", "Update", route.subresource)
-        return self.own(route.kind, manager, {}, blank(route.kind), old.object)
+        try:
+            return self._own(route.kind, manager, {}, blank(route.kind), old.object)
+        except ApiError as error:
+            why = f"failed to convert new object ({named(route.kind, old.object)}) to smd typed: {error}"
+            raise failures.untyped(f"failed to create manager for existing fields: {why}") from error
 
     def _apply_new(self, route: Route, config: JsonObject, options: WriteOptions) -> Stored:
         if route.subresource:
             raise failures.not_found(route.kind.resource, route.name)
+        if config["metadata"].get("deletionTimestamp"):
+            # It would be there, and marked for deletion from its beginning.
+            raise failures.refused_here("a time of deletion that is applied to a new object")
         if uid := config["metadata"].get("uid"):
             because = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise failures.conflict(route.kind.resource, route.name, because)

@@ -13,7 +13,7 @@ from steersman.testing.apiserver.definitions.acceptance import marked_for_deleti
 from steersman.testing.apiserver.fields.ownership import Managers, Owned
 from steersman.testing.apiserver.kinds import DEFINITIONS, NAMESPACES, GroupResource, Kind
 from steersman.testing.apiserver.storage import Storage, Stored
-from steersman.testing.apiserver.values import JsonObject, metadata, same
+from steersman.testing.apiserver.values import JsonObject, same
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
@@ -99,11 +99,6 @@ class Writer:
         if not pod.is_deleting:
             meta |= {"deletionTimestamp": self.timestamp(), "generation": meta.get("generation", 0) + 1}
         return Stored(pod.collection, pod.key, {**pod.object, "metadata": meta}, pod.managers, pod.version)
-
-    def edit_metadata(self, old: Stored, changes: JsonObject) -> Stored:
-        """Sets fields of the metadata, on behalf of the server's own controllers; None removes."""
-        meta = {k: v for k, v in {**metadata(old.object), **changes}.items() if v not in (None, [])}
-        return self.replace(old, {**old.object, "metadata": meta}, old.managers)
 
 
 def held(stored: Stored) -> bool:

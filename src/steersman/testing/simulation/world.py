@@ -154,7 +154,7 @@ async def _collect_garbage(run: Run[Any]) -> None:
         while True:
             await asyncio.sleep(_GARBAGE_EVERY)
             before = run.server.resource_version
-            run.server.collect_garbage()
+            await run.server.garbage_collected()
             if run.server.resource_version != before:
                 run.changed()
     except Exception as error:

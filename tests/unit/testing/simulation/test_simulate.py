@@ -304,10 +304,10 @@ def test_the_world_outside_repeats() -> None:
 
 
 def test_a_garbage_collector_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(server: InMemoryApiServer) -> None:
+    async def fails(server: InMemoryApiServer) -> None:
         raise LookupError("no owner")
 
-    monkeypatch.setattr(InMemoryApiServer, "collect_garbage", fails)
+    monkeypatch.setattr(InMemoryApiServer, "garbage_collected", fails)
     found = failure(Keeper).found
     assert found == ("the garbage collector fails: LookupError: no owner",)
 

@@ -15,7 +15,12 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ApiResource, ObjectKey, selectors
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.access.default_roles import AGGREGATED, DEFAULT_BINDINGS, DEFAULT_ROLES
+from steersman.testing.apiserver.access.default_roles import (
+    AGGREGATED,
+    BOUND_ACCOUNTS,
+    DEFAULT_BINDINGS,
+    DEFAULT_ROLES,
+)
 from steersman.testing.apiserver.kinds import GroupResource
 from steersman.testing.apiserver.requests.parameters import flag
 from steersman.testing.apiserver.requests.routes import Route
@@ -44,12 +49,14 @@ class User:
         groups: all of them, ``system:authenticated`` included.
         uid: may be empty.
         extra: further facts, for webhooks.
+        agent: how its client calls itself; empty where that is not known.
     """
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    agent: str = ""
 
     @property
     def is_master(self) -> bool:
@@ -226,6 +233,10 @@ class Authorizer:
             if group := next((g for g in groups if g in user.groups), ""):
                 because = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to Group "{group}"'
                 yield from self._of_role({"kind": "ClusterRole", "name": name}, "", because)
+        if name := BOUND_ACCOUNTS.get(user.name):
+            place, account = user.name.removeprefix(ACCOUNT).split(":")
+            because = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to ServiceAccount "{account}/{place}"'
+            yield from self._of_role({"kind": "ClusterRole", "name": name}, "", because)
         bindings = self.storage.list(_CLUSTER_BINDINGS)
         if namespace:
             bindings += self.storage.list(_BINDINGS, namespace)

@@ -103,6 +103,9 @@ DEFAULT_ROLES: dict[str, list[JsonObject]] = {
             *("/version", "/version/"),
         )
     ],
+    "system:controller:clusterrole-aggregation-controller": [
+        _rule(("escalate", "get", "list", "patch", "update", "watch"), "rbac.authorization.k8s.io", "clusterroles")
+    ],
     "system:public-info-viewer": [_paths("/healthz", "/livez", "/readyz", "/version", "/version/")],
 }
 """The rules of ClusterRoles, by name."""
@@ -121,3 +124,10 @@ DEFAULT_BINDINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("system:public-info-viewer", ("system:authenticated", "system:unauthenticated")),
 )
 """ClusterRoleBindings: the name of binding and role, and the groups that have it."""
+
+BOUND_ACCOUNTS = {
+    "system:serviceaccount:kube-system:clusterrole-aggregation-controller": (
+        "system:controller:clusterrole-aggregation-controller"
+    )
+}
+"""Of service accounts, the name of binding and role."""

@@ -1,12 +1,10 @@
-"""What no two Services have: cluster addresses and node ports.
-
-The range of addresses is each cluster's own: here, every address is in it. Source: ``pkg/registry/core/service``.
-"""
+"""What no two Services have: cluster addresses and node ports. Source: ``pkg/registry/core/service``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import ip_address
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from random import Random
 
 from steersman.testing.apiserver import failures
@@ -21,30 +19,93 @@ _RANGE = "provided port is not in the valid range. The range of valid ports is 3
 _NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
-def allocate(storage: Storage, kind: Kind, obj: JsonObject, old: Stored | None, random: Random) -> None:
-    """Gives a Service the address and the ports that it needs, in place.
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    """Gives Services what they need.
 
-    Args:
-        obj: to be stored in place of ``old``, if that is one.
-
-    Raises:
-        ApiError: 422, it asks for some that another has.
+    Attributes:
+        addresses: the range of cluster addresses. Its first one belongs to the Service ``kubernetes`` there.
     """
-    if kind.collection != _SERVICES:
-        return
-    others = [s.object for s in storage.list(_SERVICES) if old is None or s.uid != old.uid]
-    # Nothing of what is stored already is changed.
-    spec: JsonObject = {**map_at(obj, "spec")}
-    spec["ports"] = [{**port} for port in list_at(spec, "ports")]
-    if not spec["ports"]:
-        del spec["ports"]
-    obj["spec"] = spec
-    before: JsonObject = {} if old is None else map_at(old.object, "spec")
-    _give_back(spec, before)
-    errors = list(_address(spec, others, random)) if not _has_address(before) else []
-    errors += _ports(spec, others, random)
-    if errors:
-        raise failures.invalid(kind.resource, obj["metadata"].get("name", ""), errors)
+
+    storage: Storage
+    random: Random
+    addresses: IPv4Network | IPv6Network
+
+    def allocate(self, kind: Kind, obj: JsonObject, old: Stored | None) -> None:
+        """Gives a Service the address and the ports that it needs, in place.
+
+        Args:
+            obj: to be stored in place of ``old``, if that is one.
+
+        Raises:
+            ApiError: 422, it asks for some that another has; 500, there is no address left.
+        """
+        if kind.collection != _SERVICES:
+            return
+        others = [s.object for s in self.storage.list(_SERVICES) if old is None or s.uid != old.uid]
+        # Nothing of what is stored already is changed.
+        spec: JsonObject = {**map_at(obj, "spec")}
+        spec["ports"] = [{**port} for port in list_at(spec, "ports")]
+        if not spec["ports"]:
+            del spec["ports"]
+        obj["spec"] = spec
+        before: JsonObject = {} if old is None else map_at(old.object, "spec")
+        _give_back(spec, before)
+        name = obj["metadata"].get("name", "")
+        errors = [] if _has_address(before) else list(self._address(name, spec, others))
+        errors += _ports(spec, others, self.random)
+        if errors:
+            raise failures.invalid(kind.resource, name, errors)
+
+    def _address(self, name: str, spec: JsonObject, others: list[JsonObject]) -> Iterator[FieldError]:
+        if not _has_address(spec):
+            return
+        addresses: Iterator[str] = (map_at(o, "spec").get("clusterIP", "") for o in others)
+        taken = {str(self._first), *addresses} - {"None", ""}
+        wanted: str = spec.get("clusterIP", "")
+        if not wanted:
+            wanted = spec["clusterIP"] = self._drawn(name, taken)
+        elif wanted != "None":
+            yield from self._refused(wanted, taken)
+        spec.setdefault("clusterIPs", [wanted])
+        spec.setdefault("ipFamilies", [f"IPv{self.addresses.version}"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+    def _refused(self, wanted: str, taken: set[str]) -> Iterator[FieldError]:
+        try:
+            address = ip_address(wanted)
+        except ValueError:
+            yield invalid_value("spec.clusterIPs[0]", wanted, _NO_ADDRESS)
+            return
+        if address.version != self.addresses.version:
+            yield invalid_value(
+                "spec.clusterIPs[0]", [wanted], f"IPv{address.version} is not configured on this cluster"
+            )
+            return
+        because = ""
+        if not int(self._first) <= int(address) < int(self._first) + self._size:
+            because = "the provided network does not match the current range"
+        elif wanted in taken:
+            because = "provided IP is already allocated"
+        if because:
+            yield invalid_value("spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {because}")
+
+    def _drawn(self, name: str, taken: set[str]) -> str:
+        if len(taken) >= self._size:
+            text = f'failed to allocate a serviceIP for Service "{name}": range is full'
+            raise failures.internal(text)
+        while (drawn := str(self._first + self.random.randrange(self._size))) in taken:
+            pass
+        return drawn
+
+    @property
+    def _first(self) -> IPv4Address | IPv6Address:
+        return self.addresses.network_address + 1
+
+    @property
+    def _size(self) -> int:
+        """How many addresses can be given: not that of the network itself, nor that for broadcasts."""
+        return self.addresses.num_addresses - (2 if self.addresses.version == 4 else 1)
 
 
 def _has_address(spec: JsonObject) -> bool:
@@ -74,38 +135,6 @@ def _give_back(spec: JsonObject, before: JsonObject) -> None:
     if _has_node_ports(before) and not _has_node_ports(spec) and [p.get("nodePort") for p in ports] == former:
         for port in ports:
             port.pop("nodePort", None)
-
-
-def _address(spec: JsonObject, others: list[JsonObject], random: Random) -> Iterator[FieldError]:
-    if not _has_address(spec):
-        return
-    taken = {map_at(o, "spec").get("clusterIP") for o in others} - {"None", ""}
-    wanted: str = spec.get("clusterIP", "")
-    if not wanted:
-        wanted = _drawn_address(random)
-        while wanted in taken:
-            wanted = _drawn_address(random)
-        spec["clusterIP"] = wanted
-    elif wanted in taken:
-        text = f"failed to allocate IP {wanted}: provided IP is already allocated"
-        yield invalid_value("spec.clusterIPs", [wanted], text)
-    elif wanted != "None" and not _is_address(wanted):
-        yield invalid_value("spec.clusterIPs[0]", wanted, _NO_ADDRESS)
-    spec.setdefault("clusterIPs", [wanted])
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-
-
-def _drawn_address(random: Random) -> str:
-    return f"10.96.{random.randrange(256)}.{random.randrange(1, 255)}"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _ports(spec: JsonObject, others: list[JsonObject], random: Random) -> Iterator[FieldError]:

@@ -1,7 +1,7 @@
 """Admission webhooks: who is asked about a write, in which order, and what becomes of the answers.
 
 Mutating webhooks come after defaulting and before validation, one after the other; validating ones after validation,
-all at once. The API server's own writes (collected dependents, emptied namespaces) are not asked about.
+all at once. They are asked about what controllers do, too: see ``ControllerRequests``.
 
 Source: "Dynamic Admission Control"; ``k8s.io/apiserver/pkg/admission/plugin/webhook`` of Kubernetes 1.36.
 """

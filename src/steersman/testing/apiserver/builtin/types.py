@@ -21,25 +21,38 @@ import msgspec
 
 from steersman import meta
 from steersman.meta import ApiResource, Condition, FrozenDict, Object, OwnerReference
-from steersman.testing.apiserver.go_values import WrongType, base64_text, micro_time, quantity_text, time_text
+from steersman.testing.apiserver.go_values import (
+    Spelled,
+    WrongType,
+    base64_text,
+    micro_time,
+    quantity_text,
+    time_text,
+)
 from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, without_keys
 
 _TYPE_META = ("apiVersion", "kind")
 _ROOT = (*_TYPE_META, "metadata")
 # Where a text is a quantity, by type and field: the generated types have texts there.
-_QUANTITIES = {
+_RESOURCES = {
     *(("ResourceRequirements", n) for n in ("limits", "requests")),
     *(("VolumeResourceRequirements", n) for n in ("limits", "requests")),
     *(("LimitRangeItem", n) for n in ("default", "defaultRequest", "max", "min", "maxLimitRequestRatio")),
-    ("EmptyDirVolumeSource", "sizeLimit"),
+    *((s, "allocatedResources") for s in ("ContainerStatus", "PersistentVolumeClaimStatus", "PodStatus")),
     ("PersistentVolumeClaimStatus", "capacity"),
     ("PersistentVolumeSpec", "capacity"),
     ("PodSpec", "overhead"),
-    ("ResourceFieldSelector", "divisor"),
+    *(("NodeStatus", n) for n in ("allocatable", "capacity")),
     *(("ResourceQuotaSpec", n) for n in ("hard",)),
     *(("ResourceQuotaStatus", n) for n in ("hard", "used")),
-    *(("MetricTarget", n) for n in ("averageValue", "value")),
 }
+_FINER = {
+    *((s, n) for s in ("MetricTarget", "MetricValueStatus") for n in ("averageValue", "value")),
+    ("EmptyDirVolumeSource", "sizeLimit"),
+    ("HPAScalingRules", "tolerance"),
+    ("ResourceFieldSelector", "divisor"),
+}
+_QUANTITIES = _RESOURCES | _FINER
 _MICRO_TIMES = {"acquireTime", "eventTime", "lastObservedTime", "renewTime"}
 _LONG = {
     *("activeDeadlineSeconds", "deletionGracePeriodSeconds", "expirationSeconds", "fsGroup", "generation"),
@@ -240,8 +253,8 @@ class _Place:
 
 
 def _scalar(value: Any, kind: Any, place: _Place) -> Any:
-    if (place.struct, place.name) in _QUANTITIES:
-        return quantity_text(value)
+    if (where := (place.struct, place.name)) in _QUANTITIES:
+        return quantity_text(value, milli=where in _RESOURCES)
     if kind is datetime:
         if not isinstance(value, str):
             raise place.wrong(value, "string")
@@ -262,8 +275,8 @@ def _scalar(value: Any, kind: Any, place: _Place) -> Any:
     if kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             raise place.wrong(value, _go_name(kind, place))
-        return value
-    return clone(value)
+        return float(value) if isinstance(value, Spelled) else value
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=float))
 
 
 def _go_name(kind: Any, place: _Place) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from steersman.cel.evaluation import has_rules
 from steersman.meta import ApiResource
@@ -135,16 +138,23 @@ def is_true(definition: JsonObject, condition: str) -> bool:
 
 def kinds_of(definition: JsonObject) -> list[Kind]:
     """The kinds that ``definition`` serves, one a version; none before its names are accepted."""
-    spec = definition["spec"]
     if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
         return []
     names: JsonObject = map_at(map_at(definition, "status"), "acceptedNames")
+    terminating = is_true(definition, "Terminating")
+    return _kinds(msgspec.json.encode((definition["metadata"]["name"], definition["spec"], names, terminating)))
+
+
+@lru_cache(maxsize=128)
+def _kinds(encoded: bytes) -> list[Kind]:
+    """The kinds of a definition, in JSON. Each test has a server of its own, and all install the same definitions."""
+    name, spec, names, terminating = msgspec.json.decode(encoded)
     versions = Versions(
-        definition=definition["metadata"]["name"],
+        definition=name,
         storage=next(v["name"] for v in spec["versions"] if v.get("storage")),
         schemas={v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]},
         conversion=spec["conversion"],
-        terminating=is_true(definition, "Terminating"),
+        terminating=terminating,
     )
     return [_kind(spec, names, v, versions) for v in spec["versions"] if v.get("served")]
 

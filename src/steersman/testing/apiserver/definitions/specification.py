@@ -7,7 +7,10 @@ an internal form, in which what all versions have alike stands once, for all of 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from steersman.cel.names import label_problem, subdomain_problem
 from steersman.testing.apiserver.definitions.conversions import conversion_errors
@@ -170,9 +173,14 @@ def _version(
 
 
 def _schema(schema: JsonObject | None, place: str, has_status: bool) -> Iterator[FieldError]:
-    if schema is None:
-        return
-    path = f"{place}.openAPIV3Schema"
+    if schema is not None:
+        yield from _schema_errors(msgspec.json.encode(schema), f"{place}.openAPIV3Schema", has_status)
+
+
+@lru_cache(maxsize=128)
+def _schema_errors(encoded: bytes, path: str, has_status: bool) -> list[FieldError]:
+    """What is wrong with a schema, in JSON. Each test has a server of its own, and all install the same schemas."""
+    schema = msgspec.json.decode(encoded)
     errors: list[FieldError] = []
     if has_status:
         errors += _root_fields(schema, path)
@@ -187,7 +195,7 @@ def _schema(schema: JsonObject | None, place: str, has_status: bool) -> Iterator
     errors += rules.total_errors(path)
     if unsupported and not errors:
         errors.append(FieldError(path, "FieldValueInvalid", f'Invalid value: "": {unsupported}'))
-    yield from errors
+    return errors
 
 
 def _root_fields(schema: JsonObject, path: str) -> Iterator[FieldError]:

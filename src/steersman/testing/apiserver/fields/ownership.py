@@ -35,8 +35,6 @@ NOBODYS: frozenset[Path] = frozenset(
             "name",
             "namespace",
             "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
             "selfLink",
             "uid",
             "generation",

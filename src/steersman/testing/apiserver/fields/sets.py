@@ -19,7 +19,8 @@ from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_li
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]
 
-_encoder = msgspec.json.Encoder(order="sorted")
+# The hook is for numbers that remember how they were written.
+_encoder = msgspec.json.Encoder(order="sorted", enc_hook=float)
 
 
 def _element(item: Any, shape: Shape) -> str | None:
@@ -45,11 +46,13 @@ def list_elements(items: Any, shape: Shape) -> dict[str, Any]:
     """The items of an associative list by path element, in order.
 
     Raises:
-        ApiError: 500, as the real server: an item lacks a key, or two have the same.
+        ApiError: 500, as the real server: an item lacks a key, two have the same, or a set has lists or maps.
     """
     found: dict[str, Any] = {}
     if not is_list(items):
         return found
+    if shape.relation == "set" and (problem := _no_scalar(items)):
+        raise failures.untyped(problem)
     for position, item in enumerate(items):
         element = _element(item, shape)
         if element is None:
@@ -64,10 +67,26 @@ def list_elements(items: Any, shape: Shape) -> dict[str, Any]:
     return found
 
 
-def _lenient_elements(items: Any, shape: Shape) -> dict[str, Any]:
-    """As ``list_elements``, for stored objects, in which keys may be missing or double: the last one counts."""
+def _no_scalar(items: list[Any]) -> str:
+    """Why the elements of a set cannot be told apart: lists and maps are not, even where they are atomic."""
+    for position, item in enumerate(items):
+        if is_list(item):
+            return f"element {position}: not supported: associative list with lists as elements"
+        if is_map(item):
+            return f"element {position}: associative list without keys has an element that's a map type"
+    return ""
+
+
+def _lenient_elements(items: Any, shape: Shape, path: Path) -> dict[str, Any]:
+    """As ``list_elements``, for stored objects, in which keys may be missing or double: the last one counts.
+
+    Raises:
+        ApiError: 500, a set has lists or maps.
+    """
     if not is_list(items):
         return {}
+    if shape.relation == "set" and (problem := _no_scalar(items)):
+        raise failures.untyped(f"{path_text(path)}: {problem}")
     return {e: item for item in items if (e := _element(item, shape)) is not None}
 
 
@@ -111,7 +130,7 @@ def compare(old: Any, new: Any, shape: Shape) -> Difference:
 def _compare(old: Any, new: Any, shape: Shape, path: Path, difference: Difference) -> None:
     if old is new:
         return
-    children = _children(old, new, shape)
+    children = _children(old, new, shape, path)
     if children is None:
         if not same(old, new):
             difference.modified.add(path)
@@ -140,11 +159,13 @@ def _gather(value: Any, shape: Shape, path: Path, gathered: set[Path]) -> None:
                 _gather(content, shape.field(name), (*path, f"f:{name}"), gathered)
     elif is_associative(value, shape):
         item_shape = shape.item()
-        for element, item in _lenient_elements(value, shape).items():
+        for element, item in _lenient_elements(value, shape, path).items():
             _gather(item, item_shape, (*path, element), gathered)
 
 
-def _children(old: Any, new: Any, shape: Shape) -> tuple[JsonObject, JsonObject, Callable[[str], Shape]] | None:
+def _children(
+    old: Any, new: Any, shape: Shape, path: Path
+) -> tuple[JsonObject, JsonObject, Callable[[str], Shape]] | None:
     """Both sides' children by path element, and the shape of each; None where the value is a leaf."""
     if not _same_type(old, new):
         return None
@@ -154,7 +175,7 @@ def _children(old: Any, new: Any, shape: Shape) -> tuple[JsonObject, JsonObject,
         return _by_field(old), _by_field(new), lambda element: shape.field(element[2:])
     if is_associative(present, shape):
         item = shape.item()
-        return _lenient_elements(old, shape), _lenient_elements(new, shape), lambda _: item
+        return _lenient_elements(old, shape, path), _lenient_elements(new, shape, path), lambda _: item
     return None
 
 

@@ -28,21 +28,33 @@ _EXPECTED = {
 }
 
 
-def check_typed(kind: Kind, config: JsonObject) -> None:
+def check_typed(kind: Kind, config: JsonObject, odd: JsonObject) -> None:
     """Refuses a configuration of unknown fields, wrong types, or list items without their keys.
+
+    Args:
+        odd: what was sent as times in the metadata, and is none.
 
     Raises:
         ApiError: 500 without a reason, as the real server answers.
     """
     schema = schema_of(kind.resource) if kind.schema is None else kind.schema
-    found = list(_errors(config, schema or _ANYTHING, kind.shape, "", root=True))
+    found = [
+        f".metadata.{name}: expected any scalar, got &{{{_go_value(value)}}}"
+        for name, value in odd.items()
+        if is_map(value) or is_list(value)
+    ]
+    found += _errors(config, schema or _ANYTHING, kind.shape, "", root=True)
     if not found:
         return
-    resource, meta = kind.resource, map_at(config, "metadata")
     text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {line}" for line in found)
+    raise failures.untyped(f"failed to create typed patch object ({named(kind, config)}): {text}")
+
+
+def named(kind: Kind, obj: JsonObject) -> str:
+    """``obj`` as errors of server-side apply name it."""
+    resource, meta = kind.resource, map_at(obj, "metadata")
     version = f"{resource.group}/{resource.version}"
-    named = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
-    raise failures.untyped(f"failed to create typed patch object ({named}): {text}")
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
 
 
 def check_fits(obj: JsonObject, schema: JsonObject, shape: Shape) -> None:
@@ -110,6 +122,17 @@ def _wrong_type(value: Any, schema: JsonObject) -> str:
         "object": is_map(value),
     }
     return "" if fits[declared] else _EXPECTED[declared]
+
+
+def _go_value(value: Any) -> str:
+    """``value`` as Go prints it."""
+    if is_map(value):
+        return f"map[{' '.join(f'{name}:{_go_value(value[name])}' for name in sorted(value))}]"
+    if is_list(value):
+        return f"[{' '.join(map(_go_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)
 
 
 def _go_type(value: Any) -> str:

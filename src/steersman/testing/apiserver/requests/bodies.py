@@ -17,7 +17,7 @@ from steersman.meta.documents import document
 from steersman.testing.apiserver import failures
 from steersman.testing.apiserver.builtin.types import conform_struct, json_name
 from steersman.testing.apiserver.failures import invalid_value
-from steersman.testing.apiserver.go_values import WrongType
+from steersman.testing.apiserver.go_values import Spelled, WrongType
 from steersman.testing.apiserver.kinds import Kind, KindRegistry
 from steersman.testing.apiserver.requests.media import JSON, PROTOBUF, YAML, media_type
 from steersman.testing.apiserver.requests.protobuf import decode_protobuf
@@ -32,11 +32,24 @@ _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind stri
 _SUMMARY = 30
 
 
-def decode_body(request: HttpRequest, kind: str = "") -> Any:
+_PLAIN: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_SPELLED: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=Spelled)
+# What they hold may be anything, numbers included.
+_UNTYPED = ("ControllerRevision", "CustomResourceDefinition")
+
+
+def sent_to(kind: Kind, request: HttpRequest, named: str = "") -> Any:
+    """``decode_body``, in which numbers remember how they were written where they may be quantities."""
+    spelled = not kind.custom and kind.resource.kind not in _UNTYPED
+    return decode_body(request, named, decoder=_SPELLED if spelled else _PLAIN)
+
+
+def decode_body(request: HttpRequest, kind: str = "", *, decoder: msgspec.json.Decoder[Any] = _PLAIN) -> Any:
     """The body: JSON, or protobuf or YAML where the content type says so.
 
     Args:
         kind: what it must be, for refusals; then it must be a JSON object.
+        decoder: of JSON.
 
     Raises:
         ApiError: 400, none of them.
@@ -53,7 +66,7 @@ def decode_body(request: HttpRequest, kind: str = "") -> Any:
         except ValueError as error:
             raise failures.bad_request(f"the object provided is unrecognized: {error}") from error
     try:
-        found = msgspec.json.decode(body)
+        found = decoder.decode(body)
     except msgspec.DecodeError as error:
         if "yaml" not in media:
             raise failures.bad_request(_unrecognized(kind, body, json_problem(error))) from error

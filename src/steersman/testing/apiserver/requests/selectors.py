@@ -50,7 +50,13 @@ def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> Match
                 raise failures.bad_request(f"field label not supported: {requirement.field}")
             only = '"metadata.name", "metadata.namespace"'
             raise failures.bad_request(f'"{requirement.field}" is not a known field selector: only {only}')
+    if not custom and any(requirement.field == "source" for requirement in requirements):
+        return lambda obj: selectors.fields_fit(requirements, {**obj, "source": _source(obj)})
     return lambda obj: selectors.fields_fit(requirements, obj)
+
+
+def _source(event: JsonObject) -> str:
+    return map_at(event, "source").get("component") or event.get("reportingComponent") or ""
 
 
 def selector_text(selector: JsonObject) -> str:

@@ -11,16 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from steersman.cel.types import LONGEST_KEY, REQUEST
 from steersman.crd.costs import rule_costs
 from steersman.testing.apiserver.failures import refused_here
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, map_at
 
 _CALL = 1_000_000
 _OBJECT = 10_000_000
+_WITHIN = ("additionalProperties", "items")
 
 
 def may_cost_too_much(schema: JsonObject) -> bool:
     """Whether objects of ``schema`` can exceed the budget at all."""
+    return _exceeds(_with_long_keys(schema))
+
+
+def _exceeds(schema: JsonObject) -> bool:
     costs = rule_costs(schema)
     return any(c.once > _CALL for c in costs) or sum(c.cost for c in costs) > _OBJECT
 
@@ -36,7 +42,7 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
     Raises:
         ApiError: 501, they may.
     """
-    if may_cost_too_much(_measured(_with_names(schema), [v for v in (obj, old) if is_map(v)])):
+    if _exceeds(_measured(_with_names(schema), [v for v in (obj, old) if is_map(v)])):
         raise refused_here("CEL rules on an object so large that they may cost more than the real server allows")
 
 
@@ -46,6 +52,16 @@ def _with_names(schema: JsonObject) -> JsonObject:
     metadata = {"type": "object", "properties": {"name": text, "generateName": text}}
     properties = {**map_at(schema, "properties"), "apiVersion": text, "kind": text, "metadata": metadata}
     return {**schema, "properties": properties}
+
+
+def _with_long_keys(schema: JsonObject) -> JsonObject:
+    """``schema`` with the longest keys of maps that there can be."""
+    found = {n: _with_long_keys(v) if n in _WITHIN and is_map(v) else v for n, v in schema.items()}
+    if is_map(schema.get("additionalProperties")):
+        found[LONGEST_KEY] = REQUEST
+    if properties := map_at(schema, "properties"):
+        found["properties"] = {n: _with_long_keys(s) for n, s in properties.items()}
+    return found
 
 
 def _measured(schema: JsonObject, values: Sequence[Any]) -> JsonObject:
@@ -63,6 +79,7 @@ def _measured(schema: JsonObject, values: Sequence[Any]) -> JsonObject:
     elif kind == "object":
         maps = [v for v in values if is_map(v)]
         if is_map(additional := schema.get("additionalProperties")):
+            found[LONGEST_KEY] = max((len(key) for v in maps for key in v), default=0)
             found["maxProperties"] = max(map(len, maps), default=0)
             found["additionalProperties"] = _measured(additional, [item for v in maps for item in v.values()])
         if properties := map_at(schema, "properties"):

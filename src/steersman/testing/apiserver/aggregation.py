@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from steersman.testing.apiserver.access.authorization import CLUSTER_ROLES
+from steersman.testing.apiserver.controller_requests import ControllerRequests
 from steersman.testing.apiserver.requests.selectors import label_matcher, selector_text
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
-from steersman.testing.apiserver.writes import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Aggregation:
     """Fills aggregated ClusterRoles."""
 
     storage: Storage
-    writer: Writer
+    requests: ControllerRequests
 
     def settle(self) -> None:
         """Goes on until each has the rules that its selectors ask for: one aggregated role may be part of another."""
@@ -37,7 +37,7 @@ class Aggregation:
                 if other.key != role.key and _selects(selector, other):
                     rules += [r for r in list_at(other.object, "rules") if r not in rules]
         if rules != list_at(role.object, "rules"):
-            self.writer.replace(role, {**role.object, "rules": rules}, role.managers)
+            self.requests.aggregate(role, rules)
 
 
 def _selects(selector: JsonObject, role: Stored) -> bool:

@@ -1,0 +1,39 @@
+"""Times that are finer than the engine knows: it loses parts of a microsecond where they are shown or compared."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+TOO_FINE = "parts of a microsecond in CEL, such as those of "
+"""Begins what is said of such a time."""
+_FINER = re.compile(r"\.\d{6}0*[1-9]")
+_PART = re.compile(r"(?P<amount>\d+(?:\.\d*)?|\.\d+)(?P<unit>ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_MICROSECOND, _SECOND = 10**3, 10**9
+_NANOSECONDS = {
+    **dict.fromkeys(("us", "µs", "μs"), _MICROSECOND),
+    "ns": 1,
+    "ms": 10**6,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
+
+
+def is_finer(time: str) -> bool:
+    """Whether a timestamp has parts of a microsecond, which are not nothing."""
+    return bool(_FINER.search(time))
+
+
+def exact_time(text: str) -> str:
+    """``text``. Raises ValueError: as a timestamp it is too fine."""
+    if is_finer(text):
+        raise ValueError(TOO_FINE + text)
+    return text
+
+
+def exact_duration(text: str) -> str:
+    """``text``. Raises ValueError: as a duration it is too fine."""
+    if sum(Fraction(part["amount"]) * _NANOSECONDS[part["unit"]] for part in _PART.finditer(text)) % _MICROSECOND:
+        raise ValueError(TOO_FINE + text)
+    return text
