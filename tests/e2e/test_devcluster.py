@@ -26,7 +26,7 @@ from devcluster.target import Target, wait_until
 
 pytestmark = pytest.mark.disruptive
 
-NODES = [node.name for node in layout.NODES]
+NODES = [node.name for node in layout.NODES[: layout.DEFAULT_NODES]]
 PEERS = ("web-0", "web-1")
 
 # One pod a node, none of them root's, each with a volume.
@@ -371,7 +371,7 @@ def test_kubelets_and_the_api_server_refuse_strangers(ours: Target) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
     with pytest.raises(urllib.error.HTTPError, match="403"):
         opener.open(f"{kubeconfig.server(state.link)}/api/v1/nodes", timeout=10)
-    for node in layout.NODES:
+    for node in state.nodes:
         address = f"https://{node.address}:10250/pods"
         asked = run(state.control_plane.in_network([sys.executable, "-c", ASK_AS_NOBODY, address]))
         assert asked.strip() == "401"

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,7 @@ const usage = `toolbox COMMAND
   lookup NAME         print the addresses of a name, one a line, sorted
   write FILE TEXT     write a file durably
   read FILE           print a file
+  fill FILE MEBIBYTES write a file of that size durably
 `
 
 const patience = 5 * time.Second
@@ -124,6 +126,27 @@ func read(path string) error {
 	return err
 }
 
+func fill(path, mebibytes string) error {
+	count, err := strconv.Atoi(mebibytes)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	chunk := make([]byte, 1<<20)
+	for range count {
+		if _, err := file.Write(chunk); err != nil {
+			return err
+		}
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	return file.Close()
+}
+
 func run(arguments []string) error {
 	switch {
 	case len(arguments) == 1 && arguments[0] == "pause":
@@ -140,6 +163,8 @@ func run(arguments []string) error {
 		return read(arguments[1])
 	case len(arguments) == 3 && arguments[0] == "write":
 		return write(arguments[1], arguments[2])
+	case len(arguments) == 3 && arguments[0] == "fill":
+		return fill(arguments[1], arguments[2])
 	}
 	return fmt.Errorf("%s: unknown command %q\n%s", filepath.Base(os.Args[0]), arguments, usage)
 }

@@ -1,5 +1,6 @@
 // Command volumes is the dynamic provisioner of the devcluster: a volume is a directory of the node that the scheduler
-// chose. All nodes are on one machine, so the directories are made right here, without a helper pod on the node.
+// chose or, with the class's parameter limited, a file system of the claim's size. All nodes are on one machine, so
+// they are made right here, without a helper pod on the node.
 package main
 
 import (
@@ -13,10 +14,12 @@ import (
 	"syscall"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 )
 
@@ -48,24 +51,36 @@ func (d directories) Provision(_ context.Context, options controller.ProvisionOp
 		return refuse(errors.New("a claim with a selector takes existing volumes only"))
 	}
 	path := filepath.Join(d.node(options.SelectedNodeName), options.PVName)
+	size := options.PVC.Spec.Resources.Requests[v1.ResourceStorage]
+	if options.StorageClass.Parameters["limited"] == "true" {
+		if size.CmpInt64(smallest) < 0 {
+			size = *resource.NewQuantity(smallest, resource.BinarySI)
+		}
+		made := limited{path}
+		if err := made.create(size.Value()); err != nil {
+			return refuse(err)
+		}
+		local := &v1.LocalVolumeSource{Path: made.device(), FSType: ptr.To("xfs")}
+		return volume(options, local, size), controller.ProvisioningFinished, nil
+	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return refuse(err)
 	}
 	if err := os.Chmod(path, 0o777); err != nil { // after the umask
 		return refuse(err)
 	}
-	return d.volume(options, path), controller.ProvisioningFinished, nil
+	return volume(options, &v1.LocalVolumeSource{Path: path}, size), controller.ProvisioningFinished, nil
 }
 
-func (d directories) volume(options controller.ProvisionOptions, path string) *v1.PersistentVolume {
+func volume(options controller.ProvisionOptions, local *v1.LocalVolumeSource, size resource.Quantity) *v1.PersistentVolume {
 	return &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
 		Spec: v1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: *options.StorageClass.ReclaimPolicy,
 			AccessModes:                   options.PVC.Spec.AccessModes,
 			MountOptions:                  options.StorageClass.MountOptions,
-			Capacity:                      v1.ResourceList{v1.ResourceStorage: options.PVC.Spec.Resources.Requests[v1.ResourceStorage]},
-			PersistentVolumeSource:        v1.PersistentVolumeSource{Local: &v1.LocalVolumeSource{Path: path}},
+			Capacity:                      v1.ResourceList{v1.ResourceStorage: size},
+			PersistentVolumeSource:        v1.PersistentVolumeSource{Local: local},
 			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
 				MatchExpressions: []v1.NodeSelectorRequirement{{
 					Key:      v1.LabelHostname,
@@ -77,20 +92,33 @@ func (d directories) volume(options controller.ProvisionOptions, path string) *v
 	}
 }
 
+func isLimited(volume *v1.PersistentVolume) bool {
+	return volume.Spec.Local != nil && volume.Spec.Local.FSType != nil
+}
+
 // Delete removes the directory of a volume, and refuses any path that Provision would not have made.
 func (d directories) Delete(_ context.Context, volume *v1.PersistentVolume) error {
-	local := volume.Spec.Local
-	if local == nil || filepath.Base(local.Path) != volume.Name {
+	if volume.Spec.Local == nil {
+		return fmt.Errorf("volume %s is not local", volume.Name)
+	}
+	path := filepath.Clean(volume.Spec.Local.Path)
+	if isLimited(volume) {
+		path = filepath.Dir(path)
+	}
+	if filepath.Base(path) != volume.Name {
 		return fmt.Errorf("volume %s has no directory of its own name", volume.Name)
 	}
-	known, err := filepath.Match(filepath.Join(d.root, "*", "volumes", "*"), filepath.Clean(local.Path))
+	known, err := filepath.Match(filepath.Join(d.root, "*", "volumes", "*"), path)
 	if err != nil {
 		return err
 	}
 	if !known {
-		return fmt.Errorf("volume %s: %s is not below %s", volume.Name, local.Path, d.root)
+		return fmt.Errorf("volume %s: %s is not below %s", volume.Name, path, d.root)
 	}
-	return os.RemoveAll(local.Path)
+	if isLimited(volume) {
+		return limited{path}.delete()
+	}
+	return os.RemoveAll(path)
 }
 
 func main() {
@@ -108,6 +136,7 @@ func main() {
 	if err != nil {
 		klog.Exitf("client: %v", err)
 	}
+	go resizer{client}.run(ctx)
 	controller.NewProvisionController(
 		ctx, client, provisionerName, directories{root: *root}, controller.LeaderElection(false),
 	).Run(ctx)

@@ -1,6 +1,7 @@
-"""`python -m devcluster`: a real two-node Kubernetes on this machine."""
+"""`python -m devcluster`: a real Kubernetes of one to three nodes on this machine."""
 
 import os
+import time
 from typing import Annotated
 
 import typer
@@ -15,7 +16,12 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=F
 app.add_typer(images.app, name="image", help="Build and load images.")
 progress = Progress()
 
-Number = Annotated[int, typer.Argument(help="1 or 2")]
+Number = Annotated[int, typer.Argument(help="1, 2 or 3")]
+Component = Annotated[str, typer.Argument(help="as in `status`: kube-apiserver, etcd, kubelet, …")]
+OnNode = Annotated[int | None, typer.Option(help="1, 2 or 3, for a node's components")]
+Kill = Annotated[bool, typer.Option("--kill", help="SIGKILL, as in a crash")]
+Percent = Annotated[int, typer.Option(min=0, max=100, help="percent")]
+FAULTS = "Faults, on purpose"
 
 
 def _say(*lines: str) -> None:
@@ -35,15 +41,15 @@ def _environment(status: cluster.Status) -> list[str]:
 
 
 @app.command()
-def up() -> None:
-    """Have a running cluster: make it, keep it, or replace one that is dead or of another version."""
+def up(nodes: Annotated[int | None, typer.Option(min=1, max=3, help="default: as it is, or 2")] = None) -> None:
+    """Have a running cluster: make it, keep it, mend it, resize it, or replace one of another version."""
     if os.environ.get("CLUSTER") == "current":
         _say("CLUSTER=current: the cluster of your kubeconfig is used, and none is made.")
         return
-    status = cluster.up(progress)
+    status = cluster.up(progress, nodes)
     _say(
         "",
-        "Two nodes are Ready.",
+        "All nodes are Ready.",
         f"  kubeconfig  {status.kubeconfig}",
         f"  binaries    {status.binaries}",
         f"  logs        {status.logs}",
@@ -72,6 +78,8 @@ def status() -> None:
         _say(f"  {name:<40} ended; `up` starts it again")
     for name in found.cut_off:
         _say(f"  {name:<40} cut off; `start-node` plugs it in again")
+    for name, (to, sent) in found.losing.items():
+        _say(f"  {name:<40} loses {to} % of the packets to it, {sent} % of those from it")
     if not found.same_version:
         _say("Another version of devcluster made it: `up` replaces it.")
 
@@ -97,31 +105,71 @@ def kubeconfig() -> None:
 
 
 @app.command()
+def metrics() -> None:
+    """Add metrics-server to the running cluster, for `kubectl top`."""
+    cluster.ensure_metrics(progress)
+
+
+@app.command()
 def env() -> None:
     """Print shell lines that choose this cluster and its binaries: eval "$(python -m devcluster env)"."""
     _say(*_environment(cluster.status()))
 
 
-@app.command()
+@app.command(rich_help_panel=FAULTS)
 def restart(
-    component: Annotated[str, typer.Argument(help="as in `status`: kube-apiserver, etcd, kubelet, …")],
-    node: Annotated[int | None, typer.Option(help="1 or 2, for a node's components")] = None,
-    kill: Annotated[bool, typer.Option("--kill", help="SIGKILL, as in a crash")] = False,
+    component: Component,
+    node: OnNode = None,
+    kill: Kill = False,
+    away: Annotated[float, typer.Option(help="seconds between its end and its start")] = 0,
 ) -> None:
-    """End a component and start it again."""
-    cluster.restart(component, node, graceful=not kill)
+    """End a component and start it again: restart kube-apiserver --kill --away 60."""
+    with cluster.without(component, node, graceful=not kill):
+        time.sleep(away)
 
 
-@app.command()
+@app.command(rich_help_panel=FAULTS)
+def stop(component: Component, node: OnNode = None, kill: Kill = False) -> None:
+    """End a component, until `start` or `up`."""
+    cluster.stop(component, node, graceful=not kill)
+
+
+@app.command(rich_help_panel=FAULTS)
+def start(component: Component, node: OnNode = None) -> None:
+    """Start a component that has ended."""
+    cluster.start(component, node)
+
+
+@app.command(rich_help_panel=FAULTS)
+def lose(number: Number, to: Percent = 0, sent: Percent = 0) -> None:
+    """Lose packets in silence, those to a node and those it sends: lose 2 --to 100 --sent 30."""
+    cluster.lose(number, to=to, sent=sent)
+
+
+@app.command(rich_help_panel=FAULTS)
 def stop_node(number: Number) -> None:
-    """Pull the network cable of a node."""
+    """Pull the network cable of a node; its pods run on."""
     cluster.stop_node(number)
 
 
-@app.command()
+@app.command(rich_help_panel=FAULTS)
+def crash_node(number: Number) -> None:
+    """Kill all processes of a node at once; its disks stay."""
+    cluster.crash_node(number)
+
+
+@app.command(rich_help_panel=FAULTS)
 def start_node(number: Number) -> None:
-    """Plug the network cable of a node in again."""
+    """End all that was done to a node: plug it in, lose nothing, boot it."""
     cluster.start_node(number)
+
+
+@app.command(rich_help_panel=FAULTS, context_settings={"ignore_unknown_options": True})
+def execute(
+    number: Number, namespace: str, pod: str, container: str, command: Annotated[list[str], typer.Argument()]
+) -> None:
+    """Run a command in a container of a node that the API server does not reach."""
+    typer.echo(cluster.execute(number, namespace, pod, container, command), nl=False)
 
 
 def main() -> None:

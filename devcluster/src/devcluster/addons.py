@@ -1,6 +1,6 @@
 """What is in the cluster from the start: nodes' objects, roles, DNS and the storage class."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import yaml
 
@@ -84,6 +84,7 @@ def _roles() -> list[Manifest]:
             [
                 ([""], ["persistentvolumes"], write),
                 ([""], ["persistentvolumeclaims"], read),
+                ([""], ["persistentvolumeclaims/status"], ["update"]),
                 ([""], ["nodes"], read),
                 ([""], ["events"], ["create", "update", "patch"]),
                 (["storage.k8s.io"], ["storageclasses"], read),
@@ -105,18 +106,24 @@ def _roles() -> list[Manifest]:
     ]
 
 
-def _storage_class() -> Manifest:
-    return {
+def _storage_classes() -> list[Manifest]:
+    common = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "metadata": {
-            "name": "standard",
-            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
-        },
         "provisioner": PROVISIONER,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    return [
+        {**common, "metadata": {"name": "standard", "annotations": default}},
+        {
+            **common,
+            "metadata": {"name": "limited"},
+            "parameters": {"limited": "true"},
+            "allowVolumeExpansion": True,
+        },
+    ]
 
 
 def _dns_container() -> Manifest:
@@ -155,7 +162,7 @@ def _dns_pod() -> Manifest:
     }
 
 
-def _dns() -> list[Manifest]:
+def _dns(nodes: int) -> list[Manifest]:
     def metadata(name: str) -> Manifest:
         return {"name": name, "namespace": "kube-system", "labels": DNS_LABELS}
 
@@ -180,7 +187,7 @@ def _dns() -> list[Manifest]:
             "kind": "Deployment",
             "metadata": metadata("coredns"),
             "spec": {
-                "replicas": len(layout.NODES),
+                "replicas": nodes,
                 "selector": {"matchLabels": DNS_LABELS},
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
                 "template": {"metadata": {"labels": DNS_LABELS}, "spec": _dns_pod()},
@@ -189,7 +196,7 @@ def _dns() -> list[Manifest]:
     ]
 
 
-def manifests() -> str:
-    """Everything, as one YAML stream for `kubectl apply`."""
-    objects = [*(_node(node) for node in layout.NODES), *_roles(), _storage_class(), *_dns()]
+def manifests(nodes: Sequence[NodeLayout]) -> str:
+    """Everything, for a cluster of these nodes, as one YAML stream for `kubectl apply`."""
+    objects = [*(_node(node) for node in nodes), *_roles(), *_storage_classes(), *_dns(len(nodes))]
     return yaml.safe_dump_all(objects, sort_keys=False, default_flow_style=False)

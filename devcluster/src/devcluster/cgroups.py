@@ -53,11 +53,14 @@ def make(name: str) -> str:
     return f"/{layout.CGROUP}/{name}"
 
 
-def remove() -> None:
-    """Remove our groups from every hierarchy. Raises NotReady if processes remain in them after 10 s."""
+def remove(name: str = "") -> None:
+    """Remove the groups of a node, or all of ours, from every hierarchy.
+
+    Raises NotReady if processes remain in them after 10 s.
+    """
     deadline = time.monotonic() + 10
     for mount, _ in _mounts():
-        root = mount / layout.CGROUP
+        root = mount / layout.CGROUP / name
         while root.exists():
             try:
                 for group in sorted(root.rglob("*/"), key=lambda path: len(path.parts), reverse=True):

@@ -6,18 +6,19 @@ Only one change goes on at a time on a machine, whatever number of checkouts and
 import os
 import platform
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import binaries, containers, controlplane, layout, lock, network, node, packages
+from devcluster import binaries, containers, controlplane, layout, lock, metrics, network, packages
 from devcluster import create as creation
 from devcluster import remove as removal
 from devcluster import state as states
 from devcluster.errors import DevclusterError, NotRunning, Unsupported
 from devcluster.layout import NodeLayout
+from devcluster.machine import Machine
 from devcluster.progress import Progress
 from devcluster.state import State
 
@@ -34,8 +35,9 @@ What still works here:
 class Status:
     """What there is on this machine.
 
-    `running` means that every machine of the cluster lives; `ended` names the components that do not run, as in
-    `control-plane/kube-scheduler`; `same_version` tells whether `up` would keep the cluster.
+    `running` means that the control plane does; `ended` names the components that do not run, as in
+    `control-plane/kube-scheduler`, or machines as in `steersman-2`; `same_version` tells whether `up` would keep the
+    cluster; `losing` maps a node's name to the shares of packets, in percent, that are lost to it and from it.
     """
 
     running: bool
@@ -46,6 +48,7 @@ class Status:
     processes: dict[str, int]
     ended: list[str]
     cut_off: list[str]
+    losing: dict[str, tuple[int, int]]
 
 
 def require() -> str:
@@ -80,13 +83,17 @@ def _alone(progress: Progress) -> Generator[None]:
         yield
 
 
-def up(progress: Progress | None = None) -> Status:
-    """Have a cluster: make it, keep it, mend it, or replace it if another version made it or it has died.
+def up(progress: Progress | None = None, nodes: int | None = None) -> Status:
+    """Have a cluster: make it, keep it, mend it, or replace it if another version made it.
 
-    Raises Unsupported where none can run, and NotReady or CommandFailed with the way to a log.
+    `nodes` is how many it is to have, 1 to 3; by default as many as it has, or two. A node that is removed never
+    comes back; a new one has the images of the first. Raises Unsupported where none can run, NotReady or
+    CommandFailed with the way to a log, DevclusterError for a number that cannot be.
     """
     progress = progress or Progress()
     architecture = require()
+    if nodes is not None and not 1 <= nodes <= len(layout.NODES):
+        raise DevclusterError(f"a cluster has 1 to {len(layout.NODES)} nodes, not {nodes}")
     with ThreadPoolExecutor() as pool:
         installed = pool.submit(packages.ensure, progress)
         built = binaries.ensure(progress)
@@ -94,25 +101,33 @@ def up(progress: Progress | None = None) -> Status:
     wanted = states.version()
     with _alone(progress):
         found = State.load()
-        if found is not None and found.alive() and found.version == wanted:
-            if found.binaries != built:  # those of the checkout that made it may be gone
-                found.binaries = built
-                found.save()
-            started = creation.repair(found)
-            if started:
-                progress.note(f"Had ended and was started again: {', '.join(started)}")
+        if found is not None and found.mendable() and found.version == wanted:
+            found.binaries = built  # those of the checkout that made it may be gone
+            found.save()
+            _mend(found, nodes or len(found.nodes), progress)
             return _status(found)
         if removal.anything():
             with progress.step(f"Remove the cluster that is there: {_why(found, wanted)}"):
                 removal.remove()
-        return _status(creation.create(built, wanted, architecture, progress))
+        made = State(wanted, network.free_link(), built, list(layout.NODES[: nodes or layout.DEFAULT_NODES]))
+        creation.create(made, architecture, progress)
+        return _status(made)
+
+
+def _mend(found: State, nodes: int, progress: Progress) -> None:
+    started = creation.repair(found)
+    if started:
+        progress.note(f"Had ended and was started again: {', '.join(started)}")
+    if nodes != len(found.nodes):
+        with progress.step(f"Have {nodes} instead of {len(found.nodes)} nodes"):
+            creation.resize(found, nodes)
 
 
 def _why(found: State | None, wanted: str) -> str:
-    if found is None:
+    if found is None or not found.complete:
         return "it was never finished"
-    if not found.alive():
-        return "it was never finished" if not found.complete else "its processes have ended"
+    if not found.mendable():
+        return "the machine was started anew"
     return f"another version of devcluster made it ({found.version}, this is {wanted})"
 
 
@@ -131,11 +146,19 @@ def down(progress: Progress | None = None) -> bool:
         return True
 
 
+def ensure_metrics(progress: Progress | None = None) -> None:
+    """Have metrics-server in the running cluster, so that `kubectl top` works.
+
+    Raises NotRunning without a cluster, Unsupported without Go, CommandFailed with the compiler's words.
+    """
+    metrics.ensure(_running().binaries, require(), progress or Progress())
+
+
 def status() -> Status:
     """What there is now."""
     found = State.load()
     if found is None:
-        return Status(False, False, layout.KUBECONFIG, None, layout.LOGS, {}, [], [])
+        return Status(False, False, layout.KUBECONFIG, None, layout.LOGS, {}, [], [], {})
     return _status(found)
 
 
@@ -144,16 +167,31 @@ def _status(found: State) -> Status:
     processes: dict[str, int] = {}
     ended: list[str] = []
     for machine in found.machines.values():
+        if found.complete and not machine.alive():
+            ended.append(machine.name)
         for name, process in machine.components.items():
             if machine.runs(name):
                 processes[f"{machine.name}/{name}"] = process.pid
-            else:
+            elif machine.alive():
                 ended.append(f"{machine.name}/{name}")
-    cut_off = [
-        each.name for each in layout.NODES if running and not network.node_link_is_up(found.control_plane, each)
-    ]
-    same = found.version == states.version()
-    return Status(running, same, layout.KUBECONFIG, found.binaries, layout.LOGS, processes, ended, cut_off)
+    alive = [each for each in found.nodes if running and found.machines[each.name].alive()]
+    cut_off = [each.name for each in alive if not network.node_link_is_up(found.control_plane, each)]
+    lossy = {each.name: _losses(found, each) for each in alive}
+    return Status(
+        running,
+        found.version == states.version(),
+        layout.KUBECONFIG,
+        found.binaries,
+        layout.LOGS,
+        processes,
+        ended,
+        cut_off,
+        {name: losses for name, losses in lossy.items() if any(losses)},
+    )
+
+
+def _losses(found: State, each: NodeLayout) -> tuple[int, int]:
+    return network.loss(found.machines[each.name], each), network.loss(found.control_plane, each)
 
 
 def _running() -> State:
@@ -163,43 +201,75 @@ def _running() -> State:
     return found
 
 
-def _node(number: int) -> NodeLayout:
-    for each in layout.NODES:
+def _node(found: State, number: int) -> NodeLayout:
+    for each in found.nodes:
         if each.number == number:
             return each
-    raise DevclusterError(f"there is no node {number}; there are {[each.number for each in layout.NODES]}")
+    raise DevclusterError(f"there is no node {number}; there are {[each.number for each in found.nodes]}")
 
 
-def restart(component: str, number: int | None = None, *, graceful: bool = True) -> None:
-    """End a component and start it again, and return when it is ready.
+def _machine(found: State, component: str, number: int | None) -> Machine:
+    machine = found.control_plane if number is None else found.machines[_node(found, number).name]
+    if component not in machine.components:
+        raise DevclusterError(f"{machine.name} has no {component}; it has {', '.join(machine.components)}")
+    return machine
+
+
+def stop(component: str, number: int | None = None, *, graceful: bool = True) -> None:
+    """End a component, and leave it so until `start` or `up`.
 
     `component` is one of the control plane's or, on the node `number` (1, 2, …), containerd, kubelet or kube-proxy.
-    With `graceful=False` it is killed, as by a crash. Pods on the node run on, whichever component it is.
+    With `graceful=False` it is killed, as by a crash. Pods run on, whichever component it is.
     Raises NotRunning without a cluster, DevclusterError for a name that is none.
     """
     with _alone(Progress()):
+        machine = _machine(_running(), component, number)
+        machine.components[component].end(grace=10 if graceful else 0)
+
+
+def start(component: str, number: int | None = None) -> None:
+    """Start a component that has ended, and return when it is ready. Raises as `stop`, and NotReady with a log."""
+    with _alone(Progress()):
         found = _running()
-        machine = found.control_plane if number is None else found.machines[_node(number).name]
-        process = machine.components.get(component)
-        if process is None:
-            raise DevclusterError(f"{machine.name} has no {component}; it has {', '.join(machine.components)}")
-        process.end(grace=10 if graceful else 0)
+        machine = _machine(found, component, number)
         if number is None:
             controlplane.start(machine, (component,), found.binaries)
             found.save()
             controlplane.wait_until_ready(machine, found.link)
         else:
-            each = _node(number)
-            containers.start(machine, each)
-            node.start(machine, each, found.binaries)
-            found.save()
-            containers.wait_until_ready(machine, each)
-            node.wait_until_ready(machine, each, found.binaries)
+            creation.start_node(found, _node(found, number))
 
 
-def restart_apiserver(*, graceful: bool = True) -> None:
-    """End the API server and start it again; returns when it is ready. Otherwise as `restart`."""
-    restart("kube-apiserver", graceful=graceful)
+def restart(component: str, number: int | None = None, *, graceful: bool = True) -> None:
+    """End a component and start it again, and return when it is ready. Otherwise as `stop`."""
+    with without(component, number, graceful=graceful):
+        pass
+
+
+@contextmanager
+def without(component: str, number: int | None = None, *, graceful: bool = True) -> Generator[None]:
+    """A component is away while the block runs, and ready again after it. Otherwise as `stop`."""
+    stop(component, number, graceful=graceful)
+    try:
+        yield
+    finally:
+        start(component, number)
+
+
+def lose(number: int, *, to: int = 0, sent: int = 0) -> None:
+    """Lose a share, in percent, of the packets that go `to` a node, and of those `sent` by it and its pods.
+
+    Nobody is told: to both sides it looks like silence, other than with `stop_node`. It stays until the next call,
+    and 0 and 0 end it. Packets between pods of the node are not lost. Raises as `stop_node`.
+    """
+    for share in (to, sent):
+        if not 0 <= share <= 100:
+            raise DevclusterError(f"the share of packets to lose is 0 to 100 percent, not {share}")
+    with _alone(Progress()):
+        found = _running()
+        each = _node(found, number)
+        network.lose(found.machines[each.name], each, to)
+        network.lose(found.control_plane, each, sent)
 
 
 def stop_node(number: int) -> None:
@@ -208,10 +278,38 @@ def stop_node(number: int) -> None:
     Raises NotRunning without a cluster, DevclusterError for a node that is none.
     """
     with _alone(Progress()):
-        network.set_node_link(_running().control_plane, _node(number), up=False)
+        found = _running()
+        network.set_node_link(found.control_plane, _node(found, number), up=False)
+
+
+def crash_node(number: int) -> None:
+    """Kill every process of a node at once, as a power cut does: what it had in memory is lost, its disks stay.
+
+    Raises as `stop_node`.
+    """
+    with _alone(Progress()):
+        found = _running()
+        found.machines[_node(found, number).name].end()
 
 
 def start_node(number: int) -> None:
-    """Plug the cable of a node in again. Raises as `stop_node`."""
+    """Have a node as it should be: its cable plugged in, no packets lost, and booted if it has crashed.
+
+    Raises as `stop_node`, and NotReady with the way to a log.
+    """
     with _alone(Progress()):
-        network.set_node_link(_running().control_plane, _node(number), up=True)
+        found = _running()
+        each = _node(found, number)
+        if found.machines[each.name].alive():
+            network.set_node_link(found.control_plane, each, up=True)
+            network.lose(found.machines[each.name], each, 0)
+        network.lose(found.control_plane, each, 0)
+        creation.repair(found)
+
+
+def execute(number: int, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+    """Run a command in a container of a node that nobody else may be able to reach, and return its output.
+
+    Raises as `stop_node`, and CommandFailed with the command's words.
+    """
+    return containers.execute(_node(_running(), number), namespace, pod, container, command)

@@ -2,11 +2,11 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from devcluster import layout, oci
+from devcluster import oci
 from devcluster.errors import CommandFailed, NotReady, NotRunning
 from devcluster.layout import NodeLayout
 from devcluster.machine import Machine
@@ -90,12 +90,12 @@ def load_into(node: NodeLayout, archive: Path) -> None:
     _ctr(node, "images", "import", str(archive))
 
 
-def load(archive: Path, nodes: Sequence[NodeLayout] = layout.NODES) -> None:
+def load(archive: Path, nodes: Sequence[NodeLayout]) -> None:
     """Import an OCI archive, with the names that it gives its images, into `nodes` at once.
 
-    Raises NotRunning if there is no cluster, CommandFailed with containerd's words.
+    Raises NotRunning if there are none, CommandFailed with containerd's words.
     """
-    if not all(node.containerd_socket.exists() for node in layout.NODES):
+    if not nodes:
         raise NotRunning("there is no running cluster to load images into; make one with: devcluster up")
     with ThreadPoolExecutor() as pool:
         for done in [pool.submit(load_into, node, archive) for node in nodes]:
@@ -111,3 +111,33 @@ def digest(node: NodeLayout, reference: str) -> str | None:
 def images(node: NodeLayout) -> set[str]:
     """The names of the images that a node has."""
     return set(_ctr(node, "images", "list", "--quiet").split())
+
+
+def copy_images(source: NodeLayout, target: NodeLayout, archive: Path) -> None:
+    """Give a node every image that another has; `archive` is written and deleted again."""
+    try:
+        _ctr(source, "images", "export", str(archive), *sorted(_named(images(source))))
+        load_into(target, archive)
+    finally:
+        archive.unlink(missing_ok=True)
+
+
+def _named(references: Iterable[str]) -> set[str]:
+    """Without the second names that the CRI plugin gives each image, its digests."""
+    return {name for name in references if not name.startswith("sha256:") and "@sha256:" not in name}
+
+
+def execute(node: NodeLayout, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+    """Run a command in a container of a node that the API server may be unable to reach, and return its output.
+
+    Raises CommandFailed with the command's words, or if no such container runs there.
+    """
+    labels = {"pod.namespace": namespace, "pod.name": pod, "container.name": container}
+    wanted = ",".join(f'labels."io.kubernetes.{key}"=={value}' for key, value in labels.items())
+    found = set(_ctr(node, "containers", "list", "--quiet", wanted).split())
+    running = found & set(_ctr(node, "tasks", "list", "--quiet").split())
+    if not running:
+        raise CommandFailed(f"{node.name} runs no container {container} of pod {namespace}/{pod}")
+    process = f"devcluster-{time.monotonic_ns()}"
+    pipes = f"--fifo-dir={node.run}"  # seen by both, other than the default place
+    return _ctr(node, "tasks", "exec", "--exec-id", process, pipes, running.pop(), *command, seconds=60)

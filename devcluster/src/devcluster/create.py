@@ -1,13 +1,19 @@
-"""The making of a cluster: everything that does not wait for something else goes on at the same time."""
+"""The making of a cluster, its mending and its growth.
 
+What does not wait for something else goes on at the same time.
+"""
+
+import shutil
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from devcluster import (
     addons,
     certificates,
+    cgroups,
     containers,
     controlplane,
     kubeconfig,
@@ -15,6 +21,7 @@ from devcluster import (
     network,
     node,
     oci,
+    volumes,
 )
 from devcluster.errors import CommandFailed, NotReady
 from devcluster.kubectl import kubectl
@@ -23,85 +30,154 @@ from devcluster.machine import Machine
 from devcluster.progress import Progress
 from devcluster.state import State
 
+_saving = threading.Lock()
 
-def create(binaries: Path, version: str, architecture: str, progress: Progress) -> State:
+
+def create(state: State, architecture: str, progress: Progress) -> None:
     """Make a cluster where there is none. `architecture` is Go's name of this machine's, as in `amd64`.
 
     Raises NotReady or CommandFailed, each with the way to a log.
     """
-    state = State(version=version, link=network.free_link(), binaries=binaries)
     layout.LOGS.mkdir(parents=True)
-    saving = threading.Lock()
-
-    def boot(name: str, directory: Path) -> Machine:
-        machine = Machine.boot(name, directory, binaries / "toolbox")
-        with saving:
-            state.machines[name] = machine
-            state.save()
-        return machine
-
     with ThreadPoolExecutor() as pool:
         with progress.step("Start the control plane"):
-            archives = pool.submit(oci.ensure, binaries, architecture)
+            archives = pool.submit(oci.ensure, state.binaries, architecture)
             certificates.issue_all(state.link)
             kubeconfig.write_all(state.link)
-            control_plane = boot(layout.CONTROL_PLANE, layout.STATE / layout.CONTROL_PLANE)
-            network.wire_control_plane(control_plane, state.link)
-            controlplane.start(control_plane, controlplane.STORAGE, binaries)
+            _boot_control_plane(state)
+            controlplane.start(state.control_plane, controlplane.STORAGE, state.binaries)
 
             def prepare(each: NodeLayout) -> None:
-                node.prepare(each)
-                machine = boot(each.name, each.directory)
-                network.wire_node(control_plane, machine, each)
+                machine = _boot_node(state, each)
                 containers.start(machine, each)
                 node.load_images(machine, each, archives.result())
 
-            nodes = {each: pool.submit(prepare, each) for each in layout.NODES}
-            controlplane.wait_until_ready(control_plane, state.link)
-            _apply_addons(binaries)
-            controlplane.start(control_plane, controlplane.CONTROLLERS, binaries)
+            prepared = [pool.submit(prepare, each) for each in state.nodes]
+            controlplane.wait_until_ready(state.control_plane, state.link)
+            _apply_addons(state)
+            controlplane.start(state.control_plane, controlplane.CONTROLLERS, state.binaries)
         with progress.step("Start the nodes"):
-            for each, prepared in nodes.items():
-                prepared.result()
-                node.start(state.machines[each.name], each, binaries)
+            for each in prepared:
+                each.result()
+            _route_pods(state)
+            for each in state.nodes:
+                node.start(state.machines[each.name], each, state.binaries)
             state.save()
             wait_until_ready(state)
     state.complete = True
     state.save()
-    return state
+
+
+def _boot(state: State, name: str, directory: Path) -> Machine:
+    machine = Machine.boot(name, directory, state.binaries / "toolbox")
+    with _saving:
+        state.machines[name] = machine
+        state.save()
+    return machine
+
+
+def _boot_control_plane(state: State) -> None:
+    machine = _boot(state, layout.CONTROL_PLANE, layout.STATE / layout.CONTROL_PLANE)
+    network.wire_control_plane(machine, state.link)
+
+
+def _boot_node(state: State, each: NodeLayout) -> Machine:
+    node.prepare(each)
+    machine = _boot(state, each.name, each.directory)
+    network.wire_node(machine)
+    network.plug(state.control_plane, machine, each)
+    return machine
+
+
+def _route_pods(state: State, gone: Sequence[NodeLayout] = ()) -> None:
+    for machine in state.machines.values():
+        network.route_pods(machine, state.nodes, gone)
 
 
 def repair(state: State) -> list[str]:
-    """Start those components that have ended on machines that live, and return their names."""
-    ended = [
-        f"{machine.name}/{name}"
-        for machine in state.machines.values()
-        for name in machine.components
-        if not machine.runs(name)
+    """Start what has ended, machines and components, with the data they had, and return their names."""
+    ended = [name for name, machine in state.machines.items() if not machine.alive()]
+    ended += [
+        f"{name}/{component}"
+        for name, machine in state.machines.items()
+        for component in machine.components
+        if machine.alive() and not machine.runs(component)
     ]
-    if ended:
-        controlplane.start(state.control_plane, controlplane.STORAGE, state.binaries)
-        controlplane.wait_until_ready(state.control_plane, state.link)
-        controlplane.start(state.control_plane, controlplane.CONTROLLERS, state.binaries)
-        for each in layout.NODES:
-            machine = state.machines[each.name]
-            containers.start(machine, each)
-            containers.wait_until_ready(machine, each)
-            node.start(machine, each, state.binaries)
-            node.wait_until_ready(machine, each, state.binaries)
-        state.save()
-        wait_until_ready(state)
+    if not ended:
+        return []
+    if layout.CONTROL_PLANE in ended:
+        network.remove_link()
+        _boot_control_plane(state)
+    controlplane.start(state.control_plane, controlplane.STORAGE, state.binaries)
+    for each in state.nodes:
+        if each.name in ended:
+            network.unplug(state.control_plane, each)
+            _boot_node(state, each)
+        network.plug(state.control_plane, state.machines[each.name], each)
+    _route_pods(state)
+    controlplane.wait_until_ready(state.control_plane, state.link)
+    controlplane.start(state.control_plane, controlplane.CONTROLLERS, state.binaries)
+    for each in state.nodes:
+        start_node(state, each)
+    state.save()
+    wait_until_ready(state)
     return ended
 
 
-def _apply_addons(binaries: Path) -> None:
+def start_node(state: State, each: NodeLayout) -> None:
+    """Start what has ended on a node whose machine lives, and wait until it answers."""
+    machine = state.machines[each.name]
+    containers.start(machine, each)
+    state.save()
+    containers.wait_until_ready(machine, each)
+    node.start(machine, each, state.binaries)
+    state.save()
+    node.wait_until_ready(machine, each, state.binaries)
+
+
+def resize(state: State, count: int) -> None:
+    """Have `count` nodes, from 1 to `layout.NODES`: the last ones go for ever, new ones get all images."""
+    for each in reversed(state.nodes[count:]):
+        _remove_node(state, each)
+    for each in layout.NODES[len(state.nodes) : count]:
+        _add_node(state, each)
+
+
+def _add_node(state: State, each: NodeLayout) -> None:
+    machine = _boot_node(state, each)
+    containers.start(machine, each)
+    state.nodes.append(each)
+    state.save()
+    _route_pods(state)
+    _apply_addons(state)
+    containers.wait_until_ready(machine, each)
+    containers.copy_images(state.nodes[0], each, layout.STATE / "images.tar")
+    start_node(state, each)
+    wait_until_ready(state)
+
+
+def _remove_node(state: State, each: NodeLayout) -> None:
+    state.machines.pop(each.name).end()
+    state.nodes.remove(each)
+    state.save()
+    network.unplug(state.control_plane, each)
+    _route_pods(state, gone=[each])
+    kubectl(state.binaries, ["delete", "node", each.name, "--ignore-not-found"])
+    _apply_addons(state)
+    cgroups.remove(each.name)
+    volumes.detach(each.directory)
+    for directory in (each.directory, each.run):
+        shutil.rmtree(directory)
+
+
+def _apply_addons(state: State) -> None:
     """Apply what every cluster has. The API server says that it is ready a moment before kube-system exists."""
     deadline = time.monotonic() + 20
-    manifests = addons.manifests()
+    manifests = addons.manifests(state.nodes)
     while True:
         try:
             kubectl(
-                binaries,
+                state.binaries,
                 ["apply", "--server-side", "--validate=false", "--filename=-"],
                 kubeconfig=kubeconfig.component("bootstrap"),
                 stdin=manifests,
@@ -115,7 +191,7 @@ def _apply_addons(binaries: Path) -> None:
 
 
 def wait_until_ready(state: State, seconds: int = 90) -> None:
-    """Wait until both nodes are Ready and DNS answers. Raises NotReady, with what to look at."""
+    """Wait until all nodes are Ready and DNS answers. Raises NotReady, with what to look at."""
     waits = (
         ["wait", "node", "--all", "--for=condition=Ready", f"--timeout={seconds}s"],
         ["rollout", "status", "deployment/coredns", "--namespace=kube-system", f"--timeout={seconds}s"],
@@ -128,5 +204,5 @@ def wait_until_ready(state: State, seconds: int = 90) -> None:
                 for name in machine.components:
                     if not machine.runs(name):
                         raise NotReady(f"{name} of {machine.name} ended; see {machine.log(name)}") from error
-            logs = ", ".join(str(state.machines[each.name].log("kubelet")) for each in layout.NODES)
+            logs = ", ".join(str(state.machines[each.name].log("kubelet")) for each in state.nodes)
             raise NotReady(f"{error}; see {logs}") from error

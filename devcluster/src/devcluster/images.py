@@ -21,7 +21,9 @@ import typer
 
 from devcluster import buildah, containers, layout, lock, packages, rootfs, wheels
 from devcluster.errors import CommandFailed, Unsupported
+from devcluster.layout import NodeLayout
 from devcluster.progress import Progress
+from devcluster.state import State
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 DIRECTORY = CHECKOUT / "operators/databases/images"
@@ -82,9 +84,15 @@ class Recipe:
         return digest.hexdigest()[:16]
 
 
-POSTGRESQL = Recipe(
-    "steersman.dev/postgresql:17", TRIXIE, DIRECTORY / "postgresql/Containerfile", DIRECTORY / "postgresql"
-)
+def _postgresql(major: str) -> Recipe:
+    directory = DIRECTORY / "postgresql"
+    return Recipe(
+        f"steersman.dev/postgresql:{major}", TRIXIE, directory / "Containerfile", directory, {"MAJOR": major}
+    )
+
+
+POSTGRESQL = _postgresql("17")
+POSTGRESQL_15 = _postgresql("15")
 MYSQL = Recipe("steersman.dev/mysql:9.7", SID, DIRECTORY / "mysql/Containerfile", DIRECTORY / "mysql")
 MARIADB = Recipe("steersman.dev/mariadb:11.8", TRIXIE, DIRECTORY / "mysql/Containerfile.mariadb", DIRECTORY / "mysql")
 OPERATOR = Recipe(
@@ -166,15 +174,21 @@ def load(image: Image) -> None:
 
     Raises NotRunning if there is no cluster, CommandFailed with containerd's words.
     """
-    nodes = layout.NODES
-    if _cluster_runs():
-        nodes = tuple(node for node in nodes if containers.digest(node, image.reference) != image.digest)
-    if nodes:
-        containers.load(image.archive, nodes)
+    nodes = _nodes()
+    wanted = [node for node in nodes if containers.digest(node, image.reference) != image.digest]
+    if wanted or not nodes:
+        containers.load(image.archive, wanted)
 
 
-def _cluster_runs() -> bool:
-    return all(node.containerd_socket.exists() for node in layout.NODES)
+def load_archive(archive: Path) -> None:
+    """Import any OCI archive into every node of the running cluster. Raises as `load`."""
+    containers.load(archive, _nodes())
+
+
+def _nodes() -> list[NodeLayout]:
+    """The nodes of the running cluster; none without one."""
+    found = State.load()
+    return found.nodes if found is not None and found.alive() else []
 
 
 def _directory() -> Path:
@@ -277,7 +291,7 @@ def ensure_command() -> None:
     progress = Progress()
     for image in ensure_images(progress):
         typer.echo(f"{image.reference:<40} {image.archive}")
-        if _cluster_runs():
+        if _nodes():
             load(image)
 
 
@@ -299,7 +313,7 @@ def build_command(
 @app.command("list")
 def list_command() -> None:
     """Show the operator's images and which of them are built."""
-    for recipe in (POSTGRESQL, MYSQL, MARIADB, OPERATOR):
+    for recipe in (POSTGRESQL, POSTGRESQL_15, MYSQL, MARIADB, OPERATOR):
         found = cached(recipe)
         typer.echo(f"{recipe.reference:<40} {found.archive if found else 'not built'}")
 
@@ -308,7 +322,7 @@ def list_command() -> None:
 def load_command(archives: Annotated[list[Path], typer.Argument(help="OCI archives")]) -> None:
     """Import archives into every node of the running cluster."""
     for archive in archives:
-        containers.load(archive)
+        load_archive(archive)
 
 
 @app.command("clean")

@@ -9,7 +9,7 @@ import yaml
 from devcluster import certificates, layout
 from devcluster.layout import API_SERVER_PORT, CONTROL_PLANE_ADDRESS
 
-CONTEXT = "steersman-devcluster"
+CONTEXT = layout.TITLE
 
 
 def component(name: str) -> Path:

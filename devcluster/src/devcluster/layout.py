@@ -1,21 +1,29 @@
 """Where everything lies, and the addresses of the cluster.
 
-Everything that a running cluster keeps is below `STATE` and `RUN`, which are machine-wide: there is one cluster a
-machine, whoever started it. What can be made again at the price of time is below `cache()`, which is a user's own.
+Everything that a running cluster keeps is below `STATE` and `RUN`, which are machine-wide: there is one cluster of a
+name on a machine, whoever started it. The name is `$DEVCLUSTER`; nearly everybody uses the one without. What can be
+made again at the price of time is below `cache()`, which is a user's own.
 """
 
 import ipaddress
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-STATE = Path("/var/lib/steersman-devcluster")
-RUN = Path("/run/steersman-devcluster")
-LOCK = Path("/run/steersman-devcluster.lock")  # outlives the directories, else two could hold it at once
+NAME = os.environ.get("DEVCLUSTER", "")
+if re.fullmatch(r"[a-z0-9]{0,12}", NAME) is None:  # it is part of the name of an interface, which may have 15
+    raise ValueError(f"DEVCLUSTER={NAME}: at most 12 small letters and digits")
+FAMILY = "steersman-devcluster"
+TITLE = f"{FAMILY}-{NAME}" if NAME else FAMILY
+
+STATE = Path("/var/lib") / TITLE
+RUN = Path("/run") / TITLE
+LOCK = Path("/run") / f"{TITLE}.lock"  # outlives the directories, else two could hold it at once
 LOGS = STATE / "logs"
 PKI = STATE / "pki"
 KUBECONFIG = STATE / "kubeconfig"
-CGROUP = "steersman-devcluster"
+CGROUP = TITLE
 
 CLUSTER_DOMAIN = "cluster.local"
 SERVICES = ipaddress.IPv4Network("10.96.0.0/16")
@@ -33,7 +41,7 @@ LINK_CANDIDATES = (
     ipaddress.IPv4Network("10.231.255.0/30"),
     ipaddress.IPv4Network("172.31.255.0/30"),
 )
-LINK_NAME = "steersman0"
+LINK_NAME = f"dc-{NAME}" if NAME else "steersman0"
 
 CONTROL_PLANE = "control-plane"
 
@@ -72,7 +80,8 @@ class NodeLayout:
         return self.run / "containerd.sock"
 
 
-NODES = (NodeLayout(1), NodeLayout(2))
+NODES = (NodeLayout(1), NodeLayout(2), NodeLayout(3))  # as many as a cluster can have
+DEFAULT_NODES = 2
 CONTROL_PLANE_ADDRESS = FABRIC[1]
 
 

@@ -3,6 +3,9 @@
     host ── steersman0 ══ host │control plane│ fabric (bridge) ══ eth0 │steersman-1│ … pods
                                                                ══ eth0 │steersman-2│ … pods
 
+A pair of interfaces ends with either of its machines, so what plugs a machine in does so again after a crash of it,
+or of the one at the other end.
+
 No machine has a default route and the control plane forwards nothing, so no packet of the cluster can reach the
 host's network, and the host's firewall and routes stay as they are but for one link of two addresses. A range that is
 routed nowhere could not be translated by kube-proxy either, since Linux looks for a route before it translates (the
@@ -11,10 +14,11 @@ OUTPUT hook); so the Service range is routed to a bridge without ports, and what
 
 import ipaddress
 import json
+import re
 from collections.abc import Sequence
 
 from devcluster import layout
-from devcluster.errors import DevclusterError
+from devcluster.errors import CommandFailed, DevclusterError
 from devcluster.layout import CONTROL_PLANE_ADDRESS, FABRIC, LINK_NAME, SERVICES, NodeLayout
 from devcluster.machine import Machine
 from devcluster.process import run
@@ -59,26 +63,14 @@ def wire_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
     )
 
 
-def wire_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
-    """Plug a node into the bridge, and give it routes to everything of the cluster and to nothing else."""
-    _configure(
-        control_plane,
-        [
-            f"link add {node.name} type veth peer name eth0 netns {machine.first.pid}",
-            f"link set {node.name} master fabric up",
-            f"route add {node.pods} via {node.address}",
-        ],
-    )
-    others = [other for other in layout.NODES if other != node]
+def wire_node(machine: Machine) -> None:
+    """Make the network of a node that has booted, as far as it is the node's own."""
     _configure(
         machine,
         [
-            f"address add {node.address}/{FABRIC.prefixlen} dev eth0",
-            "link set eth0 up",
             "link add services type bridge",
             "link set services up",
             f"route add {SERVICES} dev services",
-            *(f"route add {other.pods} via {other.address}" for other in others),
         ],
     )
     # a node forwards for its pods, and tells each of them each time that there is no way: they fail rather than wait
@@ -88,6 +80,28 @@ def wire_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> Non
         run(machine.in_network(["iptables", "-w", "-A", chain, "-o", "services", "-j", "REJECT"]))
 
 
+def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
+    """Plug a node into the bridge, unless it is."""
+    if _has(control_plane, node.name):
+        return
+    _delete(machine, "eth0")  # its other end was of a control plane that has crashed
+    _configure(
+        control_plane,
+        [
+            f"link add {node.name} type veth peer name eth0 netns {machine.first.pid}",
+            f"link set {node.name} master fabric up",
+        ],
+    )
+    _configure(machine, [f"address add {node.address}/{FABRIC.prefixlen} dev eth0", "link set eth0 up"])
+
+
+def route_pods(machine: Machine, nodes: Sequence[NodeLayout], gone: Sequence[NodeLayout] = ()) -> None:
+    """Give a machine the way to the pods of all other `nodes`, and none to those of `gone`."""
+    others = [node for node in nodes if node.name != machine.name]
+    commands = [f"route replace {node.pods} via {node.address}" for node in others]
+    _configure(machine, commands + [f"route flush {node.pods}" for node in gone])
+
+
 def set_node_link(control_plane: Machine, node: NodeLayout, *, up: bool) -> None:
     """Pull or plug the node's cable. Its addresses, routes and pods stay as they are."""
     _configure(control_plane, [f"link set {node.name} {'up' if up else 'down'}"])
@@ -95,13 +109,70 @@ def set_node_link(control_plane: Machine, node: NodeLayout, *, up: bool) -> None
 
 def node_link_is_up(control_plane: Machine, node: NodeLayout) -> bool:
     """Whether the node's cable is plugged in."""
-    shown = run(control_plane.in_network(["ip", "-json", "link", "show", node.name]))
-    links: list[dict[str, list[str]]] = json.loads(shown)
-    return "UP" in links[0]["flags"]
+    shown = run(control_plane.in_network(["ip", "-json", "link", "show", "up"]))
+    links: list[dict[str, object]] = json.loads(shown)
+    return any(link.get("ifname") == node.name for link in links)  # of a link that is down, it tells {}
+
+
+# Packets are lost where they arrive, so that who sent them hears nothing of it: at the node's own interface, and at
+# the bridge's port for the node.
+LOSS = """
+echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables || true
+iptables -w -t raw -N "$CHAIN" 2>/dev/null || iptables -w -t raw -F "$CHAIN"
+iptables -w -t raw -C PREROUTING $ARRIVING -j "$CHAIN" 2>/dev/null ||
+    iptables -w -t raw -A PREROUTING $ARRIVING -j "$CHAIN"
+[ "$SHARE" = 0.0 ] ||
+    iptables -w -t raw -A "$CHAIN" -m statistic --mode random --probability "$SHARE" -j DROP
+"""
+
+
+def lose(machine: Machine, node: NodeLayout, percent: int) -> None:
+    """Lose that share of the packets of `node`: those that it sends, if `machine` is the control plane, else those
+    that are sent to it. 0 ends it.
+    """
+    variables = [f"CHAIN={_loss_chain(node)}", f"ARRIVING={_arriving(machine, node)}", f"SHARE={percent / 100}"]
+    run(machine.enter(["env", *variables, "sh", "-ec", LOSS]))
+
+
+def loss(machine: Machine, node: NodeLayout) -> int:
+    """The share of packets, in percent, that `lose` makes `machine` lose now."""
+    rules = run(machine.in_network(["iptables", "-w", "-t", "raw", "-S"]))
+    found = re.search(rf"^-A {_loss_chain(node)} .*--probability ([0-9.]+)", rules, re.MULTILINE)
+    return round(float(found[1]) * 100) if found else 0
+
+
+def _loss_chain(node: NodeLayout) -> str:
+    return f"loss-{node.name}"
+
+
+def _arriving(machine: Machine, node: NodeLayout) -> str:
+    return "-i eth0" if machine.name == node.name else f"-m physdev --physdev-in {node.name}"
 
 
 def remove_link() -> None:
     """Remove the host's end of the link, if the end of the control plane has left it behind."""
-    names = {link["ifname"] for link in json.loads(run(["ip", "-json", "link", "show"]))}
-    if LINK_NAME in names:
-        run(["ip", "link", "delete", LINK_NAME])
+    _delete(None, LINK_NAME)
+
+
+def unplug(control_plane: Machine, node: NodeLayout) -> None:
+    """Remove the bridge's port for a node, if its machine has left it behind."""
+    _delete(control_plane, node.name)
+
+
+def _delete(machine: Machine | None, interface: str) -> None:
+    """Delete an interface of a machine, or of the host; the kernel may be faster, in its own time."""
+    if _has(machine, interface):
+        try:
+            run(_in_network(machine, ["ip", "link", "delete", interface]))
+        except CommandFailed:
+            if _has(machine, interface):
+                raise
+
+
+def _has(machine: Machine | None, interface: str) -> bool:
+    links: list[dict[str, object]] = json.loads(run(_in_network(machine, ["ip", "-json", "link", "show"])))
+    return any(link["ifname"] == interface for link in links)
+
+
+def _in_network(machine: Machine | None, command: list[str]) -> list[str]:
+    return command if machine is None else machine.in_network(command)

@@ -44,6 +44,7 @@ def _kubelet_configuration(node: NodeLayout) -> dict[str, object]:
             "imagefs.available": "500Mi",
         },
         "podLogsDir": "/var/log/pods",
+        "syncFrequency": "10s",  # so soon does a volume grow whose claim has
         "registerNode": True,
     }
 

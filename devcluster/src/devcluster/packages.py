@@ -9,7 +9,7 @@ from pathlib import Path
 from devcluster.errors import CommandFailed, Unsupported
 from devcluster.progress import Progress
 
-NEEDED = ("containerd", "runc", "containernetworking-plugins", "iptables", "iproute2", "util-linux")
+NEEDED = ("containerd", "runc", "containernetworking-plugins", "iptables", "iproute2", "util-linux", "xfsprogs")
 LISTS = Path("/var/lib/apt/lists")
 FRESH = 24 * 3600.0  # seconds for which the package lists are good
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from devcluster import cgroups, layout, network
+from devcluster import cgroups, layout, network, volumes
 from devcluster.errors import NotReady
 from devcluster.process import Process, run
 from devcluster.state import State
@@ -27,11 +27,17 @@ def remove() -> None:
     network.remove_link()
     cgroups.remove()
     _refuse_mounts()
+    volumes.detach(layout.STATE)
     for directory in (layout.STATE, layout.RUN):
         if directory.exists():
             shutil.rmtree(directory)
-    if OWN_CNI_STATE.is_dir() and not any(OWN_CNI_STATE.iterdir()):
+    # the machines of another cluster have theirs mounted there, which would end with the directory
+    if OWN_CNI_STATE.is_dir() and not any(OWN_CNI_STATE.iterdir()) and not _others():
         OWN_CNI_STATE.rmdir()
+
+
+def _others() -> list[Path]:
+    return [path for path in layout.STATE.parent.glob(f"{layout.FAMILY}*") if path != layout.STATE]
 
 
 def _strays() -> list[Process]:

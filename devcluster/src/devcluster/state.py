@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster import binaries, layout
+from devcluster.layout import NodeLayout
 from devcluster.machine import Machine
 from devcluster.process import Process
 
@@ -48,12 +49,13 @@ class State:
     """A cluster.
 
     `complete` is False while it is being made; `boot` is the host's boot in which it was made (process ids of another
-    boot mean nothing); `machines` maps a name to its machine.
+    boot mean nothing); `nodes` are those it is to have; `machines` maps a name to its machine.
     """
 
     version: str
     link: ipaddress.IPv4Network
     binaries: Path
+    nodes: list[NodeLayout]
     boot: str = field(default_factory=_boot)
     complete: bool = False
     machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
@@ -63,14 +65,13 @@ class State:
         return self.machines[layout.CONTROL_PLANE]
 
     def alive(self) -> bool:
-        """Whether it was made to the end and every machine of it runs."""
-        names = {layout.CONTROL_PLANE, *(node.name for node in layout.NODES)}
-        return (
-            self.complete
-            and self.boot == _boot()
-            and self.machines.keys() == names
-            and all(machine.alive() for machine in self.machines.values())
-        )
+        """Whether it was made to the end, in this boot, and its control plane runs."""
+        return self.mendable() and self.control_plane.alive()
+
+    def mendable(self) -> bool:
+        """Whether all of it that has ended can be started again: it was made to the end, in this boot."""
+        names = {layout.CONTROL_PLANE, *(node.name for node in self.nodes)}
+        return self.complete and self.of_this_boot() and self.machines.keys() == names
 
     def save(self) -> None:
         """Write it, whole or not at all."""
@@ -78,6 +79,7 @@ class State:
             "version": self.version,
             "link": str(self.link),
             "binaries": str(self.binaries),
+            "nodes": [node.number for node in self.nodes],
             "boot": self.boot,
             "complete": self.complete,
             "machines": {
@@ -112,6 +114,7 @@ class State:
             version=content["version"],
             link=ipaddress.IPv4Network(content["link"]),
             binaries=Path(content["binaries"]),
+            nodes=[NodeLayout(number) for number in content.get("nodes", (1, 2))],  # an old one has to go
             boot=content["boot"],
             complete=content["complete"],
             machines=machines,

@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,12 +22,20 @@ def test_no_two_ranges_overlap() -> None:
 
 
 def test_each_node_has_pods_and_an_address_of_its_own() -> None:
-    first, second = layout.NODES
-    assert not first.pods.overlaps(second.pods)
+    assert not [pair for pair in itertools.combinations(layout.NODES, 2) if pair[0].pods.overlaps(pair[1].pods)]
     for node in layout.NODES:
         assert node.pods.subnet_of(layout.PODS)
         assert node.address in layout.FABRIC
-    assert len({first.address, second.address, layout.CONTROL_PLANE_ADDRESS}) == 3
+    assert len({layout.CONTROL_PLANE_ADDRESS, *(node.address for node in layout.NODES)}) == len(layout.NODES) + 1
+
+
+@pytest.mark.parametrize("name", ["two words", "Upper", "a" * 13, "../up"])
+def test_a_name_that_cannot_be_an_interfaces_is_refused(name: str) -> None:
+    command = [sys.executable, "-c", "import devcluster.layout"]
+    done = subprocess.run(
+        command, env={**os.environ, "DEVCLUSTER": name}, capture_output=True, text=True, check=False
+    )
+    assert f"DEVCLUSTER={name}: at most 12 small letters and digits" in done.stderr
 
 
 def test_the_cache_is_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     monkeypatch.setattr(state, "FILE", tmp_path / "state.json")
     this = Process.of(os.getpid())
     assert this is not None
-    found = State(version="v", link=ipaddress.IPv4Network("198.18.231.0/30"), binaries=tmp_path, complete=True)
-    for name in (layout.CONTROL_PLANE, *(node.name for node in layout.NODES)):
+    link = ipaddress.IPv4Network("198.18.231.0/30")
+    found = State("v", link, binaries=tmp_path, nodes=list(layout.NODES[:2]), complete=True)
+    for name in (layout.CONTROL_PLANE, *(node.name for node in found.nodes)):
         found.machines[name] = Machine(name, this, {"component": this})
     return found
 
@@ -32,16 +33,18 @@ def test_what_is_saved_is_loaded(made: State) -> None:
     assert State.load() == made
 
 
-def test_it_lives_while_all_its_machines_do(made: State) -> None:
-    assert made.alive()
-    machine = made.machines[layout.NODES[0].name]
-    machine.first = Process(machine.first.pid, machine.first.started - 1)
-    assert not made.alive()
+def test_it_lives_while_its_control_plane_does_and_is_mended_otherwise(made: State) -> None:
+    for name, alive in ((layout.NODES[0].name, True), (layout.CONTROL_PLANE, False)):
+        machine = made.machines[name]
+        machine.first = Process(machine.first.pid, machine.first.started - 1)
+        assert made.alive() is alive
+        assert made.mendable()
 
 
 def test_half_a_cluster_is_none(made: State) -> None:
     made.complete = False
     assert not made.alive()
+    assert not made.mendable()
     made.complete = True
     del made.machines[layout.CONTROL_PLANE]
     assert not made.alive()

@@ -1,0 +1,104 @@
+"""`down` leaves nothing on the host: seen on a cluster of its own, beside the one that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from devcluster.process import run
+
+NAME = "leavings"
+TITLE = f"steersman-devcluster-{NAME}"
+KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
+
+USER = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], storageClassName: limited, resources: {requests: {storage: 300Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  containers:
+  - {name: user, image: "steersman.dev/toolbox:dev", args: [pause], volumeMounts: [{name: data, mountPath: /data}]}
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+"""
+
+
+def devcluster(*arguments: str) -> str:
+    command = [sys.executable, "-m", "devcluster", *arguments]
+    environment = {**os.environ, "DEVCLUSTER": NAME, "CLUSTER": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def namespaces(process: Path) -> set[str]:
+    try:
+        return {str((process / "ns" / kind).readlink()) for kind in KINDS}
+    except OSError:
+        return set()
+
+
+def host() -> dict[str, object]:
+    """What the host has of interfaces, routes, rules and settings of the firewall, whoever's they are."""
+    rules = run(["sh", "-c", "iptables-save; ip6tables-save"]).splitlines()
+    return {
+        "interfaces": run(["sh", "-c", "ip -o link show | cut -d: -f2"]).split(),
+        "routes": run(["ip", "-4", "route", "show", "table", "all"]),
+        "policy": run(["ip", "rule"]),
+        "firewall": [line for line in rules if line.startswith("-")],
+        "forwarding": Path("/proc/sys/net/ipv4/ip_forward").read_text(),
+    }
+
+
+def leavings() -> list[str]:
+    """All that bears the cluster's name: directories, control groups, mounts, devices, processes."""
+    groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{TITLE}")]
+    directories = [str(path) for place in ("/run", "/var/lib") for path in Path(place).glob(f"{TITLE}*")]
+    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if TITLE in line]
+    loops = [line for line in run(["losetup", "--list"]).splitlines() if TITLE in line]
+    programs: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if TITLE in words:
+            programs.append(f"{process.name} {words}")
+    return groups + [each for each in directories if not each.endswith(".lock")] + mounts + loops + programs
+
+
+@pytest.mark.disruptive
+@pytest.mark.parametrize("crashed", [False, True], ids=["running", "crashed"])
+def test_down_leaves_nothing(crashed: bool) -> None:
+    devcluster("down")
+    before = host()
+    assert not leavings()
+    devcluster("up", "--nodes", "1")
+    state = json.loads(Path(f"/var/lib/{TITLE}/state.json").read_text())
+    firsts = [machine["first"][0] for machine in state["machines"].values()]
+    own = set[str]().union(*(namespaces(Path(f"/proc/{pid}")) for pid in firsts)) - namespaces(Path("/proc/self"))
+    assert len(own) == len(firsts) * 5
+    kubectl = [f"{state['binaries']}/kubectl", f"--kubeconfig=/var/lib/{TITLE}/kubeconfig"]
+    run([*kubectl, "apply", "--filename=-"], stdin=USER)
+    run([*kubectl, "wait", "pod/user", "--for=condition=Ready", "--timeout=60s"], seconds=70)
+    assert any("loop" in line for line in leavings())
+    assert host() != before
+
+    if crashed:
+        os.kill(firsts[0], signal.SIGKILL)
+    devcluster("down")
+
+    assert leavings() == []
+    assert host() == before
+    assert not [process for process in Path("/proc").glob("[0-9]*") if namespaces(process) & own]
+    assert "There was no cluster" in devcluster("down")
