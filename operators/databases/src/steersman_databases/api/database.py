@@ -1,56 +1,182 @@
-"""``Database``: one database on a server of its own."""
+"""``Database``: one logical database, on a cluster, on any server, or on a server of its own."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from steersman.meta import Field, PrinterColumn, Quantity, Resource, Rule, Spec, Status, resource
+from steersman.meta import (
+    Field,
+    FrozenStruct,
+    PrinterColumn,
+    Quantity,
+    Resource,
+    Rule,
+    Spec,
+    Status,
+    at_most_one_of,
+    resource,
+    schema,
+)
+from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
+from steersman_databases.api.references import KEPT_SERVER, ClusterReference, ServerReference
 
-EngineName = Literal["postgresql", "mysql"]
-DeletionPolicy = Literal["Retain", "Delete"]
 Phase = Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"]
+SqlName = Annotated[str, Field(min_length=1, max_length=63)]
+
+DEFAULT_STORAGE_SIZE = Quantity("1Gi")
 
 _EFFECTIVE_DATABASE = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}.metadata.name)"
 _EFFECTIVE_USER = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE + ")"
+_SIZE = "(has({0}.storageSize) ? quantity(string({0}.storageSize)) : quantity('1Gi'))"
+_ON_POSTGRESQL = "(!has(self.engine) || self.engine == 'postgresql')"
+# Of a database on a server that was not made for it; the server's own has one database and one user, as they come.
+_ON_OTHER_SERVERS = (
+    *("owner", "encoding", "collation", "characterType"),
+    *("template", "connectionLimit", "extensions", "schemas"),
+)
 
 
 def _unchanged(expression: str) -> str:
     return f"{expression.format('self')} == {expression.format('oldSelf')}"
 
 
+def _postgresql_only(*fields: str) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(
+            rule=f"{_ON_POSTGRESQL} || !has(self.{field})",
+            message=f"{field} is PostgreSQL's: leave it out for this engine",
+            field_path=f".{field}",
+        )
+        for field in fields
+    )
+
+
+class Extension(FrozenStruct):
+    """An extension in the database."""
+
+    name: SqlName
+    """Name of the extension, such as pg_trgm."""
+    version: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """The version to install or to update to; the server's default unless given."""
+    schema: SqlName | None = None
+    """The schema that its objects are in; public unless given, or the one that the extension insists on."""
+    ensure: Presence = "Present"
+    """Present, or Absent to drop it. What depends on it is never dropped."""
+
+
+class Schema(FrozenStruct):
+    """A schema in the database."""
+
+    name: SqlName
+    """Name of the schema."""
+    owner: SqlName | None = None
+    """Its owner; the owner of the database unless given."""
+    ensure: Presence = "Present"
+    """Present, or Absent to drop it. A schema with something in it is never dropped."""
+
+
+@schema(
+    rules=[
+        at_most_one_of("clusterRef", "serverRef"),
+        KEPT_SERVER,
+        Rule(
+            rule="has(self.engine) || has(self.clusterRef)",
+            message="engine is needed: only with clusterRef the cluster says it",
+            field_path=".engine",
+        ),
+        Rule(
+            rule="!has(self.engine) || !has(self.clusterRef) || self.engine == 'postgresql'",
+            message="engine is not the cluster's: leave it out, or set it to postgresql",
+            field_path=".engine",
+        ),
+        Rule(
+            rule="has(self.clusterRef) || has(self.serverRef) || has(self.version)",
+            message="version is needed: the server is made for this Database",
+            field_path=".version",
+        ),
+        Rule(
+            rule="!(has(self.clusterRef) || has(self.serverRef)) || !has(self.version)",
+            message="version is the server's: leave it out with clusterRef and serverRef",
+            field_path=".version",
+        ),
+        Rule(
+            rule="!(has(self.clusterRef) || has(self.serverRef)) || !has(self.storageSize)",
+            message="storageSize is the server's: leave it out with clusterRef and serverRef",
+            field_path=".storageSize",
+        ),
+        Rule(
+            rule=f"{_SIZE.format('self')}.compareTo({_SIZE.format('oldSelf')}) >= 0",
+            message="storageSize can grow but never shrink: volumes cannot be made smaller",
+            field_path=".storageSize",
+        ),
+        Rule(
+            rule="!has(self.owner) || !has(self.username)",
+            message="owner is a role that is there, username one to be made: set one of them",
+            field_path=".owner",
+        ),
+        Rule(
+            rule="has(self.clusterRef) || has(self.serverRef) || !("
+            + " || ".join(f"has(self.{field})" for field in _ON_OTHER_SERVERS)
+            + " || has(self.adopt) && self.adopt)",
+            message=f"{', '.join(_ON_OTHER_SERVERS)} and adopt need clusterRef or serverRef",
+        ),
+        *_postgresql_only("extensions", "schemas", "template", "connectionLimit"),
+    ]
+)
 class DatabaseSpec(Spec):
     """The database that is wanted."""
 
-    engine: Annotated[
-        EngineName,
-        Field(rules=(Rule(rule="self == oldSelf", message="engine is immutable: create a new Database instead"),)),
-    ]
-    """Database engine: postgresql or mysql. Immutable."""
-    version: Annotated[str, Field(min_length=1, max_length=32)]
-    """Version of the engine, such as "17" for PostgreSQL or "9.7" for MySQL."""
-    storage_size: Annotated[
-        Quantity,
-        Field(
-            rules=(
-                Rule(
-                    rule="quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",
-                    message="storageSize can grow but never shrink: volumes cannot be made smaller",
-                ),
-                Rule(
-                    rule="quantity(string(self)).isGreaterThan(quantity('0'))",
-                    message="storageSize must be more than 0, such as 1Gi",
-                ),
-            )
-        ),
-    ] = Quantity("1Gi")
-    """Size of the volume for the data. It can grow where the storage class allows it; it never shrinks."""
+    engine: Annotated[EngineName | None, Field(immutable=True)] = None
+    """Database engine: postgresql or mysql. Needed without clusterRef. Immutable."""
+    cluster_ref: Annotated[ClusterReference | None, Field(immutable=True)] = None
+    """The cluster that the database is on. Immutable."""
+    server_ref: ServerReference | None = None
+    """The server that the database is on, where it is none of this operator's. Neither given nor taken away
+    later; host, service and port are immutable."""
+    version: Annotated[str, Field(min_length=1, max_length=32)] | None = None
+    """Version of the engine, such as "17" for PostgreSQL or "9.7" for MySQL; of a server that is made for this
+    Database."""
+    storage_size: (
+        Annotated[
+            Quantity,
+            Field(
+                rules=(
+                    Rule(
+                        rule="quantity(string(self)).isGreaterThan(quantity('0'))",
+                        message="storageSize must be more than 0, such as 1Gi",
+                    ),
+                )
+            ),
+        ]
+        | None
+    ) = None
+    """Size of the volume for the data, of a server that is made for this Database; 1Gi unless given. It can grow
+    where the storage class allows it; it never shrinks."""
     database_name: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     """Name of the database on the server; the name of this object unless given. Immutable."""
     username: Annotated[str, Field(min_length=1, max_length=63)] | None = None
-    """User that owns the database; databaseName unless given. Immutable."""
+    """User that is made to own the database; databaseName unless given. Immutable."""
+    owner: SqlName | None = None
+    """Role that owns the database and is there already. No user and no Secret are made then."""
+    encoding: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    """Encoding; UTF8 unless given, on MySQL utf8mb4. Immutable."""
+    collation: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    """Order of texts; the server's unless given. Immutable."""
+    character_type: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    """PostgreSQL: what counts as a letter; the collation's unless given. Immutable."""
+    template: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    """PostgreSQL: the database that it is a copy of; template0 unless given. Immutable."""
+    connection_limit: Annotated[int, Field(ge=-1, le=262143, format="int32")] | None = None
+    """PostgreSQL: how many sessions there may be at once; -1 is no limit."""
+    extensions: Annotated[tuple[Extension, ...], Field(list_map_keys=("name",), max_items=64)] = ()
+    """PostgreSQL: extensions in the database. Others that are there are left alone."""
+    schemas: Annotated[tuple[Schema, ...], Field(list_map_keys=("name",), max_items=256)] = ()
+    """PostgreSQL: schemas in the database. Others that are there are left alone."""
+    adopt: bool = False
+    """Take a database or a user of this name that is on the server already, and that nobody claims."""
     deletion_policy: DeletionPolicy = "Retain"
-    """What becomes of the volume, and of the Secrets that open its data, when this object is deleted. What was
-    retained is adopted by a new Database of the same name."""
+    """What becomes of the database when this object is deleted; of a server that was made for it, what becomes of the
+    volume, and of the Secrets that open its data. What was retained is adopted by a new Database of the same name."""
 
 
 class DatabaseStatus(Status):
@@ -65,8 +191,8 @@ class DatabaseStatus(Status):
 
 
 @resource(
-    group="databases.steersman.dev",
-    version="v1alpha1",
+    group=GROUP,
+    version=VERSION,
     short_names=["db"],
     categories=["all"],
     columns=[
@@ -80,7 +206,7 @@ class DatabaseStatus(Status):
     ],
     rules=[
         Rule(
-            rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,43}[a-z0-9])?$')",
+            rule=f"self.metadata.name.matches('{NAME_PATTERN}')",
             message="metadata.name must be at most 45 lower-case letters, digits and '-', starting with a letter: "
             "Services are named after it",
         ),
@@ -97,7 +223,7 @@ class DatabaseStatus(Status):
     ],
 )
 class Database(Resource[DatabaseSpec, DatabaseStatus]):
-    """A database with its user, on a PostgreSQL or MySQL server of its own."""
+    """A database with its user, on a PostgreSQL or MySQL server."""
 
     @property
     def database_name(self) -> str:
@@ -107,4 +233,24 @@ class Database(Resource[DatabaseSpec, DatabaseStatus]):
     @property
     def username(self) -> str:
         """The owning user's name, default included."""
-        return self.spec.username or self.database_name
+        return self.spec.owner or self.spec.username or self.database_name
+
+    @property
+    def engine(self) -> EngineName:
+        """The engine, the cluster's included."""
+        return self.spec.engine or "postgresql"
+
+    @property
+    def has_own_server(self) -> bool:
+        """Whether the server is made for this object."""
+        return self.spec.cluster_ref is None and self.spec.server_ref is None
+
+    @property
+    def version(self) -> str:
+        """The version of its own server; empty on another's."""
+        return self.spec.version or ""
+
+    @property
+    def storage_size(self) -> Quantity:
+        """The size of its own server's volume, default included."""
+        return self.spec.storage_size or DEFAULT_STORAGE_SIZE

@@ -1,0 +1,138 @@
+"""Every condition and every reason of our kinds, once, with what somebody who reads it does next.
+
+The message of a condition says what is the matter with this object, names included; what to do stands behind it. It
+is "" where there is nothing to do: all is well, or it goes on by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Reasons = Mapping[str, str]
+
+ON_ANY_SERVER: Reasons = {
+    "ReferenceNotPermitted": "check the name, and whether the target lets this namespace in: a cluster by "
+    "spec.allowedNamespaces, a Service or Secret by the annotation databases.steersman.dev/allowed-namespaces",
+    "NotPermitted": "ask whoever runs the server, or declare less",
+    "ServerNotFound": "create the cluster or Service, or correct the reference in a new object",
+    "ServerNotReady": "see the conditions of the server",
+    "ServerUnreachable": "check that the server runs, its address, and network policies",
+    "AdministratorSecretMissing": "create the Secret that serverRef.administrator names, with both of its keys",
+    "AdministratorRejected": "put the administrator's present password into its Secret",
+    "Claimed": "delete one of the two objects, or give this one another name on the server",
+    "AlreadyExists": "set spec.adopt to take what is there, or choose another name",
+    "InvalidName": "choose another name, in a new object where the field is immutable",
+    "SqlFailed": "do what the server's words ask for; it is tried again within 30 s",
+}
+"""Why something on a server is not as declared, told by ``Database``; ``DatabaseUser`` says it in its message."""
+
+DATABASE: Mapping[str, Reasons] = {
+    "Ready": {
+        **ON_ANY_SERVER,
+        "DatabaseReady": "",
+        "NotSupported": "leave the field out, or use a server that has it",
+        "ObjectsMissing": "create what is missing, or declare it; it is looked for again within 30 s",
+        "OwnerMissing": "create the role, as a DatabaseUser for example, or leave spec.owner out",
+        "ExtensionUnavailable": "use an image that has the extension, or leave it out",
+        "ImmutableOnServer": "declare what the database has, or create a new Database and move the data",
+        "UnsupportedVersion": "set spec.version to one that is supported",
+        "Unschedulable": "add a node, free resources, or check the storage class",
+        "ImageUnavailable": "push the image where the nodes can pull it",
+        "ServerStarting": "",
+        "ServerRestarting": "",
+        "ServerTerminating": "",
+        "ServerCrashing": "read the logs of the server",
+        "NameTaken": "rename one of the two",
+        "VolumeTerminating": "",
+        "RetainedDataMismatch": "use the engine that the retained data are of, or delete the claim to give them up",
+        "SecretTerminating": "",
+        "SecretIncomplete": "complete the Secret",
+        "Deleting": "",
+        "Paused": "remove the annotation databases.steersman.dev/paused to go on",
+    },
+}
+
+USER: Mapping[str, Reasons] = {
+    "Ready": {
+        "ProvisionSucceeded": "",
+        "ProvisionFailed": "do what the message says; it is tried again within 30 s",
+    },
+    "Paused": {
+        "ByAnnotation": "remove the annotation databases.steersman.dev/paused to go on",
+    },
+}
+
+CLUSTER: Mapping[str, Reasons] = {
+    "Ready": {
+        "ClusterReady": "",
+        "Creating": "",
+        "RollingOut": "",
+        "InstanceNotReady": "see the logs of the instance",
+        "Degraded": "see the other conditions",
+        "NameTaken": "rename one of the two",
+        "Unschedulable": "add a node, free resources, or check the storage class",
+        "ImageUnavailable": "push the image where the nodes can pull it",
+        "AdministratorSecretMissing": "restore the Secret, or delete the claims to start anew without the data",
+        "OwnerSecretInvalid": "complete the Secret that bootstrap.initdb names",
+        "UnsupportedVersion": "set spec.version to one that is supported",
+        "RetainedDataMismatch": "use the version that the retained data are of, or delete the claims to give them up",
+        "InstanceCrashing": "read the logs of the instance",
+        "NoPrimary": "see the logs of the instances",
+        "NoSynchronousStandby": "see which replica is missing",
+        "Hibernated": "set spec.hibernated to false to wake the cluster",
+        "Fenced": "remove the annotation databases.steersman.dev/fenced",
+        "SecretInvalid": "correct the Secret",
+        "Deleting": "",
+    },
+    "Available": {
+        "PrimaryAccepts": "",
+        "NoPrimary": "see the logs of the instances",
+        "FailingOver": "",
+        "DiskFull": "make storage.size larger",
+        "Hibernated": "set spec.hibernated to false to wake the cluster",
+        "Fenced": "remove the annotation databases.steersman.dev/fenced",
+    },
+    "ParametersApplied": {
+        "Applied": "",
+        "RestartPending": "",
+        "Lowering": "",
+        "ParameterRefused": "correct the parameter",
+        "ServerUnreachable": "see whether the operator reaches the instances",
+    },
+    "Synchronous": {
+        "InSync": "",
+        "NoSynchronousStandby": "see which replica is missing",
+    },
+    "StorageAsDeclared": {
+        "Sized": "",
+        "Resizing": "",
+        "FileSystemResizePending": "",
+        "NotExpandable": "use a storage class with allowVolumeExpansion, or make the size what it was",
+        "VolumeLost": "let the instance be replaced, or restore the volume",
+    },
+    "CertificatesValid": {
+        "Valid": "",
+        "Expiring": "renew the certificate in the Secret",
+        "SecretInvalid": "correct the Secret; the former certificate is served meanwhile",
+    },
+    "Upgraded": {
+        "Current": "",
+        "MinorAvailable": "set spec.minorUpgrades to Automatic, or take the image when it suits",
+        "Upgrading": "",
+    },
+    "Paused": {
+        "ByAnnotation": "remove the annotation databases.steersman.dev/paused to go on",
+    },
+}
+
+BY_KIND: Mapping[str, Mapping[str, Reasons]] = {
+    "Database": DATABASE,
+    "DatabaseUser": USER,
+    "PostgreSQLCluster": CLUSTER,
+}
+"""Conditions by kind, reasons by condition."""
+
+
+def next_step(kind: str, condition: str, reason: str) -> str:
+    """What to do about ``reason``; empty where nothing is to be done, and for words of the API server's own."""
+    return BY_KIND[kind].get(condition, {}).get(reason, "")

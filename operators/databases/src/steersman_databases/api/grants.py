@@ -1,0 +1,114 @@
+"""What a user may do: grants on databases and what is in them, and memberships in roles."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from steersman.meta import Field, FrozenStruct, Rule, at_most_one_of, schema
+
+Privilege = Literal[
+    "ALL",
+    "CONNECT",
+    "TEMPORARY",
+    "CREATE",
+    "USAGE",
+    "SELECT",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "REFERENCES",
+    "TRIGGER",
+    "MAINTAIN",
+    "EXECUTE",
+    "ALTER",
+    "DROP",
+    "INDEX",
+    "CREATE VIEW",
+    "SHOW VIEW",
+    "LOCK TABLES",
+    "EVENT",
+]
+"""Privileges of both engines. Which of them an object takes, the rules below and the operator say."""
+
+ObjectName = Annotated[str, Field(min_length=1, max_length=63)]
+Objects = Annotated[tuple[ObjectName, ...], Field(min_items=1, max_items=64, list_type="set")]
+Routine = Annotated[str, Field(min_length=1, max_length=512)]
+Routines = Annotated[tuple[Routine, ...], Field(min_items=1, max_items=64, list_type="set")]
+
+
+def _only(condition: str, what: str, *privileges: str) -> Rule:
+    known = ", ".join(repr(p) for p in ("ALL", *privileges))
+    return Rule(
+        rule=f"!({condition}) || self.privileges.all(p, p in [{known}])",
+        message=f"the privileges on {what} are {', '.join(privileges)}, or ALL",
+        field_path=".privileges",
+    )
+
+
+@schema(
+    rules=[
+        at_most_one_of("tables", "sequences", "functions"),
+        Rule(
+            rule="has(self.schema) || !has(self.sequences)",
+            message="sequences are in a schema: set schema",
+            field_path=".sequences",
+        ),
+        Rule(
+            rule="!has(self.future) || !self.future || [has(self.tables) && self.tables == ['*'], "
+            "has(self.sequences) && self.sequences == ['*'], has(self.functions) && self.functions == ['*']]"
+            ".exists(x, x)",
+            message='future is for all of a schema: set tables, sequences or functions to ["*"]',
+            field_path=".future",
+        ),
+        Rule(
+            rule="!has(self.createdBy) || (has(self.future) && self.future)",
+            message="createdBy says whose future objects are meant: set future",
+            field_path=".createdBy",
+        ),
+        _only(
+            "has(self.schema) && !has(self.tables) && !has(self.sequences) && !has(self.functions)",
+            "a schema",
+            "USAGE",
+            "CREATE",
+        ),
+        _only("has(self.sequences)", "sequences", "USAGE", "SELECT", "UPDATE"),
+        _only("has(self.functions)", "functions", "EXECUTE"),
+    ]
+)
+class Grant(FrozenStruct):
+    """Privileges on a database, or on something in it. PostgreSQL has schemas; MySQL has tables in databases."""
+
+    database: Annotated[str, Field(min_length=1, max_length=64)]
+    """The database."""
+    schema: ObjectName | None = None
+    """PostgreSQL: the schema in it."""
+    tables: Objects | None = None
+    """Tables and views by name; "*" is each one."""
+    sequences: Objects | None = None
+    """PostgreSQL: sequences by name; "*" is each one."""
+    functions: Routines | None = None
+    """PostgreSQL: functions and procedures with the types of their arguments, as in total(integer); "*" is each
+    one."""
+    privileges: Annotated[tuple[Privilege, ...], Field(min_items=1, max_items=21, list_type="set")]
+    """What may be done; ALL is whatever the object knows."""
+    with_grant_option: bool = False
+    """Whether the user may hand it on."""
+    future: bool = False
+    """PostgreSQL: also for what createdBy will make in this schema."""
+    created_by: Objects | None = None
+    """PostgreSQL: whose future objects; the owner of the database unless given."""
+
+
+class Membership(FrozenStruct):
+    """A role that the user is a member of."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The role."""
+    admin: bool = False
+    """Whether the user may let others in."""
+    inherit: bool | None = None
+    """PostgreSQL 16 and later: whether the role's rights are the user's without SET ROLE; the user's own inherit
+    unless given."""
+    set: bool | None = None
+    """PostgreSQL 16 and later: whether the user may SET ROLE to it; true unless given."""

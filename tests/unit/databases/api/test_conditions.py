@@ -1,0 +1,56 @@
+"""What conditions tell, and when their times move."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+import pytest
+
+from steersman_databases.api import UserCondition
+from steersman_databases.api.conditions import BY_KIND, next_step
+from steersman_databases.api.users import set_user_condition
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "message", "updated", "moved"),
+    [
+        ("False", "ProvisionFailed", "a", False, False),
+        ("False", "ProvisionFailed", "b", True, False),
+        ("False", "Other", "a", True, False),
+        ("True", "ProvisionSucceeded", "c", True, True),
+        ("Unknown", "ProvisionFailed", "a", False, True),
+    ],
+)
+def test_times_move_as_the_article_has_it(
+    status: Literal["True", "False", "Unknown"], reason: str, message: str, updated: bool, moved: bool
+) -> None:
+    first = UserCondition(type="Ready", status="False", reason="ProvisionFailed", message="a")
+    then = set_user_condition((), first, NOON)
+    later = NOON + timedelta(minutes=1)
+    news = UserCondition(type="Ready", status=status, reason=reason, message=message)
+    (told,) = set_user_condition(then, news, later)
+    assert told.last_update_time == (later if updated else NOON)
+    assert told.last_transition_time == (later if moved else NOON)
+
+
+def test_a_reason_of_trouble_says_what_to_do_next() -> None:
+    going_on_by_themselves = {
+        *("Creating", "RollingOut", "Deleting", "FailingOver", "RestartPending", "Lowering", "Resizing"),
+        *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerRestarting", "ServerTerminating"),
+        *("VolumeTerminating", "SecretTerminating"),
+    }
+    well = {
+        *("DatabaseReady", "ProvisionSucceeded", "ClusterReady", "PrimaryAccepts", "Applied", "InSync"),
+        *("Sized", "Valid", "Current"),
+    }
+    silent = {
+        reason
+        for kind, conditions in BY_KIND.items()
+        for condition, reasons in conditions.items()
+        for reason in reasons
+        if not next_step(kind, condition, reason)
+    }
+    assert silent == going_on_by_themselves | well
