@@ -21,10 +21,15 @@ initialise() {
     esac
     # A killed container leaves this behind; nobody has ever been served from it.
     rm -rf "$unfinished"
-    # The built-in C.UTF-8 sorts the same with every C library and ICU version, so a newer image breaks no index.
+    # The built-in C.UTF-8 sorts the same with every C library and ICU version, so a newer image breaks no index. 15 has
+    # only the C library's.
+    case $(postgres --version) in
+    *' 15.'*) set -- --locale-provider=libc ;;
+    *) set -- --locale-provider=builtin --builtin-locale=C.UTF-8 ;;
+    esac
     # In the background, because a shell that waits for a foreground child is deaf to SIGTERM.
     initdb --pgdata="$unfinished" --username="$username" --pwfile="$admin/password" \
-        --encoding=UTF8 --locale=C.UTF-8 --locale-provider=builtin --builtin-locale=C.UTF-8 \
+        --encoding=UTF8 --locale=C.UTF-8 "$@" \
         --data-checksums --auth-local=peer --auth-host=scram-sha-256 --no-instructions &
     wait $!
     # initdb has synced the files; the name is what makes them count.

@@ -1,0 +1,282 @@
+"""How long clients cannot write when a primary is lost, and what they lose, with no operator anywhere.
+
+One client writes 50 rows a second through -rw. The gap is the longest time between two acknowledged writes, lost is
+what was acknowledged and is not there afterwards.
+
+    make bench-databases BENCH="--fault process --mode Quorum --runs 5"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from devcluster.errors import CommandFailed
+from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
+from devcluster.progress import Progress
+from devcluster.state import State
+from devcluster.target import Target, target, wait_until
+from patroni_cluster import PatroniCluster, view, with_mode
+from steersman_databases.engines.cluster import SynchronousMode
+
+RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
+RATE = 50.0  # rows a second
+_CALM = 5.0  # seconds of writing before a fault and after everything is well again
+_PATIENCE = 180.0
+
+Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", "standby-restarted"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run: the longest gap in acknowledged writes in seconds, and the acknowledged rows that were lost."""
+
+    fault: str
+    mode: str
+    gap: float
+    lost: int
+    written: int
+
+
+def kill_process(cluster: PatroniCluster, primary: str) -> None:
+    """The postmaster dies; Patroni lives."""
+    cluster.execute(primary, "sh", "-c", "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)")
+
+
+def delete_by_force(cluster: PatroniCluster, primary: str) -> None:
+    """The pod is gone at once."""
+    cluster.kubectl("delete", "pod", primary, "--grace-period=0", "--force", "--wait=false")
+
+
+def delete(cluster: PatroniCluster, primary: str) -> None:
+    """The pod is told to go, as by a drain."""
+    cluster.kubectl("delete", "pod", primary, "--wait=false")
+
+
+def switch_over(cluster: PatroniCluster, primary: str) -> None:
+    """As the operator asks for it."""
+    cluster.switch_over()
+
+
+def restart_standby(cluster: PatroniCluster, primary: str) -> None:
+    """One of the standbys that a commit may wait for dies; the primary does not."""
+    kill_process(cluster, cluster.synchronous()[0])
+
+
+def cut_off(cluster: PatroniCluster, primary: str) -> None:
+    """The pod's network is gone, and both sides go on; `reconnect` ends it."""
+    _forward(cluster, primary, "--insert")
+
+
+def reconnect(cluster: PatroniCluster, pod: str) -> None:
+    """Ends `cut_off`."""
+    _forward(cluster, pod, "--delete")
+
+
+def _forward(cluster: PatroniCluster, pod: str, change: str) -> None:
+    """Drops all that a pod sends and gets, on the devcluster's node that it runs on."""
+    found = cluster.target.get("pod", pod, f"--namespace={cluster.namespace}")
+    state = State.load()
+    if found is None or state is None:
+        raise CommandFailed(f"only a pod of the devcluster can be cut off, and {pod} is none")
+    machine, address = state.machines[found["spec"]["nodeName"]], found["status"]["podIP"]
+    for side in ("--source", "--destination"):
+        rule = ["iptables", "--wait", change, "FORWARD", side, address, "--jump", "DROP"]
+        subprocess.run(machine.in_network(rule), check=True, capture_output=True)
+
+
+FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], None]] = {
+    "process": kill_process,
+    "force-deleted": delete_by_force,
+    "deleted": delete,
+    "switchover": switch_over,
+    "standby-restarted": restart_standby,
+    "cut-off": cut_off,
+}
+
+
+@dataclass(frozen=True)
+class Writer:
+    """The client's pod."""
+
+    cluster: PatroniCluster
+    name: str = "writer"
+
+    def start(self, password: str) -> None:
+        """Writes as a user that has nothing but its table."""
+        leader = self.cluster.leader() or ""
+        for statement in (
+            "DROP TABLE IF EXISTS written",
+            "DROP ROLE IF EXISTS writer",
+            f"CREATE ROLE writer LOGIN PASSWORD '{password}'",
+            "CREATE TABLE written (number bigint PRIMARY KEY)",
+            "GRANT INSERT ON written TO writer",
+        ):
+            self.cluster.sql(leader, statement)
+        service = self.cluster.view.names.service("rw")
+        conninfo = (
+            f"host={service.name} dbname=postgres user=writer sslmode=require "
+            # A server that is gone without a word is given up as soon as a driver can.
+            "connect_timeout=2 tcp_user_timeout=1000 keepalives_idle=1 keepalives_interval=1 keepalives_count=1"
+        )
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": self.name}}
+        script = Path(__file__).with_name("writer.py").read_text()
+        source = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self.name},
+            "data": {"writer.py": script},
+        }
+        reference = {"secretKeyRef": {"name": self.name, "key": "password"}}
+        container = {
+            "name": "writer",
+            "image": self.cluster.view.image,
+            "command": ["python3", "/source/writer.py", conninfo, str(RATE)],
+            "env": [{"name": "PGPASSWORD", "valueFrom": reference}],
+            "volumeMounts": [{"name": "source", "mountPath": "/source"}],
+            "resources": {"requests": {"cpu": "50m"}},
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name},
+            "spec": {
+                "containers": [container],
+                "volumes": [{"name": "source", "configMap": {"name": self.name}}],
+                "terminationGracePeriodSeconds": 0,
+            },
+        }
+        objects = {
+            "apiVersion": "v1",
+            "kind": "List",
+            "items": [secret | {"stringData": {"password": password}}, source, pod],
+        }
+        self.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(objects))
+        wait_until("the client writes", lambda: len(self.acknowledged()) > RATE, seconds=60)
+
+    def acknowledged(self) -> list[tuple[int, float]]:
+        """Numbers and moments, as they came."""
+        done = self.cluster.target.try_kubectl(f"--namespace={self.cluster.namespace}", "logs", self.name)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        return [(int(words[0]), float(words[1])) for words in lines if len(words) == 2 and words[0].isdecimal()]
+
+    def stop(self) -> None:
+        self.cluster.kubectl("delete", "pod", self.name, "--ignore-not-found", "--force", "--grace-period=0")
+
+
+@contextmanager
+def writing(cluster: PatroniCluster) -> Generator[Writer]:
+    """A client that writes meanwhile."""
+    writer = Writer(cluster)
+    writer.stop()
+    writer.start(secrets.token_urlsafe(16))
+    try:
+        yield writer
+    finally:
+        writer.stop()
+
+
+def run(cluster: PatroniCluster, fault: Fault) -> Outcome:
+    """One fault, from a cluster in which all is well to one in which all is well again."""
+    with writing(cluster) as writer:
+        time.sleep(_CALM)
+        primary = cluster.leader() or ""
+        begun = time.time()
+        FAULTS[fault](cluster, primary)
+        changes = fault != "standby-restarted"
+        try:
+            wait_until(
+                "writes go on",
+                lambda: cluster.leader() != primary or not changes if writer_goes_on(writer, begun) else None,
+                seconds=_PATIENCE,
+            )
+        finally:
+            if fault == "cut-off":
+                reconnect(cluster, primary)
+        wait_until("all stream again", cluster.settled, seconds=_PATIENCE)
+        time.sleep(_CALM)
+        rows = writer.acknowledged()
+    there = set(map(int, cluster.sql(cluster.leader() or "", "SELECT number FROM written").split()))
+    return Outcome(
+        fault, cluster.view.synchronous.mode, longest_gap(rows), len({n for n, _ in rows} - there), len(rows)
+    )
+
+
+def writer_goes_on(writer: Writer, since: float) -> bool:
+    """Whether a write was acknowledged in the last second, a while after the fault."""
+    rows = writer.acknowledged()
+    return bool(rows) and rows[-1][1] > max(since + 3, time.time() - 1)
+
+
+def longest_gap(rows: Sequence[tuple[int, float]]) -> float:
+    """The longest time between two acknowledgements."""
+    moments = [moment for _, moment in rows]
+    return max((later - sooner for sooner, later in pairwise(moments)), default=0.0)
+
+
+@contextmanager
+def cluster_of(where: Target, image: str, version: str, mode: SynchronousMode) -> Generator[PatroniCluster]:
+    """A cluster of three in a namespace of its own, which goes with it."""
+    namespace = "bench-failover"
+    where.kubectl("create", "namespace", namespace)
+    try:
+        cluster = PatroniCluster(where, view("pg", namespace, image, version=version, mode=mode))
+        cluster.apply()
+        cluster.start_all(_PATIENCE)
+        yield cluster
+    finally:
+        where.kubectl("delete", "namespace", namespace, "--timeout=180s", seconds=200)
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """A line for each fault and mode."""
+    lines = ["| fault | mode | runs | gaps, s | median | lost |", "|---|---|---|---|---|---|"]
+    for fault, mode in dict.fromkeys((one.fault, one.mode) for one in outcomes):
+        runs = [one for one in outcomes if (one.fault, one.mode) == (fault, mode)]
+        gaps = sorted(one.gap for one in runs)
+        told = ", ".join(f"{gap:.1f}" for gap in gaps)
+        lost = sum(one.lost for one in runs)
+        lines.append(f"| {fault} | {mode} | {len(runs)} | {told} | {statistics.median(gaps):.1f} | {lost} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Runs what the arguments ask for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--version", choices=list(RECIPES), default="17")
+    parser.add_argument("--fault", choices=list(FAULTS), action="append")
+    parser.add_argument("--mode", choices=["Quorum", "Priority"], action="append")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="where the single runs go")
+    arguments = parser.parse_args()
+    outcomes: list[Outcome] = []
+    modes: list[SynchronousMode] = arguments.mode or ["Quorum", "Priority"]
+    where, image = target(Progress()), ensure(RECIPES[arguments.version], Progress())
+    load(image)
+    with cluster_of(where, image.reference, arguments.version, modes[0]) as cluster:
+        for mode in modes:
+            chosen = with_mode(cluster, mode)
+            chosen.apply()
+            for fault in arguments.fault or FAULTS:
+                for _ in range(arguments.runs):
+                    wait_until("all stream", chosen.settled, seconds=_PATIENCE)
+                    outcomes.append(run(chosen, fault))
+                    sys.stderr.write(f"{outcomes[-1]}\n")
+                    if arguments.json:
+                        arguments.json.write_text(json.dumps([asdict(one) for one in outcomes], indent=1))
+    sys.stdout.write(summary(outcomes) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+#!/usr/bin/python3 -I
+"""steersman-start: makes the pod ready for Patroni and becomes it. `steersman-start fenced` only keeps the pod.
+
+What is the cluster's stands in Patroni's file, the same for all members; what is the pod's comes from its
+environment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+VOLUME = Path("/var/lib/steersman/data")
+DATA = VOLUME / "pgdata"
+UNFINISHED = VOLUME / ".pgdata.unfinished"
+WAL = Path("/var/lib/steersman/wal")
+RUN = Path("/run/steersman")
+CONFIGURATION = Path("/etc/steersman/patroni/patroni.yaml")
+_WAIT = 60.0  # seconds for a former container to leave the volume
+
+
+def about_pod(environment: Mapping[str, str], version: str) -> dict[str, Any]:
+    """Patroni's configuration as far as it is this pod's own.
+
+    The other members find it by its address: names would need a DNS server, and that may be on the node that is lost.
+    """
+    address = environment["POD_IPS"].split(",")[0]
+    host = f"[{address}]" if ":" in address else address
+    return {
+        "name": environment["POD_NAME"],
+        "kubernetes": {"namespace": environment["POD_NAMESPACE"], "pod_ip": address},
+        "postgresql": {"connect_address": f"{host}:5432"},
+        "restapi": {"connect_address": f"{host}:8008"},
+        "tags": {"version": version},
+    }
+
+
+def configure(environment: Mapping[str, str], version: str) -> Path:
+    """The directory from which Patroni reads both: the cluster's file as it is mounted, and the pod's."""
+    directory = RUN / "patroni"
+    directory.mkdir(exist_ok=True)
+    cluster = directory / "cluster.yaml"
+    if not cluster.is_symlink():
+        cluster.symlink_to(CONFIGURATION)
+    (directory / "pod.yaml").write_text(json.dumps(about_pod(environment, version)))
+    return directory
+
+
+def fail(message: str) -> NoReturn:
+    """Ends the container with a word in its log."""
+    sys.exit(f"steersman: {message}")
+
+
+def take_volume() -> None:
+    """Holds the volume for the container's life; another container may still be leaving it."""
+    if not os.access(VOLUME, os.W_OK):
+        fail(f"user {os.getuid()} cannot write to {VOLUME}: set fsGroup 10001 or change the volume's owner")
+    lock = os.open(VOLUME / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    os.set_inheritable(lock, True)  # Patroni is this process under another program, and holds it on.
+    end = time.monotonic() + _WAIT
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                fail(f"another server uses {VOLUME}")
+            time.sleep(0.2)
+
+
+def server_version() -> str:
+    """PostgreSQL's, as in 17.11."""
+    told = subprocess.run(["postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\d+\.\d+", told)
+    return found[0] if found else fail(f"no version in {told!r}")
+
+
+def check_version(version: str) -> None:
+    """Data of another major are left alone."""
+    file = DATA / "PG_VERSION"
+    data = file.read_text().strip() if file.exists() else ""
+    if data and data != version.partition(".")[0]:
+        fail(f"the data are PostgreSQL {data}'s, which PostgreSQL {version} cannot read")
+
+
+def clear_unfinished() -> None:
+    """Puts aside what an initdb left that was killed, and makes room for a new one or for a copy.
+
+    Patroni would take it for a database: pg_control is there long before initdb is through. When initdb is, Patroni
+    renames the configuration that it wrote. Nobody was served before.
+    """
+    begun = VOLUME / ".pgdata.begun"  # apart from data that were not made here, and have no such file either
+    complete = DATA / "global/pg_control"
+    if begun.exists() and complete.exists() and not (DATA / "postgresql.base.conf").exists():
+        shutil.rmtree(UNFINISHED, ignore_errors=True)
+        DATA.rename(UNFINISHED)
+    if not complete.exists():
+        begun.touch()
+        shutil.rmtree(WAL / "pg_wal", ignore_errors=True)
+
+
+def leave(_signal: int, _frame: object) -> NoReturn:
+    """Ends as asked."""
+    sys.exit(0)
+
+
+def keep() -> NoReturn:
+    """Does nothing until the pod is deleted: its data can be looked at, and nobody serves them."""
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, leave)
+    sys.stderr.write("steersman: fenced; PostgreSQL is not started\n")
+    while True:
+        signal.pause()
+
+
+def main(arguments: Sequence[str]) -> NoReturn:
+    """Either `fenced` or nothing."""
+    os.umask(0o077)
+    take_volume()
+    if list(arguments) == ["fenced"]:
+        keep()
+    if arguments:
+        fail("usage: steersman-start [fenced]")
+    version = server_version()
+    check_version(version)
+    clear_unfinished()
+    # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
+    for stale in RUN.glob(".s.PGSQL.*"):
+        stale.unlink()
+    os.execvp("patroni", ["patroni", str(configure(os.environ, version))])  # noqa: S606
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,40 @@
+"""What parameters a server knows and what it runs with, asked of its view ``pg_settings``."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..cluster import Setting, SettingCatalog
+from ..errors import AdministratorRejected, LoginRejected
+from ..server import Server
+from .session import connect
+
+_SECONDS = 5.0
+_COLUMNS = (
+    *("name", "value", "unit", "context", "kind", "minimum", "maximum", "choices", "pending_restart"),
+    "of_session",
+)
+_SETTINGS = """
+    SELECT name, setting, unit, context, vartype, min_val, max_val, coalesce(enumvals, '{}'), pending_restart,
+           source IN ('client', 'session', 'user', 'database', 'database user')
+    FROM pg_catalog.pg_settings
+"""
+
+
+async def catalog(server: Server) -> SettingCatalog:
+    """All parameters of one server, which may be a standby, by name.
+
+    Raises:
+        EngineError: it does not answer in 5 s, or does not let the operator in.
+    """
+    deadline = asyncio.get_running_loop().time() + _SECONDS
+    try:
+        session = await connect(server, server.login, server.maintenance_database, deadline)
+    except LoginRejected as refusal:
+        raise AdministratorRejected(server.login.username, str(refusal)) from None
+    try:
+        await session.begin_use(deadline)
+        rows = await session.rows("looking at the parameters", _SETTINGS)
+    finally:
+        await session.close()
+    return {row[0]: Setting(**dict(zip(_COLUMNS, row, strict=True))) for row in rows}

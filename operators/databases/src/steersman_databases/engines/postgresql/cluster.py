@@ -1,0 +1,58 @@
+"""PostgreSQL's part in the Kubernetes objects of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.meta import ApplyConfiguration, ObjectKey, ObjectMetaApply
+from steersman_databases.engines.cluster import ClusterView, PodParts, SettingCatalog, Verdict
+
+from . import parameters, patroni, pod
+
+
+class PostgreSQLCluster:
+    """Servers that Patroni runs. A `ClusterEngine`."""
+
+    name = "postgresql"
+    port = patroni.PORT
+
+    def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:
+        """Patroni, with PostgreSQL below it; the same in each instance."""
+        return pod.pod_parts(cluster, fenced=fenced)
+
+    def objects(self, cluster: ClusterView) -> Sequence[ApplyConfiguration[Any]]:
+        """Patroni's file, and the ConfigMaps that it writes but has no right to make."""
+        names = cluster.names
+        labels = patroni.store_labels(cluster)
+        slices = [key.name for service in cluster.writable_services for key in names.slices(service)]
+        return [
+            *(ConfigMapApply(metadata=_meta(key, labels)) for key in names.store),
+            ConfigMapApply(
+                # Without the label of the members: Patroni's watch need not see it.
+                metadata=_meta(
+                    names.local_configuration, {k: v for k, v in labels.items() if k.startswith("app.kubernetes.io/")}
+                ),
+                data={
+                    "patroni.yaml": patroni.local_configuration(cluster),
+                    "slices": "".join(f"{name}\n" for name in slices),
+                },
+            ),
+        ]
+
+    def settings(self, cluster: ClusterView) -> Mapping[str, Any]:
+        """Patroni's dynamic configuration."""
+        return patroni.settings(cluster)
+
+    def judge(self, name: str, value: str, catalog: SettingCatalog) -> Verdict:
+        """See `parameters.judge`."""
+        return parameters.judge(name, value, catalog)
+
+    def shown_instead(self, name: str, value: str, catalog: SettingCatalog) -> str | None:
+        """See `parameters.shown_instead`."""
+        return parameters.shown_instead(name, value, catalog)
+
+
+def _meta(key: ObjectKey, labels: Mapping[str, str]) -> ObjectMetaApply:
+    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)

@@ -1,0 +1,187 @@
+"""What a PostgreSQL cluster does by itself: its parts are made by hand, and no operator looks after it."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Generator
+
+import pytest
+
+from devcluster import layout
+from devcluster.errors import CommandFailed
+from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
+from devcluster.progress import Progress
+from devcluster.state import State
+from devcluster.target import Target, wait_until
+from patroni_cluster import PatroniCluster, view
+
+NAMESPACE = "e2e-patroni"
+RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
+PEER = "sslrootcert=/etc/steersman/tls/ca.crt sslcert=/etc/steersman/peer/tls.crt sslkey=/etc/steersman/peer/tls.key"
+# What the issue promises of the Services, and what a machine that does other things needs besides.
+FOLLOWS = 2.0
+
+pytestmark = pytest.mark.xdist_group("patroni")
+
+
+@pytest.fixture(scope="module", params=RECIPES)
+def cluster(bare_cluster: Target, request: pytest.FixtureRequest) -> Generator[PatroniCluster]:
+    """Three members of each major, one cluster after the other."""
+    if not bare_cluster.is_devcluster:
+        pytest.skip("loads an image into the devcluster")
+    image = ensure(RECIPES[request.param], Progress())
+    load(image)
+    bare_cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s", seconds=200)
+    bare_cluster.kubectl("create", "namespace", NAMESPACE)
+    cluster = PatroniCluster(bare_cluster, view("pg", NAMESPACE, image.reference, version=request.param))
+    cluster.apply()
+    cluster.start_all()
+    yield cluster
+    bare_cluster.kubectl("delete", "namespace", NAMESPACE, "--timeout=180s", seconds=200)
+
+
+@pytest.fixture(autouse=True)
+def settled(cluster: PatroniCluster) -> None:
+    wait_until("all stream", cluster.settled, seconds=90)
+
+
+def ask(cluster: PatroniCluster, service: str, statement: str, user: str = "steersman_rewind", mode: str = "") -> str:
+    """Over a Service, from the pod of a replica, with the members' certificate."""
+    pod = next(name for name in sorted(cluster.members()) if name != cluster.leader())
+    dsn = f"host={service}.{NAMESPACE}.svc user={user} dbname=postgres {mode or f'sslmode=verify-full {PEER}'}"
+    return cluster.execute(pod, "psql", "-XAtq", f"{dsn} connect_timeout=3", "-c", statement).strip()
+
+
+class Watch:
+    """When a field of an object got which value: asking again and again takes too long to tell."""
+
+    def __init__(self, cluster: PatroniCluster, kind: str, name: str, field: str) -> None:
+        target = cluster.target
+        command = [target.kubectl_path, f"--kubeconfig={target.kubeconfig}", f"--namespace={NAMESPACE}"]
+        command += ["get", kind, name, "--watch", f"--output=jsonpath={field}{{'\\n'}}"]
+        self._seen: list[tuple[float, str]] = []
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        threading.Thread(target=self._read, daemon=True).start()
+        wait_until(f"{kind} {name} is watched", lambda: bool(self._seen), seconds=20)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._seen.append((time.monotonic(), line.strip()))
+
+    def moment_of(self, value: str) -> float:
+        """Waits for it, and ends the watch."""
+        try:
+            return wait_until(
+                value, lambda: next((moment for moment, seen in self._seen if seen == value), None), seconds=60
+            )
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+def test_services_lead_to_their_roles(cluster: PatroniCluster) -> None:
+    recovers = "SELECT pg_is_in_recovery()"
+    assert ask(cluster, "pg-rw", recovers) == "f"
+    assert {ask(cluster, "pg-ro", recovers) for _ in range(5)} == {"t"}
+    assert ask(cluster, "pg-r", "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()") == "t"
+
+
+@pytest.mark.parametrize("user", ["steersman_superuser", "steersman_operator", "postgres"])
+def test_the_members_certificate_opens_nothing_else(cluster: PatroniCluster, user: str) -> None:
+    with pytest.raises(CommandFailed, match=r"certificate authentication failed|no password supplied"):
+        ask(cluster, "pg-rw", "SELECT 1", user)
+
+
+@pytest.mark.parametrize("user", ["steersman_superuser", "steersman_rewind", "postgres"])
+def test_our_accounts_come_in_over_tls_only(cluster: PatroniCluster, user: str) -> None:
+    with pytest.raises(CommandFailed, match=r"pg_hba\.conf rejects connection"):
+        ask(cluster, "pg-rw", "SELECT 1", user, mode="sslmode=disable")
+
+
+def test_the_rest_api_is_changed_with_a_certificate_only(cluster: PatroniCluster) -> None:
+    script = """
+import http.client, ssl
+for shown in (False, True):
+    context = ssl.create_default_context(cafile="/etc/steersman/tls/ca.crt")
+    context.check_hostname = False
+    if shown:
+        context.load_cert_chain("/etc/steersman/peer/tls.crt", "/etc/steersman/peer/tls.key")
+    for method, path in (("GET", "/readiness"), ("POST", "/reload")):
+        connection = http.client.HTTPSConnection("127.0.0.1", 8008, timeout=5, context=context)
+        connection.request(method, path)
+        print(connection.getresponse().status)
+"""
+    said = cluster.execute(cluster.leader() or "", "python3", "-c", script).split()
+    assert said == ["200", "403", "200", "202"]
+
+
+def test_accounts_are_there_and_none_has_a_password(cluster: PatroniCluster) -> None:
+    statement = "SELECT rolname, rolpassword IS NULL FROM pg_authid WHERE rolname LIKE 'steersman%' ORDER BY 1"
+    names = ("operator", "pooler", "replication", "rewind", "superuser")
+    assert cluster.sql(cluster.leader() or "", statement).split() == [f"steersman_{name}|t" for name in names]
+
+
+def test_services_follow_a_switchover(cluster: PatroniCluster) -> None:
+    former = cluster.leader()
+    wanted = cluster.synchronous()[-1]
+    locked = Watch(cluster, "configmap", "pg-leader", "{.metadata.annotations.leader}")
+    routed = Watch(cluster, "endpointslice", "pg-rw-ipv4", "{.endpoints[0].targetRef.name}")
+    cluster.switch_over(wanted)
+    # The lock comes before the promotion, so this is more than the issue asks for.
+    since = locked.moment_of(wanted)
+    assert routed.moment_of(wanted) - since <= FOLLOWS
+    wait_until("all stream", cluster.settled, seconds=90)
+    assert cluster.members()[former or ""]["role"] == "replica"
+
+
+def test_a_killed_postmaster_costs_no_row(cluster: PatroniCluster) -> None:
+    former = cluster.leader() or ""
+    cluster.sql(former, "CREATE TABLE IF NOT EXISTS kept (number int)")
+    cluster.sql(former, "INSERT INTO kept SELECT generate_series(1, 1000)")
+    cluster.execute(former, "sh", "-c", "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)")
+    wait_until("another leads", lambda: cluster.leader() not in (former, None), seconds=30)
+    wait_until("-rw leads to it", lambda: cluster.endpoint() == cluster.leader(), seconds=10)
+    assert int(ask(cluster, "pg-rw", "SELECT count(*) FROM pg_class WHERE relname = 'kept'")) == 1
+    assert int(cluster.sql(cluster.endpoint() or "", "SELECT count(*) FROM kept")) % 1000 == 0
+
+
+def test_a_deleted_pod_hands_over_and_comes_back(cluster: PatroniCluster) -> None:
+    former = cluster.leader() or ""
+    cluster.kubectl("delete", "pod", former, "--wait=false")
+    wait_until("another leads", lambda: cluster.leader() not in (former, None), seconds=30)
+    wait_until("all stream", cluster.settled, seconds=90)
+
+
+def test_writes_go_on_without_the_api_server(cluster: PatroniCluster) -> None:
+    leader = cluster.leader() or ""
+    cluster.sql(leader, "CREATE TABLE IF NOT EXISTS written (at timestamptz DEFAULT clock_timestamp())")
+    _api_server(cluster, "--insert")
+    try:
+        # Longer than the lease, in which Patroni without this mode would stop the primary.
+        insert = "INSERT INTO written DEFAULT VALUES; SELECT clock_timestamp() - min(at) > '25s' FROM written"
+        wait_until("25 s of writes", lambda: cluster.sql(leader, insert) == "t" or None, seconds=60, every=1)
+        pods = cluster.target.get("pods", f"--namespace={NAMESPACE}")
+    finally:
+        _api_server(cluster, "--delete")
+    assert pods is not None and all(
+        status["ready"] and not status["restartCount"]
+        for pod in pods["items"]
+        for status in pod["status"]["containerStatuses"]
+    )
+    wait_until("Patroni renews its lease", cluster.settled, seconds=60)
+    assert cluster.leader() == leader
+
+
+def _api_server(cluster: PatroniCluster, change: str) -> None:
+    """Puts it out of the members' reach, or back."""
+    state = State.load()
+    found = cluster.target.get("pods", f"--namespace={NAMESPACE}")
+    assert state is not None and found is not None
+    for pod in found["items"]:
+        machine, address = state.machines[pod["spec"]["nodeName"]], pod["status"]["podIP"]
+        rule = ["--source", address, "--destination", str(layout.CONTROL_PLANE_ADDRESS), "--jump", "DROP"]
+        command = machine.in_network(["iptables", "--wait", change, "FORWARD", *rule])
+        subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,94 @@
+"""Patroni's callback against the real API server, as the pods' ServiceAccount with its token and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from cluster_views import view
+from image_script import script
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply.discovery_v1 import EndpointPortApply, EndpointSliceApply
+from steersman.api.core_v1 import ConfigMap
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.client import Client, MergePatch, connect
+from steersman.meta import ObjectKey, ObjectMetaApply
+from steersman.testing.envtest import Envtest
+from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.resources import access
+from steersman_databases.resources.labels import cluster_labels
+
+role = script("postgresql", "role")
+LABELS = {"kubernetes.io/service-name": "orders-rw"}
+
+
+async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
+    names, labels = cluster.names, cluster_labels(cluster)
+    await client.apply(access.service_account(names, labels))
+    await client.apply(access.role(names, labels, instances=[0, 1], writable=["orders-rw"]), force=True)
+    await client.apply(access.role_binding(names, labels))
+    await client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="orders-leader", namespace=names.key.namespace)))
+    for family in ("IPv4", "IPv6"):
+        # As the operator declares it: whose the endpoints are it leaves open.
+        metadata = ObjectMetaApply(name=f"orders-rw-{family.lower()}", namespace=names.key.namespace, labels=LABELS)
+        ports = [EndpointPortApply(name="sql", port=5432, protocol="TCP")]
+        await client.apply(EndpointSliceApply(metadata=metadata, address_type=family, ports=ports))
+    given = await client.create_token(names.account, expiration_seconds=600)
+    (account / "token").write_text(given.status.token)
+
+
+def call(name: str, namespace: str) -> None:
+    """What `steersman-role` does before it has the accounts."""
+    pod = role.Pod(name=name, namespace=namespace, uid=f"uid-{name}", node="n1", addresses=("10.0.0.9", "fd00::9"))
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+    leader = f"/api/v1/namespaces/{namespace}/configmaps/orders-leader"
+    for family in ("ipv4", "ipv6"):
+        role.carry_out(role.take(pod, f"{slices}/orders-rw-{family}", leader), role.ApiServer())
+
+
+async def test_the_primary_writes_itself_into_both_slices(
+    envtest: Envtest, envtest_namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = urlsplit(envtest.config.server)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address.hostname or "")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
+    monkeypatch.setattr(role, "ACCOUNT", tmp_path)
+    assert isinstance(envtest.config.ca, bytes)
+    (tmp_path / "ca.crt").write_bytes(envtest.config.ca)
+    cluster = view(namespace=envtest_namespace)
+    async with connect(envtest.config) as transport:
+        client = Client(transport)
+        await prepare(client, cluster, tmp_path)
+
+        async def lead(name: str, transitions: int) -> None:
+            held = {
+                "leader": name,
+                "transitions": str(transitions),
+                "acquireTime": f"2026-11-22T00:00:0{transitions}",
+            }
+            patch = MergePatch({"metadata": {"annotations": held}})
+            await client.patch(ConfigMap, ObjectKey(envtest_namespace, "orders-leader"), patch)
+
+        async def slices() -> list[EndpointSlice]:
+            keys = [ObjectKey(envtest_namespace, f"orders-rw-{family}") for family in ("ipv4", "ipv6")]
+            return [await client.get(EndpointSlice, key) for key in keys]
+
+        await lead("orders-0-0", 0)
+        await asyncio.to_thread(call, "orders-0-0", envtest_namespace)
+        first = await slices()
+        assert [one.endpoints[0].addresses for one in first] == [("10.0.0.9",), ("fd00::9",)]
+
+        # The operator's declaration leaves the endpoints as they are, and another pod's callback too.
+        await prepare(client, cluster, tmp_path)
+        await asyncio.to_thread(call, "orders-1-0", envtest_namespace)
+        assert [one.endpoints for one in await slices()] == [one.endpoints for one in first]
+
+        # A second leadership of the same pod is a write, which a late one of somebody else cannot pass.
+        await lead("orders-0-0", 2)
+        await asyncio.to_thread(call, "orders-0-0", envtest_namespace)
+        later = await slices()
+        for now, then in zip(later, first, strict=True):
+            assert now.metadata.resource_version != then.metadata.resource_version

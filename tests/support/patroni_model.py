@@ -1,0 +1,221 @@
+"""Patroni's part in a cluster in memory: who leads, who follows, and what is written to pods and ConfigMaps.
+
+It keeps Patroni's promises and no more of it: one leader at a time, only members that have the data, with synchronous
+replication only those that have all; whoever finds no data copies the leader's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from steersman.api.core_v1 import ConfigMap, Pod
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.client import Client, MergePatch
+from steersman.errors import Conflict, NotFound
+from steersman.meta import ObjectKey
+from steersman.testing import InMemoryApiServer
+from steersman_databases.clusters.observed import FENCED
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, ClusterNames
+from steersman_databases.engines.postgresql.topology import PatroniTopology
+from steersman_databases.engines.topology import Member, Members
+from steersman_databases.resources.slices import endpoints_of, leads_to
+
+RESTART_BOUND = ("max_connections", "shared_buffers")
+
+
+@dataclass
+class Volume:
+    """What is on a claim: whose data, and how far they are."""
+
+    system: str = ""
+    timeline: int = 0
+    broken: bool = False
+
+
+@dataclass
+class Hosts:
+    """What outlives pods: volumes by the claim's UID, and what the servers in pods (by UID) run with."""
+
+    volumes: dict[str, Volume] = field(default_factory=dict[str, Volume])
+    running: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    restarts: list[str] = field(default_factory=list[str])
+    systems: int = 0
+    history: list[str] = field(default_factory=list[str])
+    unschedulable: set[str] = field(default_factory=set[str])
+    unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Parameters and values with which no server starts."""
+
+
+class ModelTopology(PatroniTopology):
+    """What is asked of members over their REST API is told to the hosts; the rest goes through Kubernetes anyway."""
+
+    def __init__(self, client: Any, hosts: Hosts) -> None:
+        super().__init__(client)
+        self._hosts = hosts
+
+    async def restart_server(self, members: Members, member: Member) -> None:
+        self._hosts.restarts.append(member.pod.name)
+
+
+class Patroni:
+    """All members of all clusters, played in one."""
+
+    def __init__(self, server: InMemoryApiServer, client: Client, hosts: Hosts) -> None:
+        self._server = server
+        self._client = client
+        self._hosts = hosts
+
+    async def look(self) -> None:
+        """One round of every cluster's members."""
+        clusters: dict[ObjectKey, list[Pod]] = {}
+        for pod in self._server.read_all(Pod):
+            if (name := pod.metadata.labels.get(MEMBER_OF_LABEL)) and pod.status.pod_ip:
+                clusters.setdefault(ObjectKey(pod.metadata.namespace, name), []).append(pod)
+        for key, pods in clusters.items():
+            try:
+                await self._round(ClusterNames(key), sorted(pods, key=lambda p: p.metadata.name))
+            except (Conflict, NotFound):
+                continue
+        for names in self._leaderless(clusters):
+            await self._release(names)
+
+    def _leaderless(self, clusters: Mapping[ObjectKey, object]) -> list[ClusterNames]:
+        """Clusters whose members are all gone: the last one released the lock as it stopped."""
+        found: list[ClusterNames] = []
+        for config in self._server.read_all(ConfigMap):
+            if config.metadata.name.endswith("-leader") and config.metadata.annotations.get("leader"):
+                names = ClusterNames(ObjectKey(config.key.namespace, config.key.name.removesuffix("-leader")))
+                if names.key not in clusters:
+                    found.append(names)
+        return found
+
+    async def _release(self, names: ClusterNames) -> None:
+        await self._annotate(names.store_leader, {"leader": None})
+
+    async def _round(self, names: ClusterNames, pods: Sequence[Pod]) -> None:
+        if self._server.read(ConfigMap, names.store_config) is None:
+            return
+        config, held = self._note(names.store_config), self._note(names.store_leader)
+        if "config" not in config:
+            # The real one ends: it is told how to make the data by nobody else.
+            return
+        if "initialize" not in config:
+            await self._bootstrap(names, pods[0])
+            return
+        usable = [p for p in pods if self._volume(p).system == config["initialize"] and not self._volume(p).broken]
+        leader = next((p for p in usable if p.metadata.name == held.get("leader")), None)
+        asked = self._note(names.store_failover).get("member")
+        if asked is not None:
+            heir = next((p for p in usable if p.metadata.name == asked), None)
+            await self._annotate(names.store_failover, {"member": None, "leader": None})
+            if heir is not None and leader is not None and heir is not leader:
+                leader = await self._promote(names, heir)
+        if leader is None:
+            leader = await self._elect(names, usable, json.loads(config["config"]))
+        if leader is not None:
+            await self._follow(names, leader, pods, config)
+
+    async def _bootstrap(self, names: ClusterNames, pod: Pod) -> None:
+        self._hosts.systems += 1
+        system = f"system-{self._hosts.systems}"
+        self._hosts.volumes[self._claim_uid(pod)] = Volume(system, 1)
+        await self._annotate(names.store_config, {"initialize": system})
+        await self._annotate(names.store_leader, {"leader": pod.metadata.name})
+        self._hosts.history.append(pod.metadata.name)
+
+    async def _elect(self, names: ClusterNames, usable: Sequence[Pod], settings: Mapping[str, Any]) -> Pod | None:
+        sync = self._note(names.store_sync)
+        allowed = {*sync.get("sync_standby", "").split(","), sync.get("leader")}
+        if settings.get("synchronous_mode") and sync.get("leader"):
+            usable = [p for p in usable if p.metadata.name in allowed]
+        return await self._promote(names, usable[0]) if usable else None
+
+    async def _promote(self, names: ClusterNames, pod: Pod) -> Pod:
+        volume = self._volume(pod)
+        volume.timeline += 1
+        history = json.loads(self._note(names.store_config).get("history", "[]"))
+        history.append([volume.timeline - 1, 1, "no recovery target specified", "", pod.metadata.name])
+        await self._annotate(names.store_config, {"history": json.dumps(history)})
+        await self._annotate(names.store_leader, {"leader": pod.metadata.name})
+        self._hosts.history.append(pod.metadata.name)
+        return pod
+
+    async def _follow(self, names: ClusterNames, leader: Pod, pods: Sequence[Pod], config: Mapping[str, str]) -> None:
+        data = self._volume(leader)
+        settings = json.loads(config["config"])
+        streaming: list[str] = []
+        for pod in pods:
+            volume = self._volume(pod)
+            if volume.broken:
+                await self._say(pod, "replica", "start failed", volume.timeline, settings)
+                continue
+            self._hosts.volumes[self._claim_uid(pod)] = Volume(data.system, data.timeline)
+            if pod is leader:
+                await self._say(pod, "primary", "running", data.timeline, settings)
+            else:
+                streaming.append(pod.metadata.name)
+                await self._say(pod, "replica", "running", data.timeline, settings)
+        chosen = streaming if settings.get("synchronous_mode") else []
+        note = {"leader": leader.metadata.name, "sync_standby": ",".join(chosen)}
+        await self._annotate(names.store_sync, note if chosen else {"leader": None, "sync_standby": None})
+        await self._take_slices(names, leader)
+
+    async def _take_slices(self, names: ClusterNames, leader: Pod) -> None:
+        for key in names.slices(names.service("rw").name):
+            found = self._server.read(EndpointSlice, key)
+            if found is None:
+                continue
+            endpoints = endpoints_of(leader, found.address_type)
+            if not leads_to(found, endpoints):
+                await self._client.patch(EndpointSlice, key, MergePatch({"endpoints": endpoints}))
+
+    async def _say(self, pod: Pod, role: str, state: str, timeline: int, settings: Mapping[str, Any]) -> None:
+        wanted = {k: v for k, v in settings.get("postgresql", {}).get("parameters", {}).items() if k in RESTART_BOUND}
+        if pod.metadata.name in self._hosts.restarts:
+            self._hosts.restarts.remove(pod.metadata.name)
+            self._hosts.running.pop(pod.metadata.uid, None)
+        runs = self._hosts.running.setdefault(pod.metadata.uid, wanted)
+        if self._hosts.unstartable & set(runs.items()):
+            # The real one tries again and again, each time with what is written then.
+            runs = self._hosts.running[pod.metadata.uid] = wanted
+            state = "start failed" if self._hosts.unstartable & set(runs.items()) else state
+        differ = sorted(k for k in {*runs, *wanted} if runs.get(k) != wanted.get(k))
+        reason = {k: {"old_value": runs.get(k, ""), "new_value": wanted.get(k, "")} for k in differ}
+        said: dict[str, Any] = {"role": role, "state": state, "timeline": timeline, "tags": {"version": "17.6"}}
+        if reason:
+            said |= {"pending_restart": True, "pending_restart_reason": reason}
+        if role == "replica":
+            said["replication_state"] = "streaming"
+        note = json.dumps(said, sort_keys=True)
+        ready = state == "running"
+        labelled = pod.metadata.labels.get(ROLE_LABEL) == role
+        if pod.metadata.annotations.get("status") != note or not labelled:
+            body = {"metadata": {"annotations": {"status": note}, "labels": {ROLE_LABEL: role}}}
+            await self._client.patch(Pod, pod.key, MergePatch(body))
+        conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+        if [(c.type, c.status) for c in pod.status.conditions] != [(c["type"], c["status"]) for c in conditions]:
+            body = {"status": {"phase": "Running", "conditions": conditions}}
+            await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
+
+    def _claim_uid(self, pod: Pod) -> str:
+        return pod.metadata.annotations["volume"]
+
+    def _volume(self, pod: Pod) -> Volume:
+        return self._hosts.volumes.setdefault(self._claim_uid(pod), Volume())
+
+    def _note(self, key: ObjectKey) -> Mapping[str, str]:
+        found = self._server.read(ConfigMap, key)
+        return {} if found is None else found.metadata.annotations
+
+    async def _annotate(self, key: ObjectKey, notes: Mapping[str, str | None]) -> None:
+        present = self._note(key)
+        if any(present.get(k) != v for k, v in notes.items()):
+            await self._client.patch(ConfigMap, key, MergePatch({"metadata": {"annotations": dict(notes)}}))
+
+
+def is_fenced(pod: Pod) -> bool:
+    """Whether no server runs in it."""
+    return pod.metadata.annotations.get(FENCED) == "true"
