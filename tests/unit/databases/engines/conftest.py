@@ -2,12 +2,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL, PostgreSQL
-from steersman_databases.engines.model import ModelEngine, ModelServer, ModelUser
-from steersman_databases.engines.work import LoginRejected, Raced
+from steersman_databases.engines.actions import DropDatabase
+from steersman_databases.engines.model import ModelContents, ModelServer
+from steersman_databases.engines.survey import UserState
 
 pytest.register_assert_rewrite("engine_contract")
 
@@ -20,15 +23,11 @@ class Model:
         self.administrator = Credentials("the-administrator", "4dmin-s3cret")
         self.model = ModelServer(like, self.administrator, self._pause)
         self.servers = {self.endpoint: self.model}
-        self.engine = ModelEngine(like, self.servers)
+        self.engine = ModelContents(like, self.servers)
         self._statements_left: int | None = None
 
     async def can_log_in(self, credentials: Credentials, database: str) -> bool:
-        try:
-            self.model.log_in(credentials, database)
-        except (LoginRejected, Raced):
-            return False
-        return True
+        return self.model.opens(credentials, database)
 
     async def create_table(self, credentials: Credentials, database: str) -> None:
         self.model.create_table(credentials, database, "till")
@@ -49,22 +48,28 @@ class Model:
         self.model.drop_user(desired.username)
 
     async def drop_database(self, desired: Desired) -> None:
-        del self.model.databases[desired.database]
+        self.model.apply(DropDatabase(desired.database))
 
     async def change_password(self, desired: Desired, password: str) -> None:
-        self.model.users[desired.username].password = password
+        self.model.set_password(desired.username, password)
 
     async def revoke(self, desired: Desired) -> None:
-        self.model.databases[desired.database].granted.clear()
+        self.model.revoke_on_database(desired.database)
 
     async def lock(self, desired: Desired) -> None:
-        self.model.users[desired.username].locked = True
+        if self.model.owners_matter:
+            self.model.spoil_user(desired.username, login=False)
+        else:
+            self.model.spoil_user(desired.username, locked=True)
 
     async def expire(self, desired: Desired) -> None:
-        self.model.users[desired.username].expired = True
+        if self.model.owners_matter:
+            self.model.spoil_user(desired.username, valid_until=datetime(2001, 1, 1, tzinfo=UTC))
+        else:
+            self.model.spoil_user(desired.username, verifier=None)
 
     async def create_mighty_user(self, username: str) -> None:
-        self.model.users[username] = ModelUser("hidden", mighty=True)
+        self.model.users[username] = replace(UserState(username), superuser=True)
 
     def nowhere(self) -> Endpoint:
         return Endpoint("nowhere", 1)

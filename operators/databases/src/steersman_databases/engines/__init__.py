@@ -27,12 +27,14 @@ from .errors import (
     UnsupportedVersion,
 )
 from .mysql import MySQL
-from .port import Change, Credentials, Desired, Endpoint, Engine
+from .plan import Change
+from .port import Desired, Engine
 from .postgresql import PostgreSQL
+from .server import Credentials, Endpoint
 from .uri import connection_uri, masked_uri
 from .versions import SUPPORTED_VERSIONS, image, override_variable
 
-ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (PostgreSQL(), MySQL())}
+ENGINES: Mapping[str, PostgreSQL | MySQL] = {engine.name: engine for engine in (PostgreSQL(), MySQL())}
 
 
 def engine_named(name: str) -> Engine:

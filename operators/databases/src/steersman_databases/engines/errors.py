@@ -3,6 +3,16 @@
 ```
 EngineError
 ├── InvalidName            the spec asks for something that can never be; retrying is of no use
+├── NotSupported           this engine, or this version of the server, does not have what the spec asks for
+├── NotPermitted           a guest refers to what its namespace did not declare
+├── AlreadyExists          something of this name is there, and nobody's who may be asked
+├── Claimed                another object has this name on the server
+├── ImmutableOnServer      it is there, otherwise, and cannot be changed
+├── ExtensionUnavailable   the server has no such extension, or not in this version
+├── OwnerMissing           the role that is to own something is not there
+├── HeirMissing            there is nobody to give what a user owns to
+├── ObjectsMissing         all is done but what waits for objects that are not there yet
+├── Raced                  somebody else was at it at the same time: look again
 ├── UnknownEngine          no such engine
 ├── UnsupportedVersion     the engine exists, this version of it does not
 ├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
@@ -19,7 +29,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .port import Change, Endpoint
+    from .desired import Claim
+    from .plan import Change
+    from .server import Endpoint
 
 
 class EngineError(Exception):
@@ -43,6 +55,92 @@ class InvalidName(EngineError):
         super().__init__(f"{shown} cannot be used: {reason}")
         self.field = field
         self.reason = reason
+
+
+class NotPermitted(EngineError):
+    """A guest on the server refers to something that its own namespace did not declare."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(f"{what} {name} is not declared in this namespace")
+
+
+class NotSupported(EngineError):
+    """The engine, or this version of the server, does not have what a field asks for."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field} cannot be used: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class AlreadyExists(EngineError):
+    """Something of this name is on the server, and nothing says that it is ours."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(
+            f"{what} {name} is on the server already and was not made by this object:"
+            " set spec.adopt to true to take it over, or choose another name"
+        )
+
+
+class Claimed(EngineError):
+    """Something on the server bears another object's mark. `owner` is that mark."""
+
+    def __init__(self, what: str, name: str, owner: Claim) -> None:
+        super().__init__(f"{what} {name} on the server belongs to another object: choose another name")
+        self.owner = owner
+
+
+class ImmutableOnServer(EngineError):
+    """It is there, but made otherwise than declared, and the server cannot change it."""
+
+    def __init__(self, field: str, found: str, wanted: str) -> None:
+        super().__init__(
+            f'{field} is "{found}" on the server and "{wanted}" in the spec, and cannot be changed there:'
+            " declare what is there, or make a new database and copy the data"
+        )
+        self.field = field
+
+
+class ExtensionUnavailable(EngineError):
+    """The server's image has no such extension, or not in this version."""
+
+    def __init__(self, name: str, version: str | None, versions: Iterable[str]) -> None:
+        known = f"; it has {_either(versions)}" if versions else "; use an image that brings it"
+        super().__init__(f"the server has no extension {name}{f' {version}' if version else ''}{known}")
+
+
+class OwnerMissing(EngineError):
+    """The role that is to own something is not on the server."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(f"the owner {owner} is not on the server: declare it as a DatabaseUser, or name another")
+        self.owner = owner
+
+
+class HeirMissing(EngineError):
+    """A user owns things, and there is nobody to give them to."""
+
+    def __init__(self, user: str, database: str, reason: str) -> None:
+        super().__init__(
+            f"{user} owns things in database {database} and {reason}: name in spec.reassignTo who shall have them"
+        )
+
+
+class ObjectsMissing(EngineError):
+    """What is declared could be done but for this. `missing` are sentence parts."""
+
+    def __init__(self, missing: tuple[str, ...]) -> None:
+        super().__init__("; ".join(missing))
+        self.missing = missing
+
+
+class Raced(EngineError):
+    """The server's state changed under our hands: no error, but a reason to look again."""
+
+    def __init__(self, failure: SqlFailed) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 class UnknownEngine(EngineError):
@@ -72,14 +170,19 @@ class ServerUnreachable(EngineError):
 
 
 class AdministratorRejected(EngineError):
-    """The server does not accept the administrator's username and password."""
+    """The server does not accept the administrator's username and password; `words` are the server's."""
 
-    def __init__(self, username: str) -> None:
-        super().__init__(
-            f'the server rejected the administrator "{username}": the administrator\'s Secret does not hold '
-            "the password that this server's data was made with"
-        )
+    def __init__(self, username: str, words: str) -> None:
+        super().__init__(f'the server rejected the administrator "{username}": {words}')
         self.username = username
+
+
+class LoginRejected(Exception):
+    """The server does not let this user in. `number` is MySQL's error number, which tells why."""
+
+    def __init__(self, message: str, number: int = 0) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class SqlFailed(EngineError):

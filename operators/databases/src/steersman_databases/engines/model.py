@@ -1,13 +1,15 @@
 """A database server in memory, for unit tests and the simulation: no sockets, no time but the event loop's.
 
-It is held to the real servers by the same contract tests. It models what the operator and an application can
-tell apart: who may log in where, with which password, and who may read which table. It does not model SQL.
+It is held to the real servers by the same contract tests. It carries out the same plans as they do and models what
+the operator and an application can tell apart: who may log in where, with which password, and who may read which
+table. It does not model SQL.
 
 ```python
 server = ModelServer(PostgreSQL(), Credentials("postgres", "s3cret"))
-engine = ModelEngine(PostgreSQL(), {Endpoint("orders-primary.shop.svc", 5432): server})
-await engine.ensure(...)
-server.drop_user("orders")  # and see it healed
+contents = ModelContents(PostgreSQL(), {Endpoint("orders-primary.shop.svc", 5432): server})
+sessions = contents.connect(Server("postgresql", endpoint, login, verification))
+await settle(contents, sessions, DesiredUser("clerk", password))
+server.drop_user("clerk")  # and see it healed
 ```
 """
 
@@ -16,259 +18,296 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from steersman.testing import fault_point
 
-from .errors import AdministratorRejected, InvalidName, ServerUnreachable, SqlFailed
-from .port import Change, Credentials, Desired, Endpoint, Engine
-from .work import LoginRejected, Raced, Work
+from .actions import Action, DropUser, Reassign
+from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind
+from .ensuring import check_names, ensure
+from .errors import AdministratorRejected, EngineError, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from .model_state import ON_DISK, ModelInside, State
+from .plan import Change, Plan
+from .port import Contents, Desired
+from .server import Credentials, Endpoint, Server
+from .sessions import Sessions
+from .survey import Inside, Privilege, Scope, SecuredObject, Survey, UserState
+
+LOCKED = 3118
 
 
-@dataclass(slots=True)
-class ModelUser:
-    """An account. `mighty` accounts hold rights over the whole server."""
-
-    password: str
-    locked: bool = False
-    expired: bool = False
-    mighty: bool = False
-
-
-@dataclass(slots=True)
-class ModelDatabase:
-    """A database, who owns it (PostgreSQL only), who holds all privileges on it, and its tables by owner."""
-
-    owner: str
-    granted: set[str] = field(default_factory=set[str])
-    public: bool = False
-    schema_usable: bool = True
-    tables: dict[str, str] = field(default_factory=dict[str, str])
-
-
-class ModelServer:
+class ModelServer(State):
     """One server's state, what applications may do with it, and ways to spoil it.
 
     Args:
         like: the engine that it plays; PostgreSQL has owners, MySQL has not.
         administrator: who may change everything.
         pause: awaited before each statement; the simulation interleaves and cuts here.
+        now: the time that validity is measured by.
     """
 
     def __init__(
         self,
-        like: Engine,
+        like: Contents,
         administrator: Credentials,
         pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0),
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.owners_matter = like.name == "postgresql"
-        self.users = {administrator.username: ModelUser(administrator.password, mighty=True)}
-        self.databases: dict[str, ModelDatabase] = {}
+        mighty = UserState(
+            administrator.username,
+            superuser=True,
+            create_role=True,
+            verifier=like.new_verifier(administrator.password),
+        )
+        super().__init__(like.name == "postgresql", mighty)
+        self.like = like
+        self.credentials = administrator
+        """Who may change everything."""
+        self.pause = pause
+        self.now = now
         self.up = True
         self.hangs = False
         self.writes = 0
         """Statements that changed something or tried to."""
-        self.pause = pause
 
-    def log_in(self, credentials: Credentials, database: str | None = None) -> None:
-        """Raises `LoginRejected` for a wrong password or a locked account, `Raced` for a missing database."""
+    def log_in(self, credentials: Credentials, database: str | None = None) -> str:
+        """Who one then acts as.
+
+        Raises `LoginRejected` for a wrong password or a locked account, `Raced` where one may not enter the database.
+        """
         user = self.users.get(credentials.username)
-        if user is None or user.password != credentials.password or user.expired:
+        if user is None or not self._password_opens(user, credentials.password):
             raise LoginRejected(f"access denied for {credentials.username}")
-        if user.locked:
+        if user.locked or not user.login:
             raise LoginRejected(f"account {credentials.username} is locked", number=LOCKED)
-        if database is None or user.mighty:
-            return
-        held = self.databases.get(database)
-        if held is None or not (held.public or credentials.username in held.granted):
+        acting = next((setting.removeprefix("role=") for setting in user.settings), user.name)
+        if database is None or user.superuser:
+            return acting
+        if not self._enters(user.name, database):
             raise Raced(SqlFailed("logging in", None, f"no access to database {database}"))
+        return acting
 
-    def create_table(self, credentials: Credentials, database: str, table: str) -> None:
+    def opens(self, credentials: Credentials, database: str | None = None) -> bool:
+        """Whether these credentials open this database."""
+        try:
+            self.log_in(credentials, database)
+        except (LoginRejected, Raced):
+            return False
+        return True
+
+    def create_table(self, credentials: Credentials, database: str, table: str, schema: str = "public") -> None:
         """Make a table as the application does. Raises what `log_in` raises."""
-        self.log_in(credentials, database)
-        if not self.databases[database].schema_usable:
-            raise Raced(SqlFailed("creating a table", "42501", "permission denied for schema public"))
-        self.databases[database].tables[table] = credentials.username
+        acting = self.log_in(credentials, database)
+        place = SecuredObject(ObjectKind.SCHEMA, database, schema)
+        if self.owners_matter and not self.holds(acting, "CREATE", place):
+            raise Raced(SqlFailed("creating a table", "42501", f"permission denied for schema {schema}"))
+        self.create(self._table(database, schema, table), acting if self.owners_matter else self.administrator)
 
-    def reads_table(self, credentials: Credentials, database: str, table: str) -> bool:
+    def reads_table(self, credentials: Credentials, database: str, table: str, schema: str = "public") -> bool:
         """Whether a table is there and its contents can be read. Raises what `log_in` raises."""
-        self.log_in(credentials, database)
-        owner = self.databases[database].tables.get(table)
-        return owner is not None and (not self.owners_matter or owner == credentials.username)
+        acting = self.log_in(credentials, database)
+        on = self._table(database, schema, table)
+        usable = not self.owners_matter or self.holds(
+            acting, "USAGE", SecuredObject(ObjectKind.SCHEMA, database, schema)
+        )
+        return on in self.inside[database].objects and usable and self.holds(acting, "SELECT", on)
 
     def drop_user(self, username: str) -> None:
         """Drop a user. PostgreSQL insists that its things are reassigned first, here to the administrator."""
-        administrator = next(name for name, user in self.users.items() if user.mighty)
-        del self.users[username]
-        for database in self.databases.values():
-            database.granted.discard(username)
-            if database.owner == username:
-                database.owner = administrator
-            for table, owner in database.tables.items():
-                if owner == username:
-                    database.tables[table] = administrator
+        owned = {state.name for state in self.databases.values() if state.owner == username}
+        for database in sorted(owned | self.stands_in(username)) if self.owners_matter else ():
+            self.apply(Reassign(database, username, self.administrator))
+        self.apply(DropUser(username))
+
+    def revoke_on_database(self, database: str) -> None:
+        """Take from everybody what they hold on a database, behind the operator's back."""
+        self.databases[database] = replace(self.databases[database], privileges=frozenset())
+
+    def spoil_user(self, username: str, **changes: object) -> None:
+        """Change a user behind the operator's back, by the fields of `UserState`."""
+        self.users[username] = replace(self.users[username], **changes)
+
+    def set_password(self, username: str, password: str) -> None:
+        """Change a password behind the operator's back."""
+        self.spoil_user(username, verifier=self.like.new_verifier(password))
+
+    def seen(self, scope: Scope) -> Survey:
+        """What a survey of this scope finds."""
+        names = scope.users.union(map(self.like.second_username, scope.users))
+        users = {name: self._seen_user(name) for name in names & self.users.keys()}
+        named = set(scope.databases)
+        if scope.follow:
+            named |= {name for user in users.values() for name in user.stands_in}
+            for state in self.databases.values():
+                if names & {state.owner, *(one.grantee for one in state.privileges)}:
+                    named.add(state.name)
+        databases = {name: self.databases[name] for name in named & self.databases.keys()}
+        for state in databases.values():
+            if state.owner in self.users and state.owner not in users:
+                users[state.owner] = self._seen_user(state.owner)
+        inside = {name: schemas for name, schemas in scope.inside.items() if name in self.inside}
+        for name in (name for user in names & users.keys() for name in users[user].stands_in if scope.follow):
+            inside.setdefault(name, frozenset())
+        return Survey(
+            product="PostgreSQL" if self.owners_matter else "MySQL",
+            version=(17, 0) if self.owners_matter else (9, 7),
+            administrator=self.administrator,
+            users=users,
+            databases=databases,
+            inside={
+                name: _seen_inside(self.inside[name], schemas, names, scope)
+                for name, schemas in inside.items()
+                if self.databases[name].allows_connections
+            },
+        )
+
+    def _seen_user(self, name: str) -> UserState:
+        return replace(self.users[name], stands_in=self.stands_in(name))
+
+    def _password_opens(self, user: UserState, password: str) -> bool:
+        if user.valid_until is not None and user.valid_until <= self.now():
+            return False
+        return self.like.verifies(password, user.verifier) or self.like.verifies(password, user.second_verifier)
+
+    def _enters(self, name: str, database: str) -> bool:
+        state = self.databases.get(database)
+        if state is None or not state.allows_connections or state.connection_limit == 0:
+            return False
+        if self.owners_matter:
+            return self.holds(name, "CONNECT", SecuredObject(ObjectKind.DATABASE, database))
+        held = {one.grantee for one in state.privileges} | {one.grantee for one in self.inside[database].privileges}
+        return name in held
+
+    def _table(self, database: str, schema: str, table: str) -> SecuredObject:
+        return SecuredObject(ObjectKind.TABLE, database, schema if self.owners_matter else None, table)
 
 
-LOCKED = 3118
+def _seen_inside(inside: ModelInside, schemas: frozenset[str], users: frozenset[str], scope: Scope) -> Inside:
+    def seen(one: Privilege) -> bool:
+        if one.on.kind is ObjectKind.SCHEMA and one.on.schema == "public" and one.on.creator is None:
+            return True
+        owner = inside.schemas.get(one.on.schema or "") if one.on.kind is ObjectKind.SCHEMA else None
+        return one.grantee in users and one.grantee not in (owner, one.on.creator, inside.objects.get(one.on))
+
+    return Inside(
+        schemas={name: owner for name, owner in inside.schemas.items() if name in schemas},
+        objects={on: owner for on, owner in inside.objects.items() if on.schema is None or on.schema in schemas},
+        extensions={name: state for name, state in inside.extensions.items() if name in scope.extensions},
+        on_disk={name: found for name, found in ON_DISK.items() if name in scope.extensions},
+        privileges=frozenset(filter(seen, inside.privileges)),
+    )
 
 
-class ModelEngine:
-    """An `Engine` whose servers are models. An endpoint without a server refuses connections."""
+@dataclass(slots=True)
+class ModelSessions:
+    """The `Sessions` of the model: nothing is really open."""
 
-    def __init__(self, like: Engine, servers: Mapping[Endpoint, ModelServer]) -> None:
+    server: Server
+
+    async def close(self) -> None:
+        pass
+
+
+class ModelContents:
+    """A `Contents` whose servers are models. An endpoint without a server refuses connections."""
+
+    def __init__(self, like: Contents, servers: Mapping[Endpoint, ModelServer]) -> None:
         self.name = like.name
         self.port = like.port
         self.uri_scheme = like.uri_scheme
-        self._like = like
+        self.like = like
         self._servers = servers
 
+    def second_username(self, username: str) -> str:
+        return self.like.second_username(username)
+
+    def check(self, desired: DesiredDatabase | DesiredUser, administrator: str) -> None:
+        self.like.check(desired, administrator)
+
+    def verifies(self, password: str, verifier: str | None) -> bool:
+        return self.like.verifies(password, verifier)
+
+    def new_verifier(self, password: str) -> str:
+        return self.like.new_verifier(password)
+
+    def connect(self, server: Server) -> Sessions:
+        return ModelSessions(server)
+
+    async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        async with self._in_time(sessions.server, timeout) as server:
+            await self._log_in(server, sessions.server)
+            return server.seen(scope)
+
+    def plan_database(self, survey: Survey, desired: DesiredDatabase) -> Plan:
+        return self.like.plan_database(survey, desired)
+
+    def plan_user(self, survey: Survey, desired: DesiredUser) -> Plan:
+        return self.like.plan_user(survey, desired)
+
+    def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:
+        return self.like.plan_drop_database(survey, name, claim)
+
+    def plan_drop_user(self, survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
+        return self.like.plan_drop_user(survey, name, claim, heir)
+
+    async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
+        changes: list[Change] = []
+        try:
+            async with self._in_time(sessions.server, timeout) as server:
+                await self._log_in(server, sessions.server)
+                for step in plan.steps:
+                    await self._do(server, sessions.server.endpoint, step.action)
+                    changes += [step.change] if step.change else []
+        except EngineError as error:
+            error.changes = tuple(changes)
+            raise
+        return tuple(changes)
+
+    async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
+        async with self._in_time(server, timeout) as model:
+            await self._statement(model, server.endpoint)
+            return model.opens(credentials, database)
+
     def check_names(self, database: str, username: str, administrator: str) -> None:
-        self._like.check_names(database, username, administrator)
+        check_names(self, database, username, administrator)
 
     async def ensure(
         self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
     ) -> tuple[Change, ...]:
-        self.check_names(desired.database, desired.username, administrator.username)
-        work = _Work(endpoint, administrator, desired, timeout)
-        server = self._servers.get(endpoint)
-        if server is None or not server.up:
-            raise ServerUnreachable(endpoint, "connection refused")
-        try:
-            async with asyncio.timeout(timeout):
-                return await work.on(server).settle()
-        except TimeoutError:
-            raise ServerUnreachable(endpoint, "no answer in time") from None
-
-
-class _Work(Work):
-    """One call of `ensure`, in the steps of the real engines."""
-
-    server: ModelServer
-
-    def on(self, server: ModelServer) -> _Work:
-        self.server = server
-        return self
-
-    async def look_and_repair(self) -> None:
-        await self._statement()
-        try:
-            self.server.log_in(self.administrator)
-        except LoginRejected:
-            raise AdministratorRejected(self.administrator.username) from None
-        await self._user_exists()
-        await self._database_exists()
-        if self.server.owners_matter:
-            await self._database_is_owned()
-        await self._privileges_are_held()
-        await self._account_opens()
-
-    async def _user_exists(self) -> None:
-        name = self.desired.username
-        await self._statement()
-        user = self.server.users.get(name)
-        if user is None:
-            async with self._write("create the user"):
-                if name in self.server.users:
-                    raise Raced(SqlFailed("creating the user", "42710", "it exists already"))
-                self.server.users[name] = ModelUser(self.desired.password)
-            self.changed("UserCreated", f"created user {name}")
-        elif user.mighty:
-            raise InvalidName("username", name, "it has rights over the whole server; choose another username")
-        elif user.locked or (self.server.owners_matter and user.expired):
-            await self._unlock()
-
-    async def _database_exists(self) -> None:
-        name, owner = self.desired.database, self.desired.username
-        await self._statement()
-        if name in self.server.databases:
-            return
-        async with self._write("create the database"):
-            if name in self.server.databases:
-                raise Raced(SqlFailed("creating the database", "42P04", "it exists already"))
-            made = ModelDatabase(owner)
-            if self.server.owners_matter:
-                made.granted, made.public = {owner}, True
-            self.server.databases[name] = made
-        self.changed("DatabaseCreated", f"created database {name}")
-
-    async def _database_is_owned(self) -> None:
-        username = self.desired.username
-        await self._statement()
-        former = self._database().owner
-        if former == username:
-            return
-        async with self._write("give the database back"):
-            database = self._database()
-            given = {table: username if owner == former else owner for table, owner in database.tables.items()}
-            database.tables, database.owner = given, username
-            if former in database.granted:
-                database.granted = database.granted - {former} | {username}
-        self.changed("OwnerRestored", f"gave database {self.desired.database} back to {username} from {former}")
-
-    async def _privileges_are_held(self) -> None:
-        name, username = self.desired.database, self.desired.username
-        await self._statement()
-        if username not in self._database().granted:
-            async with self._write("grant"):
-                self._database().granted.add(username)
-            self.changed("GrantsRestored", f"granted ALL on database {name} to {username}")
-        await self._statement()
-        if self._database().public:
-            async with self._write("revoke from public"):
-                self._database().public = False
-            self.changed("PublicAccessRevoked", f"closed database {name} to other users")
-        await self._statement()
-        if not self._database().schema_usable:
-            async with self._write("grant on the schema"):
-                self._database().schema_usable = True
-            self.changed("GrantsRestored", f"granted ALL on schema public of database {name} to {username}")
-
-    async def _account_opens(self) -> None:
-        await self._statement()
-        try:
-            self.server.log_in(self.desired.credentials, self.desired.database)
-        except LoginRejected as rejected:
-            if rejected.number == LOCKED:
-                await self._unlock()
-            else:
-                async with self._write("set the password"):
-                    user = self._user()
-                    user.password, user.expired = self.desired.password, False
-                self.changed("PasswordReset", f"reset the password of user {self.desired.username}")
-            await self._account_opens()
-
-    async def _unlock(self) -> None:
-        async with self._write("unlock the user"):
-            user = self._user()
-            user.locked = False
-            if self.server.owners_matter:
-                user.expired = False
-        self.changed("UserUnlocked", f"unlocked user {self.desired.username}")
-
-    def _user(self) -> ModelUser:
-        user = self.server.users.get(self.desired.username)
-        if user is None:
-            raise Raced(SqlFailed("changing the user", "42704", "it was dropped meanwhile"))
-        return user
-
-    def _database(self) -> ModelDatabase:
-        database = self.server.databases.get(self.desired.database)
-        if database is None:
-            raise Raced(SqlFailed("changing the database", "3D000", "it was dropped meanwhile"))
-        return database
-
-    async def _statement(self) -> None:
-        """A round trip to the server."""
-        await self.server.pause()
-        if not self.server.up:
-            raise ServerUnreachable(self.endpoint, "connection lost")
-        if self.server.hangs:
-            await asyncio.Event().wait()
+        return await ensure(self, endpoint, administrator, desired, timeout)
 
     @asynccontextmanager
-    async def _write(self, what: str) -> AsyncGenerator[None]:
-        """A statement that changes something in its block, which a simulation may cut short or repeat."""
-        await self._statement()
-        async with fault_point(f"SQL: {what}", ServerUnreachable(self.endpoint, "connection lost")):
-            self.server.writes += 1
-            yield
+    async def _in_time(self, server: Server, timeout: float) -> AsyncGenerator[ModelServer]:
+        model = self._servers.get(server.endpoint)
+        if model is None or not model.up:
+            raise ServerUnreachable(server.endpoint, "connection refused")
+        try:
+            async with asyncio.timeout(timeout):
+                yield model
+        except TimeoutError:
+            raise ServerUnreachable(server.endpoint, "no answer in time") from None
+
+    async def _log_in(self, model: ModelServer, server: Server) -> None:
+        await self._statement(model, server.endpoint)
+        login = server.login
+        try:
+            model.log_in(Credentials(login.username, login.password or ""))
+        except LoginRejected as refusal:
+            raise AdministratorRejected(login.username, str(refusal)) from None
+
+    async def _do(self, model: ModelServer, endpoint: Endpoint, action: Action) -> None:
+        """A statement that changes something, which a simulation may cut short or repeat."""
+        await self._statement(model, endpoint)
+        lost = ServerUnreachable(endpoint, "connection lost")
+        async with fault_point(f"SQL: {type(action).__name__}", lost):
+            model.writes += 1
+            model.apply(action)
+
+    async def _statement(self, model: ModelServer, endpoint: Endpoint) -> None:
+        """A round trip to the server."""
+        await model.pause()
+        if not model.up:
+            raise ServerUnreachable(endpoint, "connection lost")
+        if model.hangs:
+            await asyncio.Event().wait()

@@ -5,24 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """A username and its password. The password never shows in a `repr`."""
-
-    username: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a server listens. `host` is a DNS name or an address, IPv6 without brackets."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+from .desired import Claim, DesiredDatabase, DesiredUser
+from .plan import Change, Plan
+from .server import Credentials, Endpoint, Server
+from .sessions import Sessions
+from .survey import Scope, Survey
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +23,6 @@ class Desired:
     @property
     def credentials(self) -> Credentials:
         return Credentials(self.username, self.password)
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One thing that was changed on the server, ready to become an Event.
-
-    `reason` is an Event reason (`DatabaseCreated`), `message` a sentence part (`created database orders`).
-    """
-
-    reason: str
-    message: str
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class Engine(Protocol):
@@ -87,5 +60,102 @@ class Engine(Protocol):
         `timeout` seconds at most.
 
         Raises `InvalidName`, `ServerUnreachable`, `AdministratorRejected` or `SqlFailed`.
+        """
+        ...
+
+
+class Contents(Protocol):
+    """What is inside a server of one engine. Stateless: everything it knows, it asks the server.
+
+    Looking (`survey`), planning (`plan_…`, pure) and doing (`carry_out`) are apart, so that one look serves many
+    objects. `settle` does the three for one object, and again where somebody else was at it.
+    Every `timeout` is in seconds, for the whole call.
+    """
+
+    @property
+    def name(self) -> str:
+        """The engine's name in `spec.engine`."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The port its servers listen on."""
+        ...
+
+    @property
+    def uri_scheme(self) -> str:
+        """The scheme of its connection strings."""
+        ...
+
+    def second_username(self, username: str) -> str:
+        """Who the second credential of a user is for: a role of its own on PostgreSQL, the same account on MySQL."""
+        ...
+
+    def check(self, desired: DesiredDatabase | DesiredUser, administrator: str) -> None:
+        """Refuse what no server of this engine could, or must, take. Needs no server.
+
+        Raises `InvalidName` for names and passwords, `NotSupported` for fields that the engine does not have; both
+        say which field.
+        """
+        ...
+
+    def verifies(self, password: str, verifier: str | None) -> bool:
+        """Whether this is the password that a server keeps this verifier of."""
+        ...
+
+    def new_verifier(self, password: str) -> str:
+        """A verifier of this password, as the engine's servers keep it."""
+        ...
+
+    def connect(self, server: Server) -> Sessions:
+        """Sessions for a server. Nothing is opened before it is needed; whoever connects closes."""
+        ...
+
+    async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        """Look at what is there of what the scope names.
+
+        Raises `ServerUnreachable`, `AdministratorRejected` or `SqlFailed`.
+        """
+        ...
+
+    def plan_database(self, survey: Survey, desired: DesiredDatabase) -> Plan:
+        """The steps from what is there to what is desired; none when it is so. The survey's scope must hold it.
+
+        Raises `AlreadyExists`, `Claimed`, `NotSupported`, `ImmutableOnServer`, `OwnerMissing`.
+        """
+        ...
+
+    def plan_user(self, survey: Survey, desired: DesiredUser) -> Plan:
+        """As `plan_database`, for a user.
+
+        Raises `AlreadyExists`, `Claimed`, `NotSupported`, `InvalidName`.
+        """
+        ...
+
+    def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:
+        """The steps that drop a database; none where it is gone, or bears another mark than the claim's."""
+        ...
+
+    def plan_drop_user(self, survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
+        """The steps that drop a user and its second credential; none where it is gone, or not the claim's.
+
+        What it owns goes to `heir`; at `None` to the owner of the database in which it lies.
+
+        Raises `HeirMissing` where there is nobody to give it to.
+        """
+        ...
+
+    async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
+        """Do the steps in their order, and say what was changed. May be cut off at any point.
+
+        Raises `Raced` (look again), `ServerUnreachable`, `AdministratorRejected` or `SqlFailed`, with what had been
+        changed before in `changes`.
+        """
+        ...
+
+    async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
+        """Whether these credentials open this database, by a login. The server is verified as the operator does.
+
+        Raises `ServerUnreachable` where nobody can know.
         """
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from .port import Endpoint
+from .server import Endpoint
 
 MASK = "<secret>"
 

@@ -1,5 +1,8 @@
-"""The MySQL engine: `engine` holds the rules, `session` the connections, `names` what may be named how."""
+"""The MySQL engine: `contents` is its front, `survey` looks, `users`, `databases` and `grants` plan.
 
-from .engine import MySQL
+`statements` holds the SQL, `claims` the marks, `session` and `pool` the connections, `names` what may be named how.
+"""
+
+from .contents import MySQL
 
 __all__ = ["MySQL"]

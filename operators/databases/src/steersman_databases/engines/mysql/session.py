@@ -7,18 +7,17 @@ in, since a prepared statement is one statement.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import ssl
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import asyncmy
 from asyncmy.errors import MySQLError
 
-from ..errors import ServerUnreachable, SqlFailed
-from ..port import Credentials, Endpoint
-from ..work import LoginRejected, Raced
+from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..in_memory import in_memory
+from ..server import Endpoint, Login, Server, TLSMode, Verification
 
 RACED = frozenset(
     {
@@ -51,8 +50,11 @@ AWAY = frozenset(
 """Error numbers that mean: no server at the moment."""
 
 
-WRONG_PASSWORD = frozenset({1045, 1698, 1820, 1862})
-"""The password is wrong, or right but expired."""
+EXPIRED = frozenset({1820, 1862})
+"""The password is right, but nothing may be done with it before it is changed."""
+
+WRONG_PASSWORD = frozenset({1045, 1698}) | EXPIRED
+"""The password is wrong, or right but expired. Once logged in, 1045 is a right that the account does not have."""
 
 LOCKED = frozenset({3118, 3957, 4150, 4151})
 """The account is locked: by hand or after too many failures, in MySQL's numbers and MariaDB's."""
@@ -61,14 +63,48 @@ LOCKED = frozenset({3118, 3957, 4150, 4151})
 class Session:
     """One open connection, in autocommit mode."""
 
-    def __init__(self, endpoint: Endpoint, connection: _Connection, secret: str) -> None:
+    def __init__(self, endpoint: Endpoint, connection: _Connection, deadline: float) -> None:
         self._endpoint = endpoint
         self._connection = connection
-        self._secret = secret
+        self._deadline = deadline
+        self._broken = False
 
     @property
     def is_mariadb(self) -> bool:
         return "mariadb" in self._connection.get_server_info().lower()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open and between two statements."""
+        return not self._broken
+
+    async def begin_use(self, deadline: float) -> bool:
+        """Bound every wait from here on by the deadline (the event loop's time); whether the server answers."""
+        loop = asyncio.get_running_loop()
+        self._deadline = deadline
+        # Without NO_AUTO_CREATE_USER, MariaDB's GRANT makes the missing user, with an empty password.
+        modes = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION" + (",NO_AUTO_CREATE_USER" if self.is_mariadb else "")
+        seconds = max(1, math.ceil((deadline - loop.time()) / 2))
+        setting = "SET SESSION sql_mode = ?, lock_wait_timeout = ?, innodb_lock_wait_timeout = ?"
+        try:
+            await self.rows("setting up the session", setting, modes, seconds, seconds)
+        except ServerUnreachable:
+            if loop.time() >= deadline:
+                raise
+            return False
+        return True
+
+    def end_use(self) -> None:
+        """Nothing to end: each statement looks at the deadline itself."""
+
+    def sever(self) -> None:
+        """Break it off."""
+        self._broken = True
+        self._connection.close()
+
+    async def close(self) -> None:
+        """End it."""
+        self._connection.close()
 
     async def rows(self, doing: str, query: str, *values: object) -> list[Mapping[str, Any]]:
         """What a query finds, its `?` bound to the values, by column name."""
@@ -80,24 +116,32 @@ class Session:
         """Run a statement that changes something. `doing` says in words what, for a possible error."""
         await self._execute(doing, statement, ())
 
-    def literal(self, value: str) -> str:
-        """A string literal, for statements that take no parameters. Follows the session's `sql_mode`."""
-        return self._connection.escape(value)
-
     async def _execute(self, doing: str, statement: str, values: tuple[object, ...]) -> _Result:
+        done = False
         try:
-            prepared = await self._connection.prepare(statement)
-            try:
-                return await prepared.execute(values)
-            finally:
-                await prepared.close()
+            async with asyncio.timeout_at(self._deadline):
+                prepared = await self._connection.prepare(statement)
+                try:
+                    result = await prepared.execute(values)
+                finally:
+                    await prepared.close()
+            done = True
+            return result
+        except TimeoutError:
+            raise ServerUnreachable(self._endpoint, f"no answer in time while {doing}") from None
+        except OSError as error:
+            raise ServerUnreachable(self._endpoint, f"while {doing}: {error}") from None
         except MySQLError as error:
-            raise self._failure(doing, error) from None
+            failure = self._failure(doing, error)
+            done = not isinstance(failure, ServerUnreachable)
+            raise failure from None
+        finally:
+            # Cut off in the middle, what comes next on the wire would be taken for the next answer.
+            self._broken = self._broken or not done
 
     def _failure(self, doing: str, error: MySQLError) -> Exception:
         number, message = _told(error)
-        message = message.replace(self._secret, "<secret>")
-        if number in WRONG_PASSWORD:
+        if number in EXPIRED:
             return LoginRejected(message, number)
         if number in AWAY or number == 0:
             return ServerUnreachable(self._endpoint, f"while {doing}: {message}")
@@ -115,73 +159,55 @@ def account(username: str) -> str:
     return f"{identifier(username)}@{identifier('%')}"
 
 
-@contextlib.asynccontextmanager
-async def open_session(
-    endpoint: Endpoint, credentials: Credentials, database: str | None, deadline: float, secret: str
-) -> AsyncGenerator[Session]:
-    """A session, closed on leaving, given up at the deadline (the event loop's time, seconds).
+async def connect(server: Server, login: Login, database: str | None, deadline: float) -> Session:
+    """A session, by the deadline (the event loop's time, seconds). TLS always, since MySQL may ask for the password.
 
-    TLS is required, since MySQL may ask for the password itself; the certificate is not verified yet.
-    `secret` is a text that no error may show.
-
-    Raises `LoginRejected` or `ServerUnreachable`.
+    Raises `LoginRejected`, `ServerUnreachable`, or `Raced` where the account may not enter the database.
     """
+    endpoint = server.endpoint
     remaining = deadline - asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(max(remaining, 0)):
-            connection = await _connect(endpoint, credentials, database, max(1, math.ceil(remaining)))
-            try:
-                session = Session(endpoint, connection, secret)
-                await _configure(session, remaining)
-                yield session
-            finally:
-                connection.close()
+            connection = await _open(
+                host=endpoint.host,
+                port=endpoint.port,
+                user=login.username,
+                password=(login.password or "").encode(),
+                database=database,
+                charset="utf8mb4",
+                ssl=_tls(server.verification, login),
+                connect_timeout=max(1, math.ceil(remaining)),
+                autocommit=True,
+                program_name="steersman",
+            )
+        return Session(endpoint, connection, deadline)
     except TimeoutError:
-        raise ServerUnreachable(endpoint, "no answer in time") from None
-
-
-async def _connect(endpoint: Endpoint, credentials: Credentials, database: str | None, seconds: int) -> _Connection:
-    try:
-        return await _open(
-            host=endpoint.host,
-            port=endpoint.port,
-            user=credentials.username,
-            password=credentials.password.encode(),
-            database=database,
-            charset="utf8mb4",
-            ssl=_tls(),
-            connect_timeout=seconds,
-            autocommit=True,
-            program_name="steersman",
-        )
+        raise ServerUnreachable(endpoint, "no answer in time while connecting") from None
     except MySQLError as error:
         number, message = _told(error)
         if number in WRONG_PASSWORD | LOCKED:
             raise LoginRejected(message, number) from None
         if number in RACED:
-            raise Raced(SqlFailed(f"logging in as {credentials.username}", None, message)) from None
+            raise Raced(SqlFailed(f"logging in as {login.username}", None, message)) from None
         raise ServerUnreachable(endpoint, message) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # Of the latter kind are authorities that are no certificates.
         raise ServerUnreachable(endpoint, str(error)) from None
 
 
-async def _configure(session: Session, remaining: float) -> None:
-    # Without NO_AUTO_CREATE_USER, MariaDB's GRANT makes the missing user, with an empty password.
-    modes = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION" + (",NO_AUTO_CREATE_USER" if session.is_mariadb else "")
-    seconds = max(1, math.ceil(remaining / 2))
-    await session.rows(
-        "setting up the session",
-        "SET SESSION sql_mode = ?, lock_wait_timeout = ?, innodb_lock_wait_timeout = ?",
-        modes,
-        seconds,
-        seconds,
-    )
-
-
-def _tls() -> ssl.SSLContext:
+def _tls(verification: Verification, login: Login) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    context.check_hostname = verification.mode is TLSMode.VERIFY_FULL
+    if verification.mode in (TLSMode.VERIFY_FULL, TLSMode.VERIFY_CA):
+        if verification.authorities is not None:
+            context.load_verify_locations(cadata=verification.authorities.decode())
+        else:
+            context.load_default_certs()
+    else:
+        context.verify_mode = ssl.CERT_NONE
+    if login.certificate is not None:
+        with in_memory(login.certificate.chain) as chain, in_memory(login.certificate.key) as key:
+            context.load_cert_chain(chain, key)
     return context
 
 
@@ -209,7 +235,6 @@ class _Statement(Protocol):
 
 class _Connection(Protocol):
     async def prepare(self, query: str) -> _Statement: ...
-    def escape(self, obj: str) -> str: ...
     def get_server_info(self) -> str: ...
     def close(self) -> None: ...
 

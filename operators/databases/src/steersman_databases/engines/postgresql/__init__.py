@@ -1,5 +1,8 @@
-"""The PostgreSQL engine: `engine` holds the rules, `session` the connections, `names` what may be named how."""
+"""The PostgreSQL engine: `contents` is its front, `survey` looks, `roles`, `databases`, `inside` and `grants` plan.
 
-from .engine import PostgreSQL
+`statements` holds the SQL, `session` and `pool` the connections, `names` what may be named how.
+"""
+
+from .contents import PostgreSQL
 
 __all__ = ["PostgreSQL"]

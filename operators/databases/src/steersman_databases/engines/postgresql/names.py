@@ -2,40 +2,107 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidName
-from ..names import check_not_administrator, check_text
+from ..desired import DesiredDatabase, DesiredUser, NoPassword
+from ..errors import InvalidName, NotSupported
+from ..names import check_password, check_text
 
 LONGEST = 63
 """Bytes of UTF-8 in an identifier. The server cuts longer ones off silently, and so would mix up two names."""
 
 RESERVED_DATABASES = frozenset({"postgres", "template0", "template1"})
 RESERVED_USERS = frozenset({"postgres", "public", "none"})
+RESERVED_PREFIX = "steersman_"
+"""Begins the names of the operator's own roles."""
+
+DEPUTY = "~"
+
+NOBODYS = frozenset({"pg_execute_server_program", "pg_read_server_files", "pg_write_server_files"})
+"""Predefined roles that reach the server's file system or start programs: with them one is the server."""
 
 
-def check_names(database: str, username: str, administrator: str) -> None:
-    """Refuse what PostgreSQL cannot take as names, or keeps for itself.
+def deputy_name(username: str) -> str:
+    """The role that holds the second credential of a user whose password rotates."""
+    return username + DEPUTY
 
-    Source: PostgreSQL documentation, 4.1.1 "Identifiers and Key Words", 22.3 "Template Databases", and
-    CREATE ROLE. Names are compared exactly: quoted identifiers keep their case.
+
+def check_database(desired: DesiredDatabase) -> None:
+    """Refuse what PostgreSQL cannot take as a database, or keeps for itself.
+
+    Source: PostgreSQL documentation, 4.1.1 "Identifiers and Key Words", 22.3 "Template Databases". Names are
+    compared exactly: quoted identifiers keep their case.
 
     Raises `InvalidName`.
     """
-    check_text("databaseName", database)
-    check_text("username", username)
-    _check_length("databaseName", database)
-    _check_length("username", username)
-    if database in RESERVED_DATABASES:
-        raise InvalidName("databaseName", database, "PostgreSQL keeps this database for itself; choose another name")
+    _check_name("databaseName", desired.name)
+    if desired.name in RESERVED_DATABASES:
+        raise InvalidName(
+            "databaseName", desired.name, "PostgreSQL keeps this database for itself; choose another name"
+        )
+    _check_name("owner", desired.owner)
+    for schema in desired.schemas:
+        _check_name("schemas", schema.name)
+        if _is_the_servers(schema.name):
+            raise InvalidName("schemas", schema.name, "PostgreSQL keeps this schema for itself; choose another name")
+    for extension in desired.extensions:
+        _check_name("extensions", extension.name)
+
+
+def check_user(desired: DesiredUser, administrator: str) -> None:
+    """Refuse what PostgreSQL cannot take as a user, or what would be the operator.
+
+    Source: PostgreSQL documentation, CREATE ROLE, and 22.5 "Predefined Roles".
+
+    Raises `InvalidName`, `NotSupported`.
+    """
+    check_username("username", desired.name, administrator)
+    if desired.second is not None:
+        if len(deputy_name(desired.name).encode()) > LONGEST:
+            raise InvalidName("username", desired.name, f'"{deputy_name(desired.name)}" is too long for PostgreSQL')
+        if desired.replication or desired.bypass_row_level_security:
+            raise NotSupported("rotation", "replication and bypassRowLevelSecurity do not pass to a second role")
+    for password in (desired.password, desired.second.password if desired.second else NoPassword.UNCHANGED):
+        if isinstance(password, str):
+            check_password(password)
+    for grant in desired.grants:
+        if grant.schema is not None and _is_the_servers(grant.schema):
+            raise InvalidName("grants", grant.schema, "what is in it is PostgreSQL's own; name another schema")
+    for membership in desired.roles:
+        _check_name("roles", membership.role)
+        _check_not_the_operators("roles", membership.role, administrator)
+        if membership.role in NOBODYS:
+            raise InvalidName("roles", membership.role, "who has it has the whole server; choose another role")
+
+
+def check_username(field: str, username: str, administrator: str) -> None:
+    """Refuse what cannot be a role's name, or is somebody's already. Raises `InvalidName`."""
+    _check_name(field, username)
     if username in RESERVED_USERS:
-        raise InvalidName("username", username, "PostgreSQL keeps this role for itself; choose another username")
+        raise InvalidName(field, username, "PostgreSQL keeps this role for itself; choose another username")
     if username.startswith("pg_"):
         raise InvalidName(
-            "username", username, 'PostgreSQL keeps roles that begin with "pg_" for itself; choose another username'
+            field, username, 'PostgreSQL keeps roles that begin with "pg_" for itself; choose another username'
         )
-    check_not_administrator(username, administrator)
+    _check_not_the_operators(field, username, administrator)
 
 
-def _check_length(field: str, value: str) -> None:
+def is_the_servers(role: str) -> bool:
+    """Whether a role is PostgreSQL's or the operator's own: who acts with its rights is beyond databases."""
+    return role in RESERVED_USERS or role.startswith(("pg_", RESERVED_PREFIX))
+
+
+def _is_the_servers(schema: str) -> bool:
+    return schema.startswith("pg_") or schema == "information_schema"
+
+
+def _check_not_the_operators(field: str, username: str, administrator: str) -> None:
+    if username == administrator:
+        raise InvalidName(field, username, "it is this server's administrator; choose another username")
+    if username.startswith(RESERVED_PREFIX):
+        raise InvalidName(field, username, f'names that begin with "{RESERVED_PREFIX}" are the operator\'s')
+
+
+def _check_name(field: str, value: str) -> None:
+    check_text(field, value)
     length = len(value.encode())
     if length > LONGEST:
         raise InvalidName(

@@ -1,17 +1,16 @@
-"""Who owns what inside the application's database.
+"""Who owns what inside a database, seen and set as superuser where an application may have planted things.
 
-`give_back` and `take_public_schema` are the only statements that the administrator runs where an application
-may have planted things. They read catalogs and run ALTER … OWNER, which call no functions of users, with
-`search_path` pinned to `pg_catalog`.
+Catalogs are read and ALTER … OWNER is run, which call no functions of users, with `search_path` pinned to
+`pg_catalog`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import LiteralString
 
 from psycopg import sql
 
+from ..errors import SqlFailed
 from .session import Session
 
 CONTENTS = """
@@ -46,45 +45,39 @@ ALTER TABLE serves views, sequences and the like as well; the sequence of a colu
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PublicSchema:
-    """What the connected role may do with the schema `public`."""
-
-    usable: bool
-    owned: bool
-
-
-async def public_schema(session: Session) -> PublicSchema:
-    """How the schema `public` stands for the connected role. A schema that was dropped is nobody's loss."""
-    rows = await session.rows(
-        "looking at schema public",
-        "SELECT pg_catalog.has_schema_privilege(session_user, oid, 'USAGE')"
-        " AND pg_catalog.has_schema_privilege(session_user, oid, 'CREATE'),"
-        " pg_catalog.pg_has_role(session_user, nspowner, 'USAGE')"
-        " FROM pg_catalog.pg_namespace WHERE nspname = 'public'",
-    )
-    if not rows:
-        return PublicSchema(usable=True, owned=True)
-    usable, owned = rows[0]
-    return PublicSchema(usable=usable, owned=owned)
+PLANTED = """
+    SELECT owner FROM (
+        SELECT tableoid, oid, pronamespace AS namespace, proowner AS owner FROM pg_catalog.pg_proc
+      UNION ALL
+        SELECT tableoid, oid, oprnamespace, oprowner FROM pg_catalog.pg_operator
+      UNION ALL
+        SELECT tableoid, oid, collnamespace, collowner FROM pg_catalog.pg_collation
+      UNION ALL
+        SELECT tableoid, oid, typnamespace, typowner FROM pg_catalog.pg_type
+        WHERE typtype IN ('d', 'e', 'r')
+    ) found
+    JOIN pg_catalog.pg_namespace n ON n.oid = found.namespace
+    JOIN pg_catalog.pg_roles r ON r.oid = found.owner
+    WHERE n.nspname = %s AND NOT r.rolsuper
+      AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_depend extension
+        WHERE extension.classid = found.tableoid AND extension.objid = found.oid AND extension.deptype = 'e')
+"""
+"""What a script of an extension could mistake for what it means."""
 
 
-async def grant_public_schema(session: Session) -> None:
-    """Give the schema's owner its own rights again, as that owner."""
-    await session.run("restoring grants on schema public", _GRANT_PUBLIC)
+async def require_unplanted(session: Session, schema: str, extension: str) -> None:
+    """Refuse to run an extension's script as superuser where somebody left functions, operators or types.
 
-
-async def take_public_schema(session: Session) -> None:
-    """Make the schema belong to whoever owns the database, as PostgreSQL itself does since version 15."""
-    async with session.transaction():
-        await session.run(
-            "restoring the owner of schema public",
-            sql.SQL("ALTER SCHEMA public OWNER TO pg_database_owner").format(),
+    Raises `SqlFailed`.
+    """
+    if await session.rows("looking at the extension's schema", PLANTED, schema):
+        raise SqlFailed(
+            f"creating extension {extension}",
+            None,
+            f"schema {schema} holds functions, operators or types of others, which the extension's script, run by a"
+            " superuser, could call: name an empty schema in spec.extensions",
         )
-        await session.run("restoring grants on schema public", _GRANT_PUBLIC)
-
-
-_GRANT_PUBLIC = sql.SQL("GRANT ALL ON SCHEMA public TO pg_database_owner").format()
 
 
 async def give_back(session: Session, former: str, owner: str) -> int:

@@ -12,16 +12,18 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import AsyncGenerator
-from typing import LiteralString
+import ssl
+from collections.abc import AsyncGenerator, Generator
+from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from ..errors import ServerUnreachable, SqlFailed
-from ..port import Credentials, Endpoint
-from ..work import LoginRejected, Raced
+from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..in_memory import in_memory
+from ..server import Login, Server, TLSMode, Verification
 
 RACED = frozenset(
     {
@@ -47,10 +49,46 @@ AWAY = ("08", "53", "57P")
 class Session:
     """One open connection, in autocommit mode."""
 
-    def __init__(self, endpoint: Endpoint, connection: psycopg.AsyncConnection[TupleRow]) -> None:
-        self._endpoint = endpoint
+    def __init__(self, server: Server, connection: psycopg.AsyncConnection[TupleRow]) -> None:
+        self._endpoint = server.endpoint
         self._connection = connection
         self._severed = False
+        self._alarm: asyncio.TimerHandle | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is open and in no transaction."""
+        return not self._severed and self._connection.pgconn.transaction_status == TransactionStatus.IDLE
+
+    async def begin_use(self, deadline: float) -> bool:
+        """Bound every wait from here on by the deadline (the event loop's time).
+
+        Whether the server answers, and is no standby: a connection may outlive its server's being the primary.
+        """
+        loop = asyncio.get_running_loop()
+        self._alarm = loop.call_at(deadline, self.sever)
+        milliseconds = max(1, math.ceil((deadline - loop.time()) * 1000))
+        try:
+            [(standby, *_)] = await self.rows(
+                "beginning to work", _BOUNDS, str(milliseconds), str(max(1, milliseconds // 2))
+            )
+        except ServerUnreachable:
+            self.end_use()
+            if loop.time() >= deadline:
+                raise
+            return False
+        return not standby
+
+    def end_use(self) -> None:
+        """The deadline counts no more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    async def close(self) -> None:
+        """End it."""
+        self.end_use()
+        await self._connection.close()
 
     async def rows(self, doing: str, query: LiteralString, *values: object) -> list[TupleRow]:
         """What a query finds, its `%s` bound to the values."""
@@ -63,15 +101,10 @@ class Session:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncGenerator[None]:
-        """All of the statements inside, or none: a failure must end the session, which undoes them."""
+        """All of the statements inside, or none: a failure leaves the session in it, which then is of no more use."""
         await self._execute("beginning a transaction", "BEGIN", None)
         yield
         await self._execute("ending a transaction", "COMMIT", None)
-
-    def verifier(self, username: str, password: str) -> str:
-        """What the server stores for a password, computed here: logs of the server never hold the password."""
-        encrypted = self._connection.pgconn.encrypt_password(password.encode(), username.encode(), b"scram-sha-256")
-        return encrypted.decode()
 
     def sever(self) -> None:
         """Shut the socket down. Whoever waits for the server gets an error at once.
@@ -111,70 +144,111 @@ class Session:
         return failure
 
 
-@contextlib.asynccontextmanager
-async def open_session(
-    endpoint: Endpoint, credentials: Credentials, database: str, deadline: float
-) -> AsyncGenerator[Session]:
-    """A session in a database, closed on leaving, severed at the deadline (the event loop's time, seconds).
+_BOUNDS = """
+    SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.set_config('statement_timeout', %s, false),
+           pg_catalog.set_config('lock_timeout', %s, false)
+"""
 
-    TLS is used where the server offers it. SCRAM is required, so a server that is not ours never gets to see
-    the password.
 
-    Raises `LoginRejected` or `ServerUnreachable`.
+async def connect(server: Server, login: Login, database: str, deadline: float) -> Session:
+    """A session in a database, by the deadline (the event loop's time, seconds).
+
+    Passwords are given away by SCRAM only, so a server that is not ours never gets to see them.
+
+    Raises `LoginRejected`, `ServerUnreachable` or, where the login may not come into the database, `SqlFailed`.
     """
-    loop = asyncio.get_running_loop()
-    connection = await _connect(endpoint, credentials, database, deadline)
-    session = Session(endpoint, connection)
-    alarm = loop.call_at(deadline, session.sever)
-    try:
-        yield session
-    finally:
-        alarm.cancel()
-        await connection.close()
-
-
-async def _connect(
-    endpoint: Endpoint, credentials: Credentials, database: str, deadline: float
-) -> psycopg.AsyncConnection[TupleRow]:
+    endpoint = server.endpoint
     remaining = deadline - asyncio.get_running_loop().time()
     try:
-        async with asyncio.timeout(max(remaining, 0)):
-            return await psycopg.AsyncConnection.connect(
-                host=endpoint.host,
-                port=endpoint.port,
-                user=credentials.username,
-                password=credentials.password,
-                dbname=database,
-                autocommit=True,
-                sslmode="prefer",
-                gssencmode="disable",
-                require_auth="scram-sha-256",
-                application_name="steersman",
-                client_encoding="utf8",
-                connect_timeout=max(1, math.ceil(remaining)),
-                options=_options(remaining),
-            )
-    except TimeoutError:
-        raise ServerUnreachable(endpoint, "no answer in time while connecting") from None
-    except psycopg.errors.ConnectionTimeout:
+        with tls_parameters(server.verification, login) as tls:
+            async with asyncio.timeout(max(remaining, 0)):
+                connection = await psycopg.AsyncConnection[TupleRow].connect(
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    user=login.username,
+                    password=login.password,
+                    dbname=database,
+                    autocommit=True,
+                    prepare_threshold=None,  # several statements in one query cannot be prepared
+                    gssencmode="disable",
+                    require_auth=_methods(login),
+                    application_name="steersman",
+                    client_encoding="utf8",
+                    connect_timeout=max(1, math.ceil(remaining)),
+                    options=_OPTIONS,
+                    **cast(Any, tls),
+                )
+        return Session(server, connection)
+    except (TimeoutError, psycopg.errors.ConnectionTimeout):
         raise ServerUnreachable(endpoint, "no answer in time while connecting") from None
     except psycopg.Error as error:
-        message = " ".join(str(error).split()).removeprefix("connection failed: ")
-        # libpq hands over no SQLSTATE for a failed login, only the text; the images run with untranslated
-        # messages for this.
-        if "password authentication failed" in message:
-            raise LoginRejected(message) from None
-        raise ServerUnreachable(endpoint, message) from None
+        raise _refusal(server, login, database, " ".join(str(error).split())) from None
 
 
-def _options(remaining: float) -> str:
-    milliseconds = max(1, math.ceil(remaining * 1000))
-    settings = {
+def _refusal(server: Server, login: Login, database: str, message: str) -> Exception:
+    """What a failed connection means. libpq hands over no SQLSTATE for it, only the text.
+
+    Ours run with untranslated messages for this; in another language a wrong password is an unreachable server.
+    """
+    message = message.removeprefix("connection failed: ")
+    if any(sign in message for sign in _REJECTIONS):
+        return LoginRejected(message)
+    if "permission denied for database" in message:
+        return SqlFailed(f"connecting to database {database}", "42501", f"{login.username} may not connect to it")
+    if "FATAL:" in message and "does not exist" in message and f'database "{database}"' in message:
+        return Raced(SqlFailed(f"connecting to database {database}", "3D000", "it is not there"))
+    if "is not currently accepting connections" in message:
+        return Raced(SqlFailed(f"connecting to database {database}", "55000", "it is closed, or about to be made"))
+    return ServerUnreachable(server.endpoint, message)
+
+
+_REJECTIONS = (
+    "password authentication failed",
+    "certificate authentication failed",
+    "is not permitted to log in",
+    "no password supplied",
+)
+
+
+def _methods(login: Login) -> str:
+    methods = ["scram-sha-256"] if login.password is not None else []
+    return ",".join([*methods, "none"] if login.certificate is not None else methods or ["none"])
+
+
+_MODES = {
+    TLSMode.VERIFY_FULL: "verify-full",
+    TLSMode.VERIFY_CA: "verify-ca",
+    TLSMode.REQUIRE: "require",
+    TLSMode.DISABLE: "disable",
+}
+
+
+@contextlib.contextmanager
+def tls_parameters(verification: Verification, login: Login) -> Generator[dict[str, str]]:
+    """What libpq needs to know of TLS. It reads certificates from files only, so they are anonymous ones."""
+    with contextlib.ExitStack() as files:
+        told = {"sslmode": _MODES[verification.mode], "sslcertmode": "disable", "sslrootcert": "", "sslcrl": ""}
+        if verification.mode in (TLSMode.VERIFY_FULL, TLSMode.VERIFY_CA):
+            given = verification.authorities
+            told["sslrootcert"] = files.enter_context(in_memory(given)) if given is not None else _trusted()
+        if login.certificate is not None:
+            told["sslcertmode"] = "require"
+            told["sslcert"] = files.enter_context(in_memory(login.certificate.chain))
+            told["sslkey"] = files.enter_context(in_memory(login.certificate.key))
+        yield told
+
+
+def _trusted() -> str:
+    """The authorities that the machine trusts. Not libpq's `system`: its OpenSSL comes along and looks elsewhere."""
+    return ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+
+
+_OPTIONS = " ".join(
+    f"-c {name}={value}"
+    for name, value in {
         "search_path": "pg_catalog",
-        "statement_timeout": milliseconds,
-        "lock_timeout": max(1, milliseconds // 2),
-        "idle_in_transaction_session_timeout": milliseconds,
+        "idle_in_transaction_session_timeout": "60s",
         "default_transaction_read_only": "off",
         "standard_conforming_strings": "on",
-    }
-    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+    }.items()
+)

@@ -1,0 +1,291 @@
+"""Everything that a plan can do to a server, in values.
+
+An engine makes statements of them, the model applies them to what it remembers: so one plan is judged by both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from .survey import Membership, SecuredObject
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+"""The end of what does not expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What a role or an account may do by itself. `None` leaves it as it is."""
+
+    login: bool | None = None
+    locked: bool | None = None
+    inherit: bool | None = None
+    superuser: bool | None = None
+    create_role: bool | None = None
+    create_database: bool | None = None
+    replication: bool | None = None
+    bypass_row_level_security: bool | None = None
+    connection_limit: int | None = None
+    valid_until: datetime | None = None
+    """`FOREVER` for no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateUser:
+    """A new role or account, with its mark, in one go."""
+
+    name: str
+    attributes: Attributes
+    verifier: str | None = field(repr=False)
+    mark: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterUser:
+    """Only what differs."""
+
+    name: str
+    attributes: Attributes
+
+
+@dataclass(frozen=True, slots=True)
+class SetVerifier:
+    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL)."""
+
+    name: str
+    verifier: str | None = field(repr=False)
+    retain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardSecond:
+    """The former password opens no more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetRoleSetting:
+    """Whoever logs in as `name` acts as `role`."""
+
+    name: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUser:
+    """Leave a claim's text at a user. `elevated`: it is not one that the operator made."""
+
+    name: str
+    text: str
+    elevated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MarkDatabase:
+    """Leave a claim's text at a database, as its owner."""
+
+    name: str
+    text: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRole:
+    """`elevated`: the role is one that the operator does not administer."""
+
+    member: str
+    membership: Membership
+    elevated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeRole:
+    """The membership that this grantor gave."""
+
+    member: str
+    role: str
+    grantor: str
+    elevated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Privileges on one object, given as `as_role`, which the grantor then is."""
+
+    grantee: str
+    on: SecuredObject
+    privileges: tuple[str, ...]
+    as_role: str
+    grantable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """`only_option` leaves the privileges and takes the right to pass them on."""
+
+    grantee: str
+    on: SecuredObject
+    privileges: tuple[str, ...]
+    as_role: str
+    only_option: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """A new database, the administrator's and closed to everybody until it is finished."""
+
+    name: str
+    encoding: str
+    collation: str | None
+    character_type: str | None
+    template: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishDatabase:
+    """Mark, owner and opening of a new database, all in one."""
+
+    name: str
+    owner: str
+    connection_limit: int
+    mark: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """`None` leaves it as it is. `former` is the present owner."""
+
+    name: str
+    former: str
+    owner: str | None = None
+    connection_limit: int | None = None
+    allows_connections: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """What `former` owns inside a database becomes `owner`'s."""
+
+    database: str
+    former: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    """`elevated`: its owner is not the database's."""
+
+    database: str
+    name: str
+    owner: str
+    elevated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSchemaOwner:
+    """Only a superuser may, in a database that is somebody's."""
+
+    database: str
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropSchema:
+    """Only an empty one."""
+
+    database: str
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateExtension:
+    """`elevated`: the server wants a superuser for it."""
+
+    database: str
+    name: str
+    schema: str
+    version: str | None
+    as_role: str
+    elevated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateExtension:
+    database: str
+    name: str
+    version: str
+    as_role: str
+    elevated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MoveExtension:
+    database: str
+    name: str
+    schema: str
+    as_role: str
+    elevated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DropExtension:
+    database: str
+    name: str
+    as_role: str
+    elevated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reassign:
+    """What `name` owns inside a database becomes the heir's, and what was granted to it there is gone."""
+
+    database: str
+    name: str
+    heir: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropUser:
+    """Its sessions end first."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """Sessions in it end first."""
+
+    name: str
+
+
+Action = (
+    CreateUser
+    | AlterUser
+    | SetVerifier
+    | DiscardSecond
+    | SetRoleSetting
+    | MarkUser
+    | MarkDatabase
+    | GrantRole
+    | RevokeRole
+    | Grant
+    | Revoke
+    | CreateDatabase
+    | FinishDatabase
+    | AlterDatabase
+    | GiveBack
+    | CreateSchema
+    | AlterSchemaOwner
+    | DropSchema
+    | CreateExtension
+    | UpdateExtension
+    | MoveExtension
+    | DropExtension
+    | Reassign
+    | DropUser
+    | DropDatabase
+)

@@ -1,0 +1,217 @@
+"""What the objects of a cluster need to know of its engine, and a cluster as every engine sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from steersman.api.apply.core_v1 import ContainerApply, VolumeApply
+from steersman.api.core_v1 import (
+    Affinity,
+    LocalObjectReference,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from steersman.meta import ApplyConfiguration, ObjectKey, Quantity
+
+from .cluster_names import ClusterNames
+
+SynchronousMode = Literal["Off", "Priority", "Quorum"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synchronous:
+    """How many standbys must have what was committed, ``mode`` with its default put in.
+
+    ``required``: writes stop rather than lose the copy.
+    """
+
+    mode: SynchronousMode = "Off"
+    standbys: int = 1
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialDatabase:
+    """How ``initdb`` makes a new volume, and the first database with its owner. ``wal_segment_size`` is in MiB."""
+
+    database: str
+    owner: str
+    secret: str | None = None
+    encoding: str = "UTF8"
+    locale_provider: str = "libc"
+    locale: str = "C.UTF-8"
+    wal_segment_size: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSettings:
+    """What a user may say of the pods, the same for every engine. What needs a new pod to take effect."""
+
+    resources: ResourceRequirements
+    shm_size: Quantity
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: Sequence[LocalObjectReference] = ()
+    affinity: Affinity | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
+    tolerations: Sequence[Toleration] = ()
+    topology_spread_constraints: Sequence[TopologySpreadConstraint] = ()
+    priority_class: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """What annotations of the cluster ask for.
+
+    ``fenced`` are numbers of instances, or ``"*"`` for all; ``switchover`` is an instance's name, ``any`` or empty.
+    """
+
+    paused: bool = False
+    force_delete: bool = False
+    fenced: frozenset[int] | Literal["*"] = frozenset()
+    switchover: str = ""
+    restart: str = ""
+
+    def fences(self, instance: int) -> bool:
+        """Whether this instance should be fenced."""
+        return self.fenced == "*" or instance in self.fenced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """A cluster as it is declared, defaults put in: what is the same for each engine's kind.
+
+    ``image`` is what ``spec`` says, or else what the operator has for ``version``. ``access_rules`` are lines of
+    ``pg_hba.conf``; ``preload_libraries`` is what the server loads at its start. ``image_given``: the image is the
+    user's and taken at once; ``upgrades_minor``: so is the operator's. ``writable_services`` are those whose
+    EndpointSlices the primary fills. ``has_database``: ``initial`` names a first database, and is not only how a new
+    volume is made.
+    """
+
+    key: ObjectKey
+    uid: str
+    kind: str
+    engine: str
+    version: str
+    image: str
+    instances: int
+    storage_size: Quantity
+    wal_size: Quantity | None
+    storage_class: str | None = None
+    wal_class: str | None = None
+    pods: PodSettings
+    synchronous: Synchronous
+    initial: InitialDatabase
+    writable_services: Sequence[str]
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+    preload_libraries: Sequence[str] = ()
+    access_rules: Sequence[str] = ()
+    tls_required: bool = True
+    image_given: bool = False
+    upgrades_minor: bool = False
+    has_database: bool = False
+    hibernated: bool = False
+    replaces_failed: bool = True
+    deletes_data: bool = False
+    requests: Requests = Requests()
+    cluster_domain: str = "cluster.local"
+
+    @property
+    def names(self) -> ClusterNames:
+        """The names of everything that belongs to it."""
+        return ClusterNames(self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodParts:
+    """What an engine puts into the pod of an instance.
+
+    ``server`` has no resources and no security context: those are the cluster's and the same for every engine. It
+    mounts the volumes ``data``, ``wal`` (where ``ClusterView.wal_size`` is set) and ``shm``, which need not be in
+    ``volumes``. ``labels`` and ``annotations`` are the pod's beside those that all our objects bear.
+    """
+
+    server: ContainerApply
+    volumes: Sequence[VolumeApply] = ()
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    grace_seconds: int = 120
+
+
+SettingContext = Literal["internal", "postmaster", "sighup", "superuser-backend", "backend", "superuser", "user"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One parameter as a server knows it. Source: PostgreSQL's view ``pg_settings``, column for column.
+
+    ``value`` is ``setting``, in ``unit``. ``of_session``: it is the asking session's alone.
+    """
+
+    name: str
+    value: str
+    unit: str | None = None
+    context: SettingContext = "user"
+    kind: Literal["bool", "integer", "real", "string", "enum"] = "string"
+    minimum: str | None = None
+    maximum: str | None = None
+    choices: Sequence[str] = ()
+    pending_restart: bool = False
+    of_session: bool = False
+
+
+SettingCatalog = Mapping[str, Setting]
+"""Every parameter of one server by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What writing a parameter means. ``reason`` says why it is refused, in the server's words where it has some.
+
+    ``Same``: the server has that value already. ``Lowering``: a restart, and the primary first, since no standby may
+    have less than its primary.
+    """
+
+    kind: Literal["Same", "Reload", "Restart", "Lowering", "Refused"]
+    reason: str = ""
+
+
+class ClusterEngine(Protocol):
+    """One engine's part in the Kubernetes objects of a cluster. Pure."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name, ``postgresql``."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The port its servers listen on."""
+        ...
+
+    def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:
+        """What runs in an instance's pod. ``fenced``: the same image with the data mounted, and no server starts."""
+        ...
+
+    def objects(self, cluster: ClusterView) -> Sequence[ApplyConfiguration[Any]]:
+        """What the instances need to find before they start, each without what they write into it themselves.
+
+        With names and labels, without owners.
+        """
+        ...
+
+    def settings(self, cluster: ClusterView) -> Mapping[str, Any]:
+        """What `Topology.configure` should write: the part of the configuration that all members share."""
+        ...
+
+    def judge(self, name: str, value: str, catalog: SettingCatalog) -> Verdict:
+        """What giving the parameter ``name`` this ``value`` means on a server whose parameters are ``catalog``."""
+        ...
+
+    def shown_instead(self, name: str, value: str, catalog: SettingCatalog) -> str | None:
+        """What the server runs with in place of ``value``; None where it has that, or where that cannot be told."""
+        ...

@@ -1,0 +1,125 @@
+"""Names and labels of what belongs to a cluster: derived from its own name, so none is stored anywhere.
+
+Every name fits a label (63 characters) with a cluster's name of 45.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from steersman.meta import ObjectKey
+
+MEMBER_OF_LABEL = "databases.steersman.dev/member-of"
+"""On pods with a server of the cluster that it names. Whatever bears it is a member to Patroni, and gets a slot."""
+ROLE_LABEL = "databases.steersman.dev/role"
+"""On the same pods: ``primary`` or ``replica``, written by the members themselves."""
+INSTANCE_LABEL = "databases.steersman.dev/instance"
+"""On StatefulSets, pods and claims: the number of the instance."""
+
+ServiceRole = Literal["rw", "ro", "r"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNames:
+    """The keys of everything that belongs to the cluster ``key``. Instances are numbered from 0."""
+
+    key: ObjectKey
+
+    def instance(self, number: int) -> str:
+        """The name of an instance, as annotations, status and messages say it."""
+        return f"{self.key.name}-{number}"
+
+    def number(self, instance: str) -> int | None:
+        """The number in an instance's name; None if it is no instance of this cluster."""
+        prefix, _, number = instance.rpartition("-")
+        return int(number) if prefix == self.key.name and number.isascii() and number.isdecimal() else None
+
+    def statefulset(self, number: int) -> ObjectKey:
+        return self._named(self.instance(number))
+
+    def pod(self, number: int) -> ObjectKey:
+        """Its name is the member's name to Patroni."""
+        return self._named(f"{self.instance(number)}-0")
+
+    def data_claim(self, number: int) -> ObjectKey:
+        return self._named(f"data-{self.instance(number)}")
+
+    def wal_claim(self, number: int) -> ObjectKey:
+        return self._named(f"wal-{self.instance(number)}")
+
+    @property
+    def headless_service(self) -> ObjectKey:
+        return self._suffixed("headless")
+
+    def service(self, role: ServiceRole) -> ObjectKey:
+        return self._suffixed(role)
+
+    def slices(self, service: str) -> tuple[ObjectKey, ObjectKey]:
+        """The EndpointSlices of a Service without selector, for IPv4 and IPv6."""
+        return self._named(f"{service}-ipv4"), self._named(f"{service}-ipv6")
+
+    @property
+    def store(self) -> tuple[ObjectKey, ...]:
+        """The ConfigMaps in which Patroni's members agree."""
+        return (self.store_config, self.store_leader, self.store_sync, self.store_failover)
+
+    @property
+    def store_config(self) -> ObjectKey:
+        return self._suffixed("config")
+
+    @property
+    def store_leader(self) -> ObjectKey:
+        return self._suffixed("leader")
+
+    @property
+    def store_sync(self) -> ObjectKey:
+        return self._suffixed("sync")
+
+    @property
+    def store_failover(self) -> ObjectKey:
+        return self._suffixed("failover")
+
+    @property
+    def local_configuration(self) -> ObjectKey:
+        """The ConfigMap with what each member reads from a file."""
+        return self._suffixed("patroni")
+
+    @property
+    def account(self) -> ObjectKey:
+        """ServiceAccount, Role, RoleBinding, PodDisruptionBudget and NetworkPolicy."""
+        return self.key
+
+    @property
+    def authorities(self) -> ObjectKey:
+        return self._suffixed("ca")
+
+    @property
+    def server_certificate(self) -> ObjectKey:
+        return self._suffixed("tls")
+
+    @property
+    def peer_certificate(self) -> ObjectKey:
+        return self._suffixed("peer")
+
+    @property
+    def operator_certificate(self) -> ObjectKey:
+        return self._suffixed("operator")
+
+    @property
+    def administrator_secret(self) -> ObjectKey:
+        return self._suffixed("admin")
+
+    @property
+    def application_secret(self) -> ObjectKey:
+        return self._suffixed("app")
+
+    @property
+    def initial_job(self) -> ObjectKey:
+        return self._suffixed("init")
+
+    def _suffixed(self, suffix: str) -> ObjectKey:
+        return self._named(f"{self.key.name}-{suffix}")
+
+    def _named(self, name: str) -> ObjectKey:
+        return ObjectKey(self.key.namespace, name)

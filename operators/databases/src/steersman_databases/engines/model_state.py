@@ -1,0 +1,423 @@
+"""What a server in memory remembers, and what each action makes of it. No time, no failures: those are `model`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import singledispatchmethod
+
+from .actions import (
+    FOREVER,
+    Action,
+    AlterDatabase,
+    AlterSchemaOwner,
+    AlterUser,
+    Attributes,
+    CreateDatabase,
+    CreateExtension,
+    CreateSchema,
+    CreateUser,
+    DiscardSecond,
+    DropDatabase,
+    DropExtension,
+    DropSchema,
+    DropUser,
+    FinishDatabase,
+    GiveBack,
+    Grant,
+    GrantRole,
+    MarkDatabase,
+    MarkUser,
+    MoveExtension,
+    Reassign,
+    Revoke,
+    RevokeRole,
+    SetRoleSetting,
+    SetVerifier,
+    UpdateExtension,
+)
+from .desired import ObjectKind
+from .errors import Raced, SqlFailed
+from .postgresql.survey import DATABASE_OWNER
+from .survey import (
+    PUBLIC,
+    DatabaseState,
+    ExtensionOnDisk,
+    ExtensionState,
+    Membership,
+    Privilege,
+    SecuredObject,
+    UserState,
+)
+
+ON_DISK = {
+    "pgcrypto": ExtensionOnDisk("1.3", frozenset({"1.2", "1.3"}), trusted=True),
+    "pageinspect": ExtensionOnDisk("1.12", frozenset({"1.12"}), trusted=False),
+}
+"""The extensions that the model could install."""
+
+
+@dataclass(slots=True)
+class ModelInside:
+    """The inside of one database."""
+
+    schemas: dict[str, str] = field(default_factory=dict[str, str])
+    objects: dict[SecuredObject, str] = field(default_factory=dict[SecuredObject, str])
+    extensions: dict[str, ExtensionState] = field(default_factory=dict[str, ExtensionState])
+    privileges: set[Privilege] = field(default_factory=set[Privilege])
+
+
+class State:
+    """Everything on one server.
+
+    Args:
+        owners_matter: PostgreSQL has owners, MySQL has not.
+        administrator: who may change everything.
+    """
+
+    def __init__(self, owners_matter: bool, administrator: UserState) -> None:
+        self.owners_matter = owners_matter
+        self.administrator = administrator.name
+        self.users = {administrator.name: administrator}
+        self.databases: dict[str, DatabaseState] = {}
+        self.inside: dict[str, ModelInside] = {}
+        self._marks: dict[tuple[str, str], str] = {}
+        """MySQL: of what is about to be created."""
+
+    def stands_in(self, name: str) -> frozenset[str]:
+        """The databases inside of which a role owns or was granted something."""
+        return frozenset(database for database, inside in self.inside.items() if _mentions(inside, name))
+
+    def roles_of(self, name: str) -> set[str]:
+        """A role and all whose rights it has: PUBLIC's, what it inherits, and who it acts as."""
+        found, waiting = {PUBLIC}, [name]
+        while waiting:
+            role = waiting.pop()
+            user = self.users.get(role)
+            if role in found or user is None:
+                continue
+            found.add(role)
+            acts_as = {setting.removeprefix("role=") for setting in user.settings}
+            waiting += [
+                one.role
+                for one in user.memberships
+                if one.role in acts_as or (user.inherit if one.inherit is None else one.inherit)
+            ]
+        return found
+
+    def holds(self, name: str, privilege: str, on: SecuredObject) -> bool:
+        """Whether a role may do something to an object, by owning it, by grant, by membership or as everybody."""
+        user = self.users[name]
+        if user.superuser:
+            return True
+        roles = self.roles_of(name)
+        database = self.databases[on.database]
+        if database.owner in roles and self.owners_matter:
+            roles.add(DATABASE_OWNER)
+        inside = self.inside[on.database]
+        held = database.privileges if on.kind is ObjectKind.DATABASE else inside.privileges
+        covering = {on, replace(on, column=None)}
+        if not self.owners_matter:
+            covering.add(SecuredObject(ObjectKind.DATABASE, on.database))
+            held = held | database.privileges
+        if any(one.grantee in roles and one.privilege == privilege and one.on in covering for one in held):
+            return True
+        owner = inside.schemas.get(on.schema or "") if on.kind is ObjectKind.SCHEMA else inside.objects.get(on)
+        return self.owners_matter and owner in roles and on.kind is not ObjectKind.SCHEMA
+
+    def create(self, on: SecuredObject, owner: str) -> None:
+        """An object that an application made; what was granted in advance is granted now."""
+        inside = self.inside[on.database]
+        inside.objects[on] = owner
+        for one in list(inside.privileges):
+            kind = one.on
+            if kind.creator == owner and kind.kind is on.kind and kind.schema in (None, on.schema):
+                inside.privileges.add(replace(one, on=on, grantor=owner))
+
+    @singledispatchmethod
+    def apply(self, action: Action) -> None:
+        """What the action makes of this server. Raises what a real server would."""
+        raise NotImplementedError(type(action).__name__)
+
+    @apply.register
+    def _(self, action: CreateUser) -> None:
+        if action.name in self.users:
+            raise Raced(SqlFailed(f"creating user {action.name}", "42710", "it exists already"))
+        mark = action.mark or self._marks.pop(("user", action.name), None)
+        made = UserState(action.name, verifier=action.verifier, mark=mark)
+        self.users[action.name] = _altered(made, action.attributes)
+
+    @apply.register
+    def _(self, action: AlterUser) -> None:
+        self.users[action.name] = _altered(self._user(action.name), action.attributes)
+
+    @apply.register
+    def _(self, action: SetVerifier) -> None:
+        user = self._user(action.name)
+        second = user.verifier if action.retain else user.second_verifier
+        self.users[action.name] = replace(user, verifier=action.verifier, second_verifier=second)
+
+    @apply.register
+    def _(self, action: DiscardSecond) -> None:
+        self.users[action.name] = replace(self._user(action.name), second_verifier=None)
+
+    @apply.register
+    def _(self, action: SetRoleSetting) -> None:
+        user = self._user(action.name)
+        self.users[action.name] = replace(user, settings=frozenset({f"role={action.role}"}))
+
+    @apply.register
+    def _(self, action: MarkUser) -> None:
+        if not self.owners_matter and action.name not in self.users:
+            self._marks["user", action.name] = action.text
+            return
+        self.users[action.name] = replace(self._user(action.name), mark=action.text)
+
+    @apply.register
+    def _(self, action: MarkDatabase) -> None:
+        if not self.owners_matter and action.name not in self.databases:
+            self._marks["database", action.name] = action.text
+            return
+        self.databases[action.name] = replace(self._database(action.name), mark=action.text)
+
+    @apply.register
+    def _(self, action: GrantRole) -> None:
+        given = action.membership
+        member, role = self._user(action.member), self._user(given.role)
+        inherit = member.inherit if given.inherit is None else given.inherit
+        given = replace(given, inherit=inherit, set_role=given.set_role is not False)
+        others = {one for one in member.memberships if (one.role, one.grantor) != (given.role, given.grantor)}
+        self.users[member.name] = replace(member, memberships=frozenset(others | {given}))
+        mirrored = replace(given, role=member.name)
+        rest = {one for one in role.members if (one.role, one.grantor) != (member.name, given.grantor)}
+        self.users[role.name] = replace(self.users[role.name], members=frozenset(rest | {mirrored}))
+
+    @apply.register
+    def _(self, action: RevokeRole) -> None:
+        member = self._user(action.member)
+        self._leave(member.name, lambda one: (one.role, one.grantor) != (action.role, action.grantor))
+        if action.role in self.users:
+            role = self.users[action.role]
+            rest = {one for one in role.members if (one.role, one.grantor) != (member.name, action.grantor)}
+            self.users[action.role] = replace(role, members=frozenset(rest))
+
+    @apply.register
+    def _(self, action: Grant) -> None:
+        grantor = self._grantor(action.on, action.as_role)
+        held = self._privileges(action.on)
+        for privilege in action.privileges:
+            former = {one for one in held if _same(one, action.grantee, action.on, privilege, grantor)}
+            grantable = action.grantable or any(one.grantable for one in former)
+            held -= former
+            held.add(Privilege(action.grantee, action.on, privilege, grantor, grantable))
+        self._keep(action.on, held)
+
+    @apply.register
+    def _(self, action: Revoke) -> None:
+        grantor = self._grantor(action.on, action.as_role)
+        held = self._privileges(action.on)
+        for privilege in action.privileges:
+            for one in [one for one in held if _same(one, action.grantee, action.on, privilege, grantor)]:
+                held.remove(one)
+                if action.only_option:
+                    held.add(replace(one, grantable=False))
+        self._keep(action.on, held)
+
+    @apply.register
+    def _(self, action: CreateDatabase) -> None:
+        if action.name in self.databases:
+            raise Raced(SqlFailed(f"creating database {action.name}", "42P04", "it exists already"))
+        made = DatabaseState(
+            action.name, "", action.encoding, action.collation or "C.UTF-8", action.character_type or "C.UTF-8"
+        )
+        made = replace(made, mark=self._marks.pop(("database", action.name), None))
+        self.inside[action.name] = ModelInside()
+        if self.owners_matter:
+            on = SecuredObject(ObjectKind.DATABASE, action.name)
+            who = self.administrator
+            every = {(who, privilege) for privilege in ("CONNECT", "CREATE", "TEMPORARY")}
+            every |= {(PUBLIC, privilege) for privilege in ("CONNECT", "TEMPORARY")}
+            held = frozenset(Privilege(grantee, on, privilege, who) for grantee, privilege in every)
+            made = replace(made, owner=who, allows_connections=False, privileges=held)
+            inside = self.inside[action.name]
+            inside.schemas["public"] = DATABASE_OWNER
+            public = SecuredObject(ObjectKind.SCHEMA, action.name, "public")
+            for grantee, privilege in ((DATABASE_OWNER, "USAGE"), (DATABASE_OWNER, "CREATE"), (PUBLIC, "USAGE")):
+                inside.privileges.add(Privilege(grantee, public, privilege, DATABASE_OWNER))
+        self.databases[action.name] = made
+
+    @apply.register
+    def _(self, action: FinishDatabase) -> None:
+        state = replace(self._database(action.name), allows_connections=True, mark=action.mark)
+        state = replace(state, connection_limit=action.connection_limit)
+        self.databases[action.name] = _handed_over(state, action.owner)
+
+    @apply.register
+    def _(self, action: AlterDatabase) -> None:
+        state = self._database(action.name)
+        if action.owner is not None:
+            state = _handed_over(state, action.owner)
+        if action.connection_limit is not None:
+            state = replace(state, connection_limit=action.connection_limit)
+        if action.allows_connections is not None:
+            state = replace(state, allows_connections=action.allows_connections)
+        self.databases[action.name] = state
+
+    @apply.register
+    def _(self, action: GiveBack) -> None:
+        self._database(action.database)
+        self._hand_over(action.database, action.former, action.owner)
+
+    @apply.register
+    def _(self, action: CreateSchema) -> None:
+        self._inside(action.database).schemas[action.name] = action.owner
+
+    @apply.register
+    def _(self, action: AlterSchemaOwner) -> None:
+        inside = self._inside(action.database)
+        former = inside.schemas[action.name]
+        inside.schemas[action.name] = action.owner
+        on = SecuredObject(ObjectKind.SCHEMA, action.database, action.name)
+        inside.privileges = {_now(one, former, action.owner) if one.on == on else one for one in inside.privileges}
+
+    @apply.register
+    def _(self, action: DropSchema) -> None:
+        inside = self._inside(action.database)
+        if any(on.schema == action.name for on in inside.objects):
+            raise SqlFailed(f"dropping schema {action.name}", "2BP01", "other objects depend on it")
+        del inside.schemas[action.name]
+        inside.privileges = {one for one in inside.privileges if one.on.schema != action.name}
+
+    @apply.register
+    def _(self, action: CreateExtension) -> None:
+        state = ExtensionState(action.version or "1.0", action.schema)
+        self._inside(action.database).extensions[action.name] = state
+
+    @apply.register
+    def _(self, action: UpdateExtension) -> None:
+        extensions = self._inside(action.database).extensions
+        extensions[action.name] = replace(extensions[action.name], version=action.version)
+
+    @apply.register
+    def _(self, action: MoveExtension) -> None:
+        extensions = self._inside(action.database).extensions
+        extensions[action.name] = replace(extensions[action.name], schema=action.schema)
+
+    @apply.register
+    def _(self, action: DropExtension) -> None:
+        self._inside(action.database).extensions.pop(action.name, None)
+
+    @apply.register
+    def _(self, action: Reassign) -> None:
+        inside = self._inside(action.database)
+        self._hand_over(action.database, action.name, action.heir)
+        inside.privileges = {one for one in inside.privileges if not _stands(one, action.name)}
+        for name, state in self.databases.items():
+            if state.owner == action.name:
+                state = _handed_over(state, action.heir)
+            kept = frozenset(one for one in state.privileges if one.grantee != action.name)
+            self.databases[name] = replace(state, privileges=kept)
+
+    @apply.register
+    def _(self, action: DropUser) -> None:
+        self._user(action.name)
+        owned = any(state.owner == action.name for state in self.databases.values())
+        if self.owners_matter and (owned or self.stands_in(action.name)):
+            raise SqlFailed(f"dropping user {action.name}", "2BP01", "some objects depend on it")
+        del self.users[action.name]
+        for name, user in self.users.items():
+            self._leave(name, lambda one: one.role != action.name)
+            members = frozenset(one for one in user.members if one.role != action.name)
+            self.users[name] = replace(self.users[name], members=members)
+        for name, state in self.databases.items():
+            kept = frozenset(one for one in state.privileges if one.grantee != action.name)
+            self.databases[name] = replace(state, privileges=kept)
+        for inside in self.inside.values():
+            inside.privileges = {one for one in inside.privileges if one.grantee != action.name}
+
+    @apply.register
+    def _(self, action: DropDatabase) -> None:
+        self._database(action.name)
+        del self.databases[action.name], self.inside[action.name]
+
+    def _user(self, name: str) -> UserState:
+        if name not in self.users:
+            raise Raced(SqlFailed(f"changing user {name}", "42704", "it was dropped meanwhile"))
+        return self.users[name]
+
+    def _database(self, name: str) -> DatabaseState:
+        if name not in self.databases:
+            raise Raced(SqlFailed(f"changing database {name}", "3D000", "it was dropped meanwhile"))
+        return self.databases[name]
+
+    def _inside(self, name: str) -> ModelInside:
+        self._database(name)
+        return self.inside[name]
+
+    def _privileges(self, on: SecuredObject) -> set[Privilege]:
+        if on.kind is ObjectKind.DATABASE:
+            return set(self._database(on.database).privileges)
+        return set(self._inside(on.database).privileges)
+
+    def _keep(self, on: SecuredObject, held: set[Privilege]) -> None:
+        if on.kind is ObjectKind.DATABASE:
+            self.databases[on.database] = replace(self.databases[on.database], privileges=frozenset(held))
+        else:
+            self.inside[on.database].privileges = held
+
+    def _grantor(self, on: SecuredObject, as_role: str) -> str:
+        """Who acts as the owner's one member grants as the owner."""
+        schemas = self.inside[on.database].schemas if on.database in self.inside else {}
+        public = on.kind is ObjectKind.SCHEMA and schemas.get(on.schema or "") == DATABASE_OWNER
+        return DATABASE_OWNER if public and self._database(on.database).owner == as_role else as_role
+
+    def _leave(self, name: str, stays: Callable[[Membership], bool]) -> None:
+        user = self.users[name]
+        self.users[name] = replace(user, memberships=frozenset(one for one in user.memberships if stays(one)))
+
+    def _hand_over(self, database: str, former: str, owner: str) -> None:
+        inside = self.inside[database]
+        given = {on for on, whose in inside.objects.items() if whose == former}
+        given |= {
+            SecuredObject(ObjectKind.SCHEMA, database, schema)
+            for schema, whose in inside.schemas.items()
+            if whose == former
+        }
+        inside.objects = {on: owner if whose == former else whose for on, whose in inside.objects.items()}
+        inside.schemas = {name: owner if whose == former else whose for name, whose in inside.schemas.items()}
+        inside.privileges = {_now(one, former, owner) if one.on in given else one for one in inside.privileges}
+
+
+def _altered(user: UserState, attributes: Attributes) -> UserState:
+    given = {one.name: getattr(attributes, one.name) for one in fields(attributes)}
+    changed = {name: value for name, value in given.items() if value is not None}
+    if changed.get("valid_until") == FOREVER:
+        changed["valid_until"] = None
+    return replace(user, **changed)
+
+
+def _same(one: Privilege, grantee: str, on: SecuredObject, privilege: str, grantor: str) -> bool:
+    return (one.grantee, one.on, one.privilege, one.grantor) == (grantee, on, privilege, grantor)
+
+
+def _now(one: Privilege, former: str, owner: str) -> Privilege:
+    grantee = owner if one.grantee == former else one.grantee
+    return replace(one, grantee=grantee, grantor=owner if one.grantor == former else one.grantor)
+
+
+def _handed_over(state: DatabaseState, owner: str) -> DatabaseState:
+    privileges = frozenset(_now(one, state.owner, owner) for one in state.privileges)
+    return replace(state, owner=owner, privileges=privileges)
+
+
+def _stands(one: Privilege, name: str) -> bool:
+    return name in (one.grantee, one.grantor, one.on.creator)
+
+
+def _names(inside: ModelInside) -> Iterator[str]:
+    yield from inside.schemas.values()
+    yield from inside.objects.values()
+
+
+def _mentions(inside: ModelInside, name: str) -> bool:
+    return name in _names(inside) or any(_stands(one, name) for one in inside.privileges)

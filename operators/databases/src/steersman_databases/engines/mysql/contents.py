@@ -1,0 +1,120 @@
+"""What is inside a MySQL server, or MariaDB where it stands in: looking, planning and doing, in one place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from ..actions import Action, DropDatabase, DropUser, MarkDatabase, MarkUser
+from ..desired import Claim, DesiredDatabase, DesiredUser
+from ..ensuring import check_names, ensure
+from ..errors import EngineError, LoginRejected, Raced, SqlFailed
+from ..plan import Change, Plan
+from ..port import Desired
+from ..server import Credentials, Endpoint, Login, Server
+from ..sessions import Sessions
+from ..survey import Scope, Survey
+from . import databases, names, users, verifiers
+from .claims import remove_mark, write_mark
+from .pool import MySQLSessions
+from .session import Session, connect
+from .statements import statement
+from .survey import look
+
+
+class MySQL:
+    """The `Contents` of MySQL and MariaDB."""
+
+    name = "mysql"
+    port = 3306
+    uri_scheme = "mysql"
+
+    def second_username(self, username: str) -> str:
+        return username
+
+    def check(self, desired: DesiredDatabase | DesiredUser, administrator: str) -> None:
+        if isinstance(desired, DesiredDatabase):
+            names.check_database(desired)
+        else:
+            names.check_user(desired, administrator)
+
+    def verifies(self, password: str, verifier: str | None) -> bool:
+        return verifiers.opens(password, verifier)
+
+    def new_verifier(self, password: str) -> str:
+        return verifiers.sha2(password)
+
+    def connect(self, server: Server) -> Sessions:
+        return MySQLSessions(server)
+
+    async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        return await look(_own(sessions), scope, asyncio.get_running_loop().time() + timeout)
+
+    def plan_database(self, survey: Survey, desired: DesiredDatabase) -> Plan:
+        self.check(desired, survey.administrator)
+        return databases.plan_database(survey, desired)
+
+    def plan_user(self, survey: Survey, desired: DesiredUser) -> Plan:
+        self.check(desired, survey.administrator)
+        return users.plan_user(survey, desired)
+
+    def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:
+        return databases.plan_drop_database(survey, name, claim)
+
+    def plan_drop_user(self, survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
+        return users.plan_drop_user(survey, name, claim)
+
+    async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
+        changes: list[Change] = []
+        try:
+            async with _own(sessions).session(asyncio.get_running_loop().time() + timeout) as session:
+                settings = await session.rows(
+                    "looking at the server's settings", "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'"
+                )
+                literal = any(row["Value"] == "ON" for row in settings)
+                for step in plan.steps:
+                    await _do(session, step.action, literal)
+                    changes += [step.change] if step.change else []
+        except EngineError as error:
+            error.changes = tuple(changes)
+            raise
+        return tuple(changes)
+
+    async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
+        deadline = asyncio.get_running_loop().time() + timeout
+        login = Login(credentials.username, credentials.password)
+        try:
+            session = await connect(server, login, database or None, deadline)
+            try:
+                # An expired password may still log in, but then do nothing.
+                await session.rows("looking in", "SELECT 1")
+            finally:
+                await session.close()
+        except (LoginRejected, Raced, SqlFailed):
+            return False
+        return True
+
+    def check_names(self, database: str, username: str, administrator: str) -> None:
+        check_names(self, database, username, administrator)
+
+    async def ensure(
+        self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
+    ) -> tuple[Change, ...]:
+        return await ensure(self, endpoint, administrator, desired, timeout)
+
+
+async def _do(session: Session, action: Action, literal: bool) -> None:
+    match action:
+        case MarkUser():
+            await write_mark(session, "user", action.name, action.text)
+        case MarkDatabase():
+            await write_mark(session, "database", action.name, action.text)
+        case _:
+            doing, text = statement(action, literal)
+            await session.run(doing, text)
+    if isinstance(action, DropUser | DropDatabase):
+        await remove_mark(session, "user" if isinstance(action, DropUser) else "database", action.name)
+
+
+def _own(sessions: Sessions) -> MySQLSessions:
+    return cast(MySQLSessions, sessions)

@@ -1,0 +1,49 @@
+"""What is to be done on a server: steps, in their order, as values that can be compared and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that was changed on the server, ready to become an Event.
+
+    `reason` is an Event reason (`DatabaseCreated`), `message` a sentence part (`created database orders`).
+    """
+
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action, which happens wholly or not at all, and what to tell of it (nothing where another step does)."""
+
+    action: Action
+    change: Change | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps, and what they had to leave out.
+
+    `missing` are sentence parts (`table shop.public.orders is not there yet`): what is waited for. `again`: there
+    may be more to do, which is seen only after these steps.
+    """
+
+    steps: tuple[Step, ...] = ()
+    missing: tuple[str, ...] = ()
+    again: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.steps)
+
+    def __add__(self, other: Plan) -> Plan:
+        return Plan(self.steps + other.steps, self.missing + other.missing, self.again or other.again)

@@ -1,0 +1,153 @@
+"""What is inside a PostgreSQL server: looking, planning and doing, in one place.
+
+Statements run in the maintenance database where they can. Inside databases, to which applications can write, only
+catalogs are read and GRANT, REVOKE, ALTER … OWNER, CREATE SCHEMA, CREATE EXTENSION and REASSIGN run, which call
+nothing of a user's; `search_path` is `pg_catalog` from the first packet on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import cast
+
+from ..actions import Action, CreateExtension, GiveBack, Revoke
+from ..desired import Claim, DesiredDatabase, DesiredUser
+from ..ensuring import check_names, ensure
+from ..errors import EngineError, LoginRejected, Raced, SqlFailed
+from ..plan import Change, Plan
+from ..port import Desired
+from ..server import Credentials, Endpoint, Login, Server
+from ..sessions import Sessions
+from ..survey import Scope, Survey
+from . import databases, names, ownership, roles, verifiers
+from .pool import PostgreSQLSessions
+from .session import Session, connect
+from .statements import work
+from .survey import look
+
+
+class PostgreSQL:
+    """The `Contents` of PostgreSQL."""
+
+    name = "postgresql"
+    port = 5432
+    uri_scheme = "postgresql"
+
+    def second_username(self, username: str) -> str:
+        return names.deputy_name(username)
+
+    def check(self, desired: DesiredDatabase | DesiredUser, administrator: str) -> None:
+        if isinstance(desired, DesiredDatabase):
+            names.check_database(desired)
+        else:
+            names.check_user(desired, administrator)
+
+    def verifies(self, password: str, verifier: str | None) -> bool:
+        return verifiers.opens(password, verifier)
+
+    def new_verifier(self, password: str) -> str:
+        return verifiers.verifier(password)
+
+    def connect(self, server: Server) -> Sessions:
+        return PostgreSQLSessions(server)
+
+    async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        return await look(_own(sessions), scope, asyncio.get_running_loop().time() + timeout)
+
+    def plan_database(self, survey: Survey, desired: DesiredDatabase) -> Plan:
+        self.check(desired, survey.administrator)
+        return databases.plan_database(survey, desired)
+
+    def plan_user(self, survey: Survey, desired: DesiredUser) -> Plan:
+        self.check(desired, survey.administrator)
+        return roles.plan_user(survey, desired)
+
+    def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:
+        return databases.plan_drop_database(survey, name, claim)
+
+    def plan_drop_user(self, survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
+        return roles.plan_drop_user(survey, name, claim, heir)
+
+    async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
+        deadline = asyncio.get_running_loop().time() + timeout
+        changes: list[Change] = []
+        try:
+            async with _Hands(_own(sessions), deadline) as hands:
+                for step in plan.steps:
+                    await hands.do(step.action)
+                    changes += [step.change] if step.change else []
+        except EngineError as error:
+            error.changes = tuple(changes)
+            raise
+        return tuple(changes)
+
+    async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            session = await connect(server, Login(credentials.username, credentials.password), database, deadline)
+        except (LoginRejected, Raced, SqlFailed):
+            return False
+        await session.close()
+        return True
+
+    def check_names(self, database: str, username: str, administrator: str) -> None:
+        check_names(self, database, username, administrator)
+
+    async def ensure(
+        self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
+    ) -> tuple[Change, ...]:
+        return await ensure(self, endpoint, administrator, desired, timeout)
+
+
+_NOT_TO_ACT_AS = "permission denied to set role"
+
+
+def _own(sessions: Sessions) -> PostgreSQLSessions:
+    return cast(PostgreSQLSessions, sessions)
+
+
+class _Hands:
+    """Does one action after the other, and stays in a database as long as the next one is there too."""
+
+    def __init__(self, sessions: PostgreSQLSessions, deadline: float) -> None:
+        self._sessions = sessions
+        self._deadline = deadline
+        self._place: tuple[str | None, bool] | None = None
+        self._session: Session | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> _Hands:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def do(self, action: Action) -> None:
+        if isinstance(action, GiveBack):
+            session = await self._at(action.database, elevated=True)
+            await ownership.give_back(session, action.former, action.owner)
+            return
+        todo = work(action)
+        session = await self._at(todo.database, todo.elevated)
+        if isinstance(action, CreateExtension) and action.elevated:
+            await ownership.require_unplanted(session, action.schema, action.name)
+        try:
+            await session.run(todo.doing, todo.text(self._sessions.server.login.username))
+        except SqlFailed as refused:
+            # What somebody mightier granted is taken away as a superuser; given away it would not be.
+            if not (isinstance(action, Revoke) and refused.message.startswith(_NOT_TO_ACT_AS)):
+                raise
+            session = await self._at(todo.database, elevated=True)
+            await session.run(todo.doing, replace(todo, elevated=True).text(self._sessions.server.login.username))
+
+    async def _at(self, database: str | None, elevated: bool) -> Session:
+        place = (database, elevated and self._sessions.can_elevate)
+        if self._session is None or place != self._place or not self._session.usable:
+            await self._stack.aclose()
+            self._session = await self._stack.enter_async_context(
+                self._sessions.at(database, self._deadline, elevated)
+            )
+            self._place = place
+        return self._session

@@ -1,0 +1,158 @@
+"""The plan for a database of PostgreSQL: that it is there, whose it is, and that nobody else may connect to it.
+
+A new database belongs to the operator and is closed until its mark, its owner and its opening are set in one go:
+whatever cuts in between, a half-made database is recognized and never taken for somebody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..actions import (
+    AlterDatabase,
+    CreateDatabase,
+    DropDatabase,
+    FinishDatabase,
+    GiveBack,
+    Grant,
+    MarkDatabase,
+    Revoke,
+)
+from ..claims import is_ours, require_ours
+from ..desired import Claim, DesiredDatabase, ObjectKind
+from ..errors import ImmutableOnServer, InvalidName, OwnerMissing, SqlFailed
+from ..plan import Change, Plan, Step
+from ..survey import PUBLIC, DatabaseState, Privilege, SecuredObject, Survey
+from .grants import PRIVILEGES
+from .inside import plan_inside
+
+HALF_DROPPED = -2
+"""The connection limit of a database whose DROP was cut off."""
+
+_EVERYTHING = PRIVILEGES[ObjectKind.DATABASE]
+
+
+def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
+    """See `Contents.plan_database`."""
+    if desired.owner not in survey.users:
+        raise OwnerMissing(desired.owner)
+    state = survey.databases.get(desired.name)
+    if state is None:
+        encoding = desired.encoding or "UTF8"
+        create = CreateDatabase(desired.name, encoding, desired.collation, desired.character_type, desired.template)
+        steps = (Step(create), *_finished(survey, desired))
+        return Plan(steps, again=True)
+    if _is_half_made(survey, state):
+        _require_as_made(state, desired)
+        return Plan(tuple(_finished(survey, desired)), again=True)
+    require_ours("database", state.name, state.mark, desired.claim, desired.adopt)
+    _require_as_made(state, desired)
+    outside = tuple(_outside(survey, state, desired))
+    # What is wrong inside is seen once one gets in, and belongs to the right owner.
+    if desired.name not in survey.inside or state.owner != desired.owner:
+        return Plan(outside, again=bool(outside))
+    return Plan(outside) + plan_inside(survey, survey.inside[desired.name], desired)
+
+
+def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:
+    """See `Contents.plan_drop_database`."""
+    state = survey.databases.get(name)
+    if state is None or not is_ours(state.mark, claim):
+        return Plan()
+    return Plan((Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}")),))
+
+
+def _finished(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
+    mark = desired.claim.text if desired.claim else None
+    finish = FinishDatabase(desired.name, desired.owner, desired.connection_limit, mark)
+    yield Step(finish, Change("DatabaseCreated", f"created database {desired.name}"))
+    yield from _privileges(survey, _fresh(desired))
+
+
+def _fresh(desired: DesiredDatabase) -> DatabaseState:
+    """What PostgreSQL gives to everybody on a new database."""
+    on = SecuredObject(ObjectKind.DATABASE, desired.name)
+    own = {Privilege(desired.owner, on, privilege, desired.owner) for privilege in _EVERYTHING}
+    public = {Privilege(PUBLIC, on, privilege, desired.owner) for privilege in ("CONNECT", "TEMPORARY")}
+    return DatabaseState(desired.name, desired.owner, privileges=frozenset(own | public))
+
+
+def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> Iterator[Step]:
+    limit = desired.connection_limit if state.connection_limit != desired.connection_limit else None
+    if limit is not None or not state.allows_connections:
+        opens = state.connection_limit == 0 or not state.allows_connections
+        reason, word = ("DatabaseOpened", "opened") if opens else ("DatabaseAltered", "altered")
+        message = f"{word} database {state.name} to connections" if opens else f"set {state.name}'s connection limit"
+        alter = AlterDatabase(state.name, state.owner, None, limit, None if state.allows_connections else True)
+        yield Step(alter, Change(reason, message))
+    if state.owner != desired.owner:
+        # The contents first: as long as the database has the wrong owner, a cut is seen and this starts again.
+        if state.allows_connections:
+            yield Step(GiveBack(state.name, state.owner, desired.owner))
+        change = Change("OwnerRestored", f"gave database {state.name} back to {desired.owner} from {state.owner}")
+        yield Step(AlterDatabase(state.name, state.owner, desired.owner), change)
+        state = _inherited(state, desired.owner)
+    if desired.claim is not None and state.mark != desired.claim.text:
+        change = Change("DatabaseAdopted", f"took over database {state.name}")
+        yield Step(MarkDatabase(state.name, desired.claim.text, desired.owner), change)
+    yield from _privileges(survey, state)
+
+
+def _is_half_made(survey: Survey, state: DatabaseState) -> bool:
+    return state.owner == survey.administrator and not state.allows_connections and state.mark is None
+
+
+def _require_as_made(state: DatabaseState, desired: DesiredDatabase) -> None:
+    if state.is_template:
+        raise InvalidName("databaseName", state.name, "it is a template of this server; choose another name")
+    if state.connection_limit == HALF_DROPPED:
+        raise SqlFailed(
+            "looking for the database",
+            None,
+            "somebody began to drop it and was interrupted, and PostgreSQL opens it no more; "
+            "finish with DROP DATABASE, then it is created anew, empty",
+        )
+    for field, found, wanted in (
+        ("encoding", state.encoding, desired.encoding),
+        ("collation", state.collation, desired.collation),
+        ("characterType", state.character_type, desired.character_type),
+    ):
+        if wanted is not None and _plain(found) != _plain(wanted):
+            raise ImmutableOnServer(field, found, wanted)
+
+
+def _plain(name: str) -> str:
+    """`UTF8` and `utf-8` are one, `en_US.utf8` and `en_US.UTF-8` as well."""
+    return "".join(character for character in name.lower() if character.isalnum())
+
+
+def _inherited(state: DatabaseState, owner: str) -> DatabaseState:
+    """ALTER DATABASE … OWNER rewrites what the former owner held and granted to be the new one's."""
+
+    def now(role: str) -> str:
+        return owner if role == state.owner else role
+
+    privileges = frozenset(
+        Privilege(now(one.grantee), one.on, one.privilege, now(one.grantor), one.grantable)
+        for one in state.privileges
+    )
+    return DatabaseState(state.name, owner, mark=state.mark, privileges=privileges)
+
+
+def _privileges(survey: Survey, state: DatabaseState) -> Iterator[Step]:
+    on = SecuredObject(ObjectKind.DATABASE, state.name)
+    own = {one.privilege for one in state.privileges if one.grantee == state.owner}
+    if lacking := _EVERYTHING - own:
+        change = Change("GrantsRestored", f"granted ALL on database {state.name} to {state.owner}")
+        yield Step(Grant(state.owner, on, tuple(sorted(lacking)), state.owner), change)
+    if not survey.superuser and state.owner != survey.administrator:
+        mine = {one.privilege for one in state.privileges if one.grantee == survey.administrator}
+        if "CONNECT" not in mine:
+            yield Step(Grant(survey.administrator, on, ("CONNECT",), state.owner))
+    public: dict[str, set[str]] = {}
+    for one in state.privileges:
+        if one.grantee == PUBLIC:
+            public.setdefault(one.grantor, set()).add(one.privilege)
+    for grantor, privileges in sorted(public.items()):
+        change = Change("PublicAccessRevoked", f"closed database {state.name} to other users")
+        yield Step(Revoke(PUBLIC, on, tuple(sorted(privileges)), grantor), change)

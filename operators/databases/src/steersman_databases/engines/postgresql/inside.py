@@ -1,0 +1,111 @@
+"""The plan for what is inside a database of PostgreSQL: the schema `public`, declared schemas and extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..actions import (
+    AlterSchemaOwner,
+    CreateExtension,
+    CreateSchema,
+    DropExtension,
+    DropSchema,
+    Grant,
+    MoveExtension,
+    UpdateExtension,
+)
+from ..desired import DesiredDatabase, DesiredExtension, DesiredSchema, ObjectKind
+from ..errors import ExtensionUnavailable
+from ..plan import Change, Plan, Step
+from ..survey import PUBLIC, ExtensionOnDisk, Inside, SecuredObject, Survey
+from .grants import PRIVILEGES
+from .survey import DATABASE_OWNER
+
+_EVERYTHING = PRIVILEGES[ObjectKind.SCHEMA]
+
+
+def plan_inside(survey: Survey, inside: Inside, desired: DesiredDatabase) -> Plan:
+    """The steps inside a database that belongs to its owner already.
+
+    Raises `ExtensionUnavailable`.
+    """
+    steps: list[Step] = []
+    if not any(schema.name == "public" for schema in desired.schemas):
+        steps += _public(survey, inside, desired)
+    missing: list[str] = []
+    for schema in desired.schemas:
+        if schema.owner is not None and schema.owner not in survey.users:
+            missing.append(f"role {schema.owner}, the owner of schema {schema.name}, is not there yet")
+        else:
+            steps += _schema(inside, desired, schema)
+    for extension in desired.extensions:
+        steps += _extension(inside, desired, extension)
+    return Plan(tuple(steps), tuple(missing))
+
+
+def _public(survey: Survey, inside: Inside, desired: DesiredDatabase) -> Iterator[Step]:
+    """The owner may use `public` and create in it, where it exists: an application may drop the schema."""
+    owner = inside.schemas.get("public")
+    if owner is None:
+        return
+    state = survey.users[desired.owner]
+    counted = {PUBLIC, DATABASE_OWNER, desired.owner, *(one.role for one in state.memberships)}
+    on = SecuredObject(ObjectKind.SCHEMA, desired.name, "public")
+    held = {one.privilege for one in inside.privileges if one.on == on and one.grantee in counted}
+    if held >= _EVERYTHING:
+        return
+    if owner not in counted:
+        yield Step(AlterSchemaOwner(desired.name, "public", DATABASE_OWNER))
+        owner = DATABASE_OWNER
+    message = f"granted ALL on schema public of database {desired.name} to {desired.owner}"
+    grantee = DATABASE_OWNER if owner == DATABASE_OWNER else owner
+    acting = desired.owner if owner == DATABASE_OWNER else owner
+    yield Step(Grant(grantee, on, tuple(sorted(_EVERYTHING)), acting), Change("GrantsRestored", message))
+
+
+def _schema(inside: Inside, desired: DesiredDatabase, schema: DesiredSchema) -> Iterator[Step]:
+    place = f"schema {schema.name} of database {desired.name}"
+    found = inside.schemas.get(schema.name)
+    owner = schema.owner or desired.owner
+    if not schema.present:
+        if found is not None:
+            yield Step(DropSchema(desired.name, schema.name, found), Change("SchemaDropped", f"dropped {place}"))
+    elif found is None:
+        step = CreateSchema(desired.name, schema.name, owner, elevated=owner != desired.owner)
+        yield Step(step, Change("SchemaCreated", f"created {place}"))
+    elif found != owner and not (found == DATABASE_OWNER and owner == desired.owner):
+        change = Change("OwnerRestored", f"gave {place} back to {owner} from {found}")
+        yield Step(AlterSchemaOwner(desired.name, schema.name, owner), change)
+
+
+def _extension(inside: Inside, desired: DesiredDatabase, extension: DesiredExtension) -> Iterator[Step]:
+    name = extension.name
+    place = f"extension {name} in database {desired.name}"
+    found, on_disk = inside.extensions.get(name), inside.on_disk.get(name)
+    elevated = on_disk is None or not on_disk.trusted
+    if not extension.present:
+        if found is not None:
+            step = DropExtension(desired.name, name, desired.owner, elevated)
+            yield Step(step, Change("ExtensionDropped", f"dropped {place}"))
+        return
+    if found is None:
+        version = _available(name, on_disk, extension.version)
+        schema = extension.schema or "public"
+        create = CreateExtension(desired.name, name, schema, version, desired.owner, elevated)
+        yield Step(create, Change("ExtensionCreated", f"created {place}"))
+        return
+    if extension.version not in (None, found.version):
+        version = _available(name, on_disk, extension.version)
+        update = UpdateExtension(desired.name, name, version, desired.owner, elevated)
+        yield Step(update, Change("ExtensionUpdated", f"updated {place} from {found.version} to {version}"))
+    if extension.schema not in (None, found.schema):
+        move = MoveExtension(desired.name, name, extension.schema or "", desired.owner, elevated)
+        yield Step(move, Change("ExtensionMoved", f"moved {place} to schema {extension.schema}"))
+
+
+def _available(name: str, on_disk: ExtensionOnDisk | None, version: str | None) -> str:
+    if on_disk is None:
+        raise ExtensionUnavailable(name, None, ())
+    if version is not None and version not in on_disk.versions:
+        raise ExtensionUnavailable(name, version, on_disk.versions)
+    return version or on_disk.default_version

@@ -1,0 +1,306 @@
+"""The plan for a user of PostgreSQL: the role, what it may do by itself, its password, its deputy, its memberships.
+
+A user whose password rotates has a *deputy*, a role of its own that is a member of the user and acts as it from the
+first statement on: two names, two passwords, one owner of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+
+from ..actions import (
+    FOREVER,
+    AlterUser,
+    Attributes,
+    CreateUser,
+    DropUser,
+    GrantRole,
+    MarkUser,
+    Reassign,
+    RevokeRole,
+    SetRoleSetting,
+    SetVerifier,
+)
+from ..claims import is_ours, require_ours
+from ..desired import Claim, DesiredMembership, DesiredUser, NoPassword, Password
+from ..errors import HeirMissing, InvalidName, NotSupported
+from ..granting import plan_grants
+from ..plan import Change, Plan, Step
+from ..survey import Membership, Survey, UserState
+from . import verifiers
+from .grants import GRANTING
+from .names import deputy_name, is_the_servers
+
+INHERITING = 16
+"""The first version in which a membership says by itself whether it is inherited, and who may act as the role."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Role:
+    """A role as it is to be: the user itself, or its deputy."""
+
+    name: str
+    attributes: Attributes
+    password: Password
+    claim: Claim | None
+    adopt: bool
+
+
+def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
+    """See `Contents.plan_user`."""
+    steps = [*_role(survey, _itself(desired)), *_deputy(survey, desired)]
+    memberships, missing = _memberships(survey, desired)
+    return Plan((*steps, *memberships), missing) + plan_grants(survey, desired, GRANTING)
+
+
+def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
+    """See `Contents.plan_drop_user`."""
+    steps: list[Step] = []
+    for role in (deputy_name(name), name):
+        state = survey.users.get(role)
+        if state is None or not is_ours(state.mark, claim) or (role != name and claim is None):
+            continue
+        if state.login:
+            steps.append(Step(AlterUser(role, Attributes(login=False))))
+        for database in sorted(state.stands_in | _owned(survey, role)):
+            to = name if role != name else heir or _heir(survey, name, database)
+            _require_harmless(survey, role, database, to)
+            steps.append(Step(Reassign(database, role, to)))
+        steps.append(Step(DropUser(role), Change("UserDropped", f"dropped user {role}")))
+    return Plan(tuple(steps))
+
+
+def _owned(survey: Survey, role: str) -> set[str]:
+    return {database.name for database in survey.databases.values() if database.owner == role}
+
+
+def _heir(survey: Survey, name: str, database: str) -> str:
+    state = survey.databases.get(database)
+    if state is None or not state.owner or state.owner == name:
+        raise HeirMissing(name, database, "it owns the database itself")
+    return state.owner
+
+
+def _require_harmless(survey: Survey, name: str, database: str, heir: str) -> None:
+    """Views and SECURITY DEFINER functions act with their owner's rights: they must not get a mightier owner."""
+    state = survey.users.get(heir)
+    if (
+        heir == survey.administrator
+        or is_the_servers(heir)
+        or (state is not None and (state.superuser or state.create_role))
+    ):
+        raise HeirMissing(name, database, f"{heir} has rights over the whole server, which its views would act with")
+
+
+def _itself(desired: DesiredUser) -> _Role:
+    attributes = Attributes(
+        login=desired.login,
+        inherit=desired.inherit,
+        superuser=False,
+        create_role=False,
+        create_database=desired.create_database,
+        replication=desired.replication,
+        bypass_row_level_security=desired.bypass_row_level_security,
+        connection_limit=desired.connection_limit,
+        valid_until=desired.valid_until or FOREVER,
+    )
+    return _Role(desired.name, attributes, desired.password, desired.claim, desired.adopt)
+
+
+def _role(survey: Survey, role: _Role) -> Iterator[Step]:
+    state = survey.users.get(role.name)
+    if state is None:
+        password = role.password if isinstance(role.password, str) else None
+        verifier = verifiers.verifier(password) if password is not None else None
+        # Those two only a superuser can give, and whoever creates a role is who administers it.
+        modest = replace(role.attributes, replication=False, bypass_row_level_security=False)
+        made = CreateUser(role.name, modest, verifier, role.claim.text if role.claim else None)
+        yield Step(made, Change("UserCreated", f"created user {role.name}"))
+        if not survey.superuser:
+            yield Step(_administered(survey, role.name, elevated=False))
+        if modest != role.attributes:
+            more = Attributes(
+                replication=role.attributes.replication,
+                bypass_row_level_security=role.attributes.bypass_row_level_security,
+            )
+            yield Step(AlterUser(role.name, more))
+        return
+    require_ours("user", role.name, state.mark, role.claim, role.adopt)
+    ours = role.claim is not None and state.mark == role.claim.text
+    _require_modest(state, role, ours)
+    if not survey.superuser and not _is_administered(survey, state):
+        yield Step(_administered(survey, role.name, elevated=True))
+    if role.claim is not None and not ours:
+        yield Step(MarkUser(role.name, role.claim.text), Change("UserAdopted", f"took over user {role.name}"))
+    yield from _attributes(state, role.attributes)
+    yield from _password(survey, state, role.password)
+
+
+def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
+    """What somebody else made mighty is not taken; what is ours loses the rights again."""
+    wanted = role.attributes
+    if not ours and (
+        state.superuser
+        or state.create_role
+        or (state.replication and not wanted.replication)
+        or (state.bypass_row_level_security and not wanted.bypass_row_level_security)
+    ):
+        raise InvalidName(
+            "username",
+            state.name,
+            "the server has a role of this name with rights over the whole server"
+            " (SUPERUSER, REPLICATION, CREATEROLE or BYPASSRLS); choose another username,"
+            " or take these rights away from the role",
+        )
+
+
+def _is_administered(survey: Survey, state: UserState) -> bool:
+    held = [membership for membership in state.members if membership.role == survey.administrator]
+    if survey.version[0] < INHERITING:
+        return bool(held)
+    return any(membership.set_role for membership in held) and any(membership.admin for membership in held)
+
+
+def _administered(survey: Survey, name: str, elevated: bool) -> GrantRole:
+    """The operator may act as who is its own. It inherits nothing, unless it has no other way to be mighty enough."""
+    if survey.version[0] < INHERITING:
+        return GrantRole(survey.administrator, Membership(name, survey.administrator, admin=elevated), elevated)
+    inherit = not survey.elevates
+    return GrantRole(
+        survey.administrator, Membership(name, survey.administrator, elevated, inherit, set_role=True), elevated
+    )
+
+
+def _attributes(state: UserState, wanted: Attributes) -> Iterator[Step]:
+    there = Attributes(
+        login=state.login,
+        inherit=state.inherit,
+        superuser=state.superuser,
+        create_role=state.create_role,
+        create_database=state.create_database,
+        replication=state.replication,
+        bypass_row_level_security=state.bypass_row_level_security,
+        connection_limit=state.connection_limit,
+        valid_until=state.valid_until or FOREVER,
+    )
+    names = [one.name for one in fields(wanted) if getattr(wanted, one.name) not in (None, getattr(there, one.name))]
+    if names:
+        reason, word = ("UserUnlocked", "unlocked") if _opens_more(there, wanted) else ("UserAltered", "altered")
+        change = Change(reason, f"{word} user {state.name} ({', '.join(names).replace('_', ' ')})")
+        yield Step(AlterUser(state.name, Attributes(**{name: getattr(wanted, name) for name in names})), change)
+
+
+def _opens_more(there: Attributes, wanted: Attributes) -> bool:
+    return (
+        (wanted.login and not there.login)
+        or (wanted.valid_until or FOREVER) > (there.valid_until or FOREVER)
+        or (there.connection_limit == 0 and wanted.connection_limit != 0)
+    ) is True
+
+
+def _password(survey: Survey, state: UserState, password: Password) -> Iterator[Step]:
+    if password is NoPassword.UNCHANGED:
+        return
+    if isinstance(password, NoPassword):
+        if survey.verifiers_readable and state.verifier is not None:
+            yield Step(SetVerifier(state.name, None), Change("PasswordRemoved", f"{state.name} has no password now"))
+        return
+    right = (
+        verifiers.opens(password, state.verifier)
+        if survey.verifiers_readable
+        else survey.opened.get(state.name, True)
+    )
+    if not right:
+        change = Change("PasswordReset", f"reset the password of user {state.name}")
+        yield Step(SetVerifier(state.name, verifiers.verifier(password)), change)
+
+
+def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
+    name = deputy_name(desired.name)
+    state = survey.users.get(name)
+    if desired.second is None:
+        if state is not None and desired.claim is not None and state.mark == desired.claim.text:
+            yield from _gathered(state, desired.name)
+            yield Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))
+        return
+    attributes = Attributes(
+        login=desired.login,
+        inherit=True,
+        superuser=False,
+        create_role=False,
+        create_database=False,
+        replication=False,
+        bypass_row_level_security=False,
+        connection_limit=desired.connection_limit,
+        # Its own: where it is the newer one, the user's ends with the overlap.
+        valid_until=desired.second.valid_until or FOREVER,
+    )
+    yield from _role(survey, _Role(name, attributes, desired.second.password, desired.claim, desired.adopt))
+    held = state.memberships if state is not None else frozenset[Membership]()
+    if not any(membership.role == desired.name and membership.set_role is not False for membership in held):
+        inherit, act = (True, True) if survey.version[0] >= INHERITING else (None, None)
+        yield Step(GrantRole(name, Membership(desired.name, survey.administrator, False, inherit, act)))
+    if state is None or f"role={desired.name}" not in state.settings:
+        yield Step(SetRoleSetting(name, desired.name))
+    if state is not None:
+        yield from _gathered(state, desired.name)
+
+
+def _gathered(state: UserState, user: str) -> Iterator[Step]:
+    """What the deputy owns nevertheless, made after RESET ROLE, becomes the user's."""
+    for database in sorted(state.stands_in):
+        change = Change("OwnerRestored", f"gave what {state.name} had in database {database} to {user}")
+        yield Step(Reassign(database, state.name, user), change)
+
+
+def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tuple[str, ...]]:
+    state = survey.users.get(desired.name)
+    held = state.memberships if state is not None else frozenset[Membership]()
+    fitting = {(one.role, one.grantor) for one in held for want in desired.roles if _fits(survey, one, want)}
+    declared = {wanted.role for wanted in desired.roles}
+    # One that fits not quite is revoked too: a second one beside it would leave what it has too much.
+    steps = [
+        _revoked(survey, desired.name, one)
+        for one in sorted(held, key=lambda one: (one.role, one.grantor))
+        if (one.role, one.grantor) not in fitting and (desired.exact or one.role in declared)
+    ]
+    missing = tuple(f"role {want.role} is not there yet" for want in desired.roles if want.role not in survey.users)
+    there = {role for role, _ in fitting}
+    lacking = [want for want in desired.roles if want.role in survey.users and want.role not in there]
+    return [*steps, *(_granted(survey, desired.name, want) for want in lacking)], missing
+
+
+def _revoked(survey: Survey, name: str, one: Membership) -> Step:
+    change = Change("MembershipRevoked", f"revoked membership in {one.role} from {name}")
+    ordinary = survey.version[0] < INHERITING or one.grantor == survey.administrator
+    return Step(RevokeRole(name, one.role, one.grantor, elevated=not ordinary), change)
+
+
+def _granted(survey: Survey, name: str, wanted: DesiredMembership) -> Step:
+    if survey.version[0] < INHERITING and (wanted.inherit is not None or wanted.set_role is not None):
+        raise NotSupported("roles", f"PostgreSQL {survey.version[0]} knows neither inherit nor set of a membership")
+    state = survey.users[wanted.role]
+    if state.superuser or state.create_role:
+        raise InvalidName("roles", wanted.role, "it has rights over the whole server; choose another role")
+    elevated = not _administers(survey, wanted.role)
+    membership = Membership(wanted.role, survey.administrator, wanted.admin, wanted.inherit, wanted.set_role)
+    change = Change("MembershipGranted", f"made {name} a member of {wanted.role}")
+    return Step(GrantRole(name, membership, elevated), change)
+
+
+def _administers(survey: Survey, role: str) -> bool:
+    """Whether the operator may pass on membership in a role. Predefined roles are a superuser's to give."""
+    if survey.superuser or survey.version[0] < INHERITING:
+        return True
+    state = survey.users.get(role)
+    return state is not None and any(one.role == survey.administrator and one.admin for one in state.members)
+
+
+def _fits(survey: Survey, membership: Membership, wanted: DesiredMembership) -> bool:
+    if membership.role != wanted.role or membership.admin != wanted.admin:
+        return False
+    if survey.version[0] < INHERITING:
+        return True
+    # Without a word on it, the server takes INHERIT from the role's own attribute and lets it act as the role.
+    return wanted.inherit in (None, membership.inherit) and membership.set_role == (wanted.set_role is not False)

@@ -1,0 +1,277 @@
+"""What is on a PostgreSQL server, looked up in its catalogs. Nothing that a user planted is called."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, LiteralString
+
+from ..desired import ObjectKind
+from ..errors import Raced, SqlFailed
+from ..survey import (
+    DatabaseState,
+    ExtensionOnDisk,
+    ExtensionState,
+    Inside,
+    Membership,
+    Privilege,
+    Scope,
+    SecuredObject,
+    Survey,
+    UserState,
+)
+from .names import deputy_name
+from .pool import PostgreSQLSessions
+from .session import Session
+
+DATABASE_OWNER = "pg_database_owner"
+"""The predefined role whose one member is the owner of the database that one is in."""
+
+_ME = """
+    SELECT pg_catalog.current_setting('server_version_num')::int, session_user, r.rolsuper,
+           EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+                   WHERE n.nspname = 'steersman' AND p.proname = 'verifiers'
+                   AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+                   AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
+"""
+
+_ROLES = """
+    SELECT r.rolname, r.rolcanlogin, r.rolinherit, r.rolsuper, r.rolcreaterole, r.rolcreatedb, r.rolreplication,
+           r.rolbypassrls, r.rolconnlimit,
+           CASE WHEN r.rolvaliduntil >= '9999-01-01' THEN NULL
+                WHEN r.rolvaliduntil < '0002-01-01' THEN '0002-01-01'::pg_catalog.timestamptz
+                ELSE r.rolvaliduntil END,
+           pg_catalog.shobj_description(r.oid, 'pg_authid'),
+           (SELECT s.setconfig FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = r.oid AND s.setdatabase = 0),
+           ARRAY(SELECT DISTINCT d.datname::text
+                 FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d
+                   ON d.oid = u.dbid OR d.oid = u.objid AND u.classid = 'pg_catalog.pg_database'::pg_catalog.regclass
+                 WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid)
+    FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%s)
+"""
+
+_MEMBERSHIPS = """
+    SELECT m.rolname, r.rolname, g.rolname, a.admin_option,
+           (pg_catalog.to_jsonb(a) ->> 'inherit_option')::bool, (pg_catalog.to_jsonb(a) ->> 'set_option')::bool
+    FROM pg_catalog.pg_auth_members a
+    JOIN pg_catalog.pg_roles m ON m.oid = a.member
+    JOIN pg_catalog.pg_roles r ON r.oid = a.roleid
+    JOIN pg_catalog.pg_roles g ON g.oid = a.grantor
+    WHERE m.rolname = ANY(%s) OR r.rolname = ANY(%s)
+"""
+
+_DATABASES = """
+    SELECT d.datname, pg_catalog.pg_get_userbyid(d.datdba), pg_catalog.pg_encoding_to_char(d.encoding),
+           d.datcollate, d.datctype, d.datconnlimit, d.datallowconn, d.datistemplate,
+           pg_catalog.shobj_description(d.oid, 'pg_database')
+    FROM pg_catalog.pg_database d
+    WHERE d.datname = ANY(%s) OR %s AND d.oid IN (
+        SELECT u.objid FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_roles r ON r.oid = u.refobjid
+        WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+          AND u.classid = 'pg_catalog.pg_database'::pg_catalog.regclass AND r.rolname = ANY(%s))
+"""
+
+_DATABASE_PRIVILEGES = """
+    SELECT d.datname, CASE acl.grantee WHEN 0 THEN '' ELSE pg_catalog.pg_get_userbyid(acl.grantee)::text END,
+           acl.privilege_type, pg_catalog.pg_get_userbyid(acl.grantor), acl.is_grantable
+    FROM pg_catalog.pg_database d,
+         pg_catalog.aclexplode(coalesce(d.datacl, pg_catalog.acldefault('d', d.datdba))) acl
+    WHERE d.datname = ANY(%s)
+"""
+
+_VERIFIERS: Mapping[bool, LiteralString] = {
+    True: "SELECT rolname, rolpassword FROM pg_catalog.pg_authid WHERE rolname = ANY(%s)",
+    False: "SELECT name, verifier FROM steersman.verifiers(%s::pg_catalog.name[])",
+}
+"""By whether the administrator is a superuser."""
+
+_SCHEMAS = """
+    SELECT n.nspname, pg_catalog.pg_get_userbyid(n.nspowner) FROM pg_catalog.pg_namespace n WHERE n.nspname = ANY(%s)
+"""
+
+_OBJECTS = """
+    SELECT found.kind, n.nspname, found.name, found.arguments,
+           CASE WHEN EXISTS (
+               SELECT FROM pg_catalog.pg_depend extension
+               WHERE extension.classid = found.tableoid AND extension.objid = found.oid AND extension.deptype = 'e')
+           THEN '' ELSE pg_catalog.pg_get_userbyid(found.owner)::text END
+    FROM (
+        SELECT CASE relkind WHEN 'S' THEN 'sequence' ELSE 'table' END AS kind, tableoid, oid,
+               relnamespace AS namespace, relname AS name, NULL AS arguments, relowner AS owner
+        FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+      UNION ALL
+        SELECT 'function', tableoid, oid, pronamespace, proname, pg_catalog.oidvectortypes(proargtypes), proowner
+        FROM pg_catalog.pg_proc
+    ) found JOIN pg_catalog.pg_namespace n ON n.oid = found.namespace
+    WHERE n.nspname = ANY(%s)
+"""
+"""What is in some schemas and whose it is; nobody's, where it belongs to an extension."""
+
+_PRIVILEGES = """
+    SELECT held.kind, n.nspname, held.name, held.arguments, held.attname, held.creator,
+           CASE acl.grantee WHEN 0 THEN '' ELSE pg_catalog.pg_get_userbyid(acl.grantee)::text END,
+           acl.privilege_type, pg_catalog.pg_get_userbyid(acl.grantor), acl.is_grantable
+    FROM (
+        SELECT 'schema' AS kind, oid AS namespace, NULL::name AS name, NULL AS arguments, NULL::name AS attname,
+               NULL::name AS creator, nspowner AS owner,
+               coalesce(nspacl, pg_catalog.acldefault('n', nspowner)) AS list
+        FROM pg_catalog.pg_namespace WHERE nspacl IS NOT NULL OR nspname = 'public'
+      UNION ALL
+        SELECT CASE relkind WHEN 'S' THEN 'sequence' ELSE 'table' END, relnamespace, relname, NULL, NULL, NULL,
+               relowner, relacl
+        FROM pg_catalog.pg_class WHERE relacl IS NOT NULL
+      UNION ALL
+        SELECT 'table', c.relnamespace, c.relname, NULL, a.attname, NULL, c.relowner, a.attacl
+        FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+        WHERE a.attacl IS NOT NULL AND NOT a.attisdropped
+      UNION ALL
+        SELECT 'function', pronamespace, proname, pg_catalog.oidvectortypes(proargtypes), NULL, NULL, proowner, proacl
+        FROM pg_catalog.pg_proc WHERE proacl IS NOT NULL
+      UNION ALL
+        SELECT CASE defaclobjtype WHEN 'r' THEN 'table' WHEN 'S' THEN 'sequence' WHEN 'f' THEN 'function'
+                    ELSE 'schema' END,
+               defaclnamespace, NULL, NULL, NULL, pg_catalog.pg_get_userbyid(defaclrole), defaclrole, defaclacl
+        FROM pg_catalog.pg_default_acl WHERE defaclobjtype IN ('r', 'S', 'f', 'n')
+    ) held
+    CROSS JOIN LATERAL pg_catalog.aclexplode(held.list) acl
+    LEFT JOIN pg_catalog.pg_namespace n ON n.oid = held.namespace
+    WHERE (acl.grantee <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s))
+       OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL
+           AND (acl.grantee = 0 OR pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s)))
+"""
+"""Who of some holds what in the connected database, owners aside; but all that counts on the schema `public`."""
+
+_EXTENSIONS = """
+    SELECT e.extname, e.extversion, n.nspname
+    FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
+    WHERE e.extname = ANY(%s)
+"""
+
+_ON_DISK = """
+    SELECT a.name, a.default_version, pg_catalog.array_agg(v.version), pg_catalog.bool_or(v.trusted)
+    FROM pg_catalog.pg_available_extensions() a JOIN pg_catalog.pg_available_extension_versions() v ON v.name = a.name
+    WHERE a.name = ANY(%s) GROUP BY a.name, a.default_version
+"""
+
+
+async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> Survey:
+    """One survey: a few queries in the maintenance database, and one visit to each database to look inside of."""
+    scope = replace(scope, users=scope.users.union(map(deputy_name, scope.users)))
+    async with sessions.at(None, deadline) as session:
+        [(number, administrator, superuser, reader)] = await session.rows("looking at the server", _ME)
+        users = await _users(session, scope.users)
+        if superuser or reader:
+            for name, verifier in await session.rows("looking at verifiers", _VERIFIERS[superuser], sorted(users)):
+                users[name]["verifier"] = verifier
+        named = scope.databases.union(*(user["stands_in"] for user in users.values() if scope.follow))
+        databases = await _databases(session, scope, sorted(named))
+        if owners := {state.owner for state in databases.values()} - users.keys():
+            users |= await _users(session, owners)
+    found = {name: UserState(name, **state) for name, state in users.items()}
+    wanted = {name: found[name] for name in scope.users & found.keys()}
+    inside = await _visits(sessions, scope, wanted, databases, deadline)
+    return Survey(
+        product="PostgreSQL",
+        version=divmod(number, 10000),
+        administrator=administrator,
+        superuser=superuser,
+        elevates=sessions.can_elevate,
+        verifiers_readable=superuser or reader,
+        users=found,
+        databases=databases,
+        inside=inside,
+    )
+
+
+async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    wanted = sorted(names)
+    fields = (
+        *("login", "inherit", "superuser", "create_role", "create_database", "replication"),
+        *("bypass_row_level_security", "connection_limit", "valid_until", "mark"),
+    )
+    users: dict[str, dict[str, Any]] = {}
+    for name, *values, settings, stands_in in await session.rows("looking at users", _ROLES, wanted):
+        state = dict(zip(fields, values, strict=True))
+        users[name] = {**state, "settings": frozenset(settings or ()), "stands_in": frozenset(stands_in)}
+    memberships: dict[str, set[Membership]] = defaultdict(set)
+    members: dict[str, set[Membership]] = defaultdict(set)
+    for member, role, *rest in await session.rows("looking at memberships", _MEMBERSHIPS, wanted, wanted):
+        memberships[member].add(Membership(role, *rest))
+        members[role].add(Membership(member, *rest))
+    for name, state in users.items():
+        state["memberships"], state["members"] = frozenset(memberships[name]), frozenset(members[name])
+    return users
+
+
+async def _databases(session: Session, scope: Scope, names: list[str]) -> dict[str, DatabaseState]:
+    found = await session.rows("looking at databases", _DATABASES, names, scope.follow, sorted(scope.users))
+    privileges: dict[str, set[Privilege]] = defaultdict(set)
+    for name, grantee, privilege, grantor, grantable in await session.rows(
+        "looking at databases' grants", _DATABASE_PRIVILEGES, [row[0] for row in found]
+    ):
+        on = SecuredObject(ObjectKind.DATABASE, name)
+        privileges[name].add(Privilege(grantee, on, privilege, grantor, grantable))
+    return {row[0]: DatabaseState(*row[:9], privileges=frozenset(privileges[row[0]])) for row in found}
+
+
+async def _visits(
+    sessions: PostgreSQLSessions,
+    scope: Scope,
+    users: Mapping[str, UserState],
+    databases: Mapping[str, DatabaseState],
+    deadline: float,
+) -> dict[str, Inside]:
+    wanted = dict(scope.inside)
+    if scope.follow:
+        for user in users.values():
+            for name in user.stands_in:
+                wanted.setdefault(name, frozenset())
+    inside: dict[str, Inside] = {}
+    for name, schemas in sorted(wanted.items()):
+        state = databases.get(name)
+        if state is not None and (not state.allows_connections or state.connection_limit == -2):
+            continue
+        try:
+            async with sessions.at(name, deadline) as session:
+                inside[name] = await _inside(session, name, schemas, scope)
+        except (Raced, SqlFailed) as failed:
+            # Gone meanwhile, or not open to us: then nothing is known of what is inside.
+            if not isinstance(failed, Raced) and failed.sqlstate != "42501":
+                raise
+    return inside
+
+
+async def _inside(session: Session, database: str, schemas: frozenset[str], scope: Scope) -> Inside:
+    names, extensions = sorted(schemas), sorted(scope.extensions)
+    objects = await session.rows("looking at objects", _OBJECTS, names) if names else []
+    users = sorted(scope.users)
+    held = await session.rows("looking at grants", _PRIVILEGES, users, [*users, DATABASE_OWNER])
+    return Inside(
+        schemas=dict(await session.rows("looking at schemas", _SCHEMAS, names)),
+        objects={
+            SecuredObject(ObjectKind(kind), database, schema, name, arguments): owner
+            for kind, schema, name, arguments, owner in objects
+        },
+        extensions={
+            name: ExtensionState(version, schema)
+            for name, version, schema in (
+                await session.rows("looking at extensions", _EXTENSIONS, extensions) if extensions else []
+            )
+        },
+        on_disk={
+            name: ExtensionOnDisk(default, frozenset(versions), trusted)
+            for name, default, versions, trusted in (
+                await session.rows("looking at extensions on disk", _ON_DISK, extensions) if extensions else []
+            )
+        },
+        privileges=frozenset(
+            Privilege(
+                grantee,
+                SecuredObject(ObjectKind(kind), database, schema, name, arguments, column, creator),
+                *rest,
+            )
+            for kind, schema, name, arguments, column, creator, grantee, *rest in held
+        ),
+    )

@@ -1,0 +1,228 @@
+"""What was found on a server, in values: the same for every engine. What one engine does not have stays empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from .desired import DesiredDatabase, DesiredUser, ObjectKind
+
+PUBLIC = ""
+"""The grantee that everybody is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredObject:
+    """Something that privileges are granted on. With a `creator`: all of the kind that this role will make.
+
+    `arguments` are a function's types, as the server writes and quotes them; `column` narrows a table.
+    """
+
+    kind: ObjectKind
+    database: str
+    schema: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    column: str | None = None
+    creator: str | None = None
+
+    def __str__(self) -> str:
+        """As messages name it: `table shop.public.orders`."""
+        place = ".".join(part for part in (self.database, self.schema, self.name) if part is not None)
+        if self.arguments is not None:
+            place += f"({self.arguments})"
+        if self.column is not None:
+            return f"column {self.column} of table {place}"
+        if self.creator is not None:
+            return f"each {self.kind.value} that {self.creator} will make in {place}"
+        return f"{self.kind.value} {place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Privilege:
+    """One privilege that somebody holds on one object, and not by owning it."""
+
+    grantee: str
+    on: SecuredObject
+    privilege: str
+    grantor: str
+    grantable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Being a member of a role, as one grantor gave it."""
+
+    role: str
+    grantor: str
+    admin: bool = False
+    inherit: bool | None = None
+    set_role: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserState:
+    """A role or an account.
+
+    `verifier` is what the server keeps in place of the password: `None` where there is none, and not to be looked at
+    unless the survey says `verifiers_readable`. `second_verifier` is that of a retained former password (MySQL).
+    `settings` are those of the role in all databases. In `members`, `role` is who is a member of it. `stands_in` are
+    databases in which the role owns or was granted something.
+    """
+
+    name: str
+    login: bool = True
+    locked: bool = False
+    inherit: bool = True
+    superuser: bool = False
+    create_role: bool = False
+    create_database: bool = False
+    replication: bool = False
+    bypass_row_level_security: bool = False
+    connection_limit: int = -1
+    valid_until: datetime | None = None
+    verifier: str | None = field(default=None, repr=False)
+    second_verifier: str | None = field(default=None, repr=False)
+    mark: str | None = None
+    settings: frozenset[str] = frozenset()
+    memberships: frozenset[Membership] = frozenset()
+    members: frozenset[Membership] = frozenset()
+    stands_in: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseState:
+    """A database, as seen from outside of it. `privileges` are those of everybody on the database itself.
+
+    MySQL keeps privileges on databases that are not there: then `exists` is false.
+    """
+
+    name: str
+    owner: str = ""
+    encoding: str = ""
+    collation: str = ""
+    character_type: str = ""
+    connection_limit: int = -1
+    allows_connections: bool = True
+    is_template: bool = False
+    mark: str | None = None
+    exists: bool = True
+    privileges: frozenset[Privilege] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionState:
+    """An extension that is installed in a database."""
+
+    version: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionOnDisk:
+    """An extension that the server could install. A trusted one needs no superuser."""
+
+    default_version: str
+    versions: frozenset[str]
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What was seen inside a database: owners of schemas and objects, extensions, and who may do what.
+
+    `objects` holds those of the schemas that the scope names, by owner (`""` for members of extensions, which decide
+    themselves who may use them), `privileges` those of the scope's users.
+    """
+
+    schemas: Mapping[str, str] = field(default_factory=dict[str, str])
+    objects: Mapping[SecuredObject, str] = field(default_factory=dict[SecuredObject, str])
+    extensions: Mapping[str, ExtensionState] = field(default_factory=dict[str, ExtensionState])
+    on_disk: Mapping[str, ExtensionOnDisk] = field(default_factory=dict[str, ExtensionOnDisk])
+    privileges: frozenset[Privilege] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one look found.
+
+    `product` is the server's own name (`PostgreSQL`, `MySQL`, `MariaDB`), `version` its major and minor number,
+    `administrator` who looked, `elevates` whether there is a superuser's login besides. `opened` says of users, whose
+    verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
+    accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server.
+    """
+
+    product: str
+    version: tuple[int, int]
+    administrator: str
+    superuser: bool = True
+    elevates: bool = False
+    verifiers_readable: bool = True
+    users: Mapping[str, UserState] = field(default_factory=dict[str, UserState])
+    databases: Mapping[str, DatabaseState] = field(default_factory=dict[str, DatabaseState])
+    inside: Mapping[str, Inside] = field(default_factory=dict[str, Inside])
+    opened: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
+
+    def with_login(self, username: str, opened: bool) -> Survey:
+        """The same, knowing what a login as this user came to."""
+        return replace(self, opened={**self.opened, username: opened})
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What to look at: names, and which databases to look inside of, for which of their schemas.
+
+    `follow`: also look inside databases in which one of the users stands, wherever nothing is declared.
+    """
+
+    users: frozenset[str] = frozenset()
+    databases: frozenset[str] = frozenset()
+    inside: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    extensions: frozenset[str] = frozenset()
+    follow: bool = True
+
+    @classmethod
+    def of(cls, desired: Iterable[DesiredDatabase | DesiredUser]) -> Scope:
+        """All that plans for these need to know."""
+        scope = cls()
+        for one in desired:
+            scope |= _of_database(one) if isinstance(one, DesiredDatabase) else _of_user(one)
+        return scope
+
+    def __or__(self, other: Scope) -> Scope:
+        inside = dict(self.inside)
+        for database, schemas in other.inside.items():
+            inside[database] = inside.get(database, frozenset[str]()) | schemas
+        return Scope(
+            self.users | other.users,
+            self.databases | other.databases,
+            inside,
+            self.extensions | other.extensions,
+            self.follow and other.follow,
+        )
+
+
+def _of_database(desired: DesiredDatabase) -> Scope:
+    schemas = frozenset({"public", *(schema.name for schema in desired.schemas)})
+    owners = frozenset({desired.owner, *(schema.owner for schema in desired.schemas if schema.owner)})
+    return Scope(
+        users=owners,
+        databases=frozenset({desired.name}),
+        inside={desired.name: schemas},
+        extensions=frozenset(extension.name for extension in desired.extensions),
+    )
+
+
+def _of_user(desired: DesiredUser) -> Scope:
+    scope = Scope(
+        users=frozenset({desired.name, *(role.role for role in desired.roles)}),
+        databases=frozenset({*desired.owns, *(grant.database for grant in desired.grants)}),
+    )
+    for grant in desired.grants:
+        inside: dict[str, frozenset[str]] = {}
+        if grant.kind is not ObjectKind.DATABASE:
+            inside[grant.database] = frozenset({grant.schema} if grant.schema else ())
+        scope |= Scope(users=frozenset(grant.created_by), inside=inside)
+    return scope

@@ -1,0 +1,78 @@
+"""What writing a parameter means, over every parameter of PostgreSQL 15 and 17."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from steersman_databases.engines.cluster import Setting, SettingCatalog
+from steersman_databases.engines.postgresql.parameters import judge, refused
+
+
+def catalog(version: str) -> SettingCatalog:
+    rows = json.loads(Path(__file__).with_name(f"settings-{version}.json").read_text())
+    return {row["name"]: Setting(**row) for row in rows}
+
+
+CATALOGS = {version: catalog(version) for version in ("15", "17")}
+
+
+@pytest.fixture(params=CATALOGS)
+def settings(request: pytest.FixtureRequest) -> SettingCatalog:
+    return CATALOGS[request.param]
+
+
+def test_each_value_that_a_server_has_is_the_same(settings: SettingCatalog) -> None:
+    for one in settings.values():
+        if not refused(one.name, one.value) and one.context != "internal":
+            assert judge(one.name, one.value, settings).kind == "Same", one
+
+
+def test_the_context_tells_a_restart_from_a_reload(settings: SettingCatalog) -> None:
+    for one in settings.values():
+        if one.kind != "integer" or refused(one.name, one.value) or one.maximum == one.value:
+            continue
+        verdict = judge(one.name, one.maximum or "", settings)
+        expected = {"internal": "Refused", "postmaster": "Restart"}.get(one.context, "Reload")
+        assert verdict.kind == expected, (one, verdict)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "words"),
+    [
+        ("work_mem", "16MB", "Reload", ""),
+        ("WORK_MEM", "4096", "Same", ""),
+        ("work_mem", "0.5GB", "Reload", ""),
+        ("work_mem", "4096kB", "Same", ""),
+        ("work_mem", "1kB", "Refused", "outside the valid range"),
+        ("work_mem", "10 bananas", "Refused", "Valid units are B, kB, MB, GB, TB"),
+        ("work_mem", "10s", "Refused", "Valid units"),
+        ("work_mem", "much", "Refused", "invalid value"),
+        ("shared_buffers", "256MB", "Restart", ""),
+        ("max_connections", "200", "Restart", ""),
+        ("max_connections", "20", "Lowering", ""),
+        ("max_connections", "100 s", "Refused", "no unit"),
+        ("max_wal_senders", "5", "Lowering", ""),
+        ("wal_level", "logical", "Restart", ""),
+        ("wal_level", "minimal", "Refused", "replicas need"),
+        ("synchronous_commit", "TRUE", "Same", ""),
+        ("synchronous_commit", "remote_apply", "Reload", ""),
+        ("synchronous_commit", "perhaps", "Refused", "Available values: local, remote_write"),
+        ("autovacuum", "f", "Reload", ""),
+        ("autovacuum", "o", "Refused", "requires a Boolean value"),
+        ("random_page_cost", "1.1", "Reload", ""),
+        ("checkpoint_timeout", "1h", "Reload", ""),
+        ("no_such_thing", "1", "Refused", "unrecognized configuration parameter"),
+        ("pg_stat_statements.max", "10", "Reload", ""),
+        ("fsync", "off", "Refused", "loses the database"),
+        ("port", "5433", "Refused", "where the server listens"),
+        ("archive_command", "true", "Refused", "the operator's"),
+        ("server_version", "18", "Refused", "cannot be changed"),
+        ("shared_preload_libraries", "x", "Refused", "sharedPreloadLibraries"),
+    ],
+)
+def test_verdicts(settings: SettingCatalog, name: str, value: str, kind: str, words: str) -> None:
+    verdict = judge(name, value, settings)
+    assert (verdict.kind, words in verdict.reason) == (kind, True), verdict

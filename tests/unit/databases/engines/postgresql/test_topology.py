@@ -1,0 +1,152 @@
+"""What is read of members, from annotations as Patroni 4.0.7 really writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from steersman.api.core_v1 import ConfigMap, ContainerState, ContainerStateRunning, ContainerStatus, Pod, PodStatus
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
+from steersman_databases.engines.postgresql.topology import observe
+from steersman_databases.engines.topology import Member, Members, PendingSetting, SwitchoverRequest
+
+CLUSTER = ObjectKey("shop", "pg")
+RUNNING = ContainerState(running=ContainerStateRunning())
+# [timeline, where it ended, why, when, the next primary]
+HISTORY = '[[1,83886248,"no recovery target specified","2026-11-22T00:15:30.5+00:00","pg-1-0"]]'
+
+
+def pod(number: int, *, container: ContainerState = RUNNING, **status: Any) -> Pod:
+    annotations = {"status": json.dumps(status)} if status else {}
+    name = f"pg-{number}-0"
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="shop", annotations=FrozenDict(annotations)),
+        status=PodStatus(container_statuses=(ContainerStatus(name="server", state=container),)),
+    )
+
+
+def store(**annotations: dict[str, str]) -> list[ConfigMap]:
+    return [
+        ConfigMap(
+            metadata=ObjectMeta(
+                name=f"pg-{name}", namespace="shop", annotations=FrozenDict(told), resource_version=f"v-{name}"
+            )
+        )
+        for name, told in annotations.items()
+    ]
+
+
+def primary(number: int = 0, **more: Any) -> Pod:
+    return pod(number, state="running", role="primary", xlog_location=84212224, timeline=2, **more)
+
+
+def replica(number: int, *, container: ContainerState = RUNNING, **more: Any) -> Pod:
+    told: dict[str, Any] = {"state": "running", "role": "replica", "replication_state": "streaming", "timeline": 2}
+    return pod(number, container=container, **{"xlog_location": 84212224, **told, **more})
+
+
+def seen(*pods: Pod, **annotations: dict[str, str]) -> Members:
+    given = {"leader": {"leader": "pg-0-0", "optime": "84212224"}, "config": {"history": HISTORY}} | annotations
+    return observe(CLUSTER, pods, store(**given))
+
+
+def only(members: Members, number: int) -> Member:
+    found = members.member(number)
+    assert found is not None
+    return found
+
+
+def test_a_cluster_at_rest() -> None:
+    config = {"initialize": "7710782271306764311", "config": '{"ttl":20}', "history": HISTORY}
+    sync = {"leader": "pg-0-0", "quorum": "1", "sync_standby": "pg-1-0,pg-2-0"}
+    members = seen(
+        replica(2, xlog_location=84211224),
+        primary(tags={"version": "17.12"}),
+        replica(1),
+        config=config,
+        sync=sync,
+        failover={},
+    )
+    assert [member.instance for member in members.members] == [0, 1, 2]
+    assert members.leader == 0 and members.initialized and members.settings == {"ttl": 20}
+    assert members.primary == only(members, 0) and only(members, 0).version == "17.12"
+    assert [member.state for member in members.members] == ["Running", "Streaming", "Streaming"]
+    assert [member.synchronous for member in members.members] == [False, True, True]
+    assert [member.lag_bytes for member in members.members] == [None, 0, 1000]
+    assert members.switchover is None
+    assert members.store_versions["pg-config"] == "v-config"
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("starting", "Starting"),
+        ("initializing new cluster", "Starting"),
+        ("creating replica", "Cloning"),
+        ("stopped", "Stopped"),
+        ("crashed", "Crashed"),
+        ("start failed", "StartFailed"),
+        ("restart failed (start failed)", "StartFailed"),
+        ("initdb failed", "StartFailed"),
+        ("something new", "Unknown"),
+    ],
+)
+def test_states(state: str, expected: str) -> None:
+    assert only(seen(pod(1, state=state, role="replica")), 1).state == expected
+
+
+def test_what_a_container_said_that_runs_no_more_does_not_count() -> None:
+    assert only(seen(pod(1, container=ContainerState(), state="running", role="primary")), 1).state == "Stopped"
+
+
+def test_a_pod_that_has_said_nothing_is_a_member_of_unknown_state() -> None:
+    assert only(seen(pod(1)), 1).state == "Unknown"
+
+
+def test_a_primary_without_the_lock_is_not_the_primary() -> None:
+    members = seen(primary(0), primary(1), leader={"leader": "pg-1-0"})
+    assert members.primary == only(members, 1) and only(members, 0).role == "Primary"
+
+
+def test_settings_that_wait_for_a_restart() -> None:
+    reason = {"max_connections": {"old_value": "40", "new_value": "60"}}
+    member = only(seen(primary(pending_restart=True, pending_restart_reason=reason)), 0)
+    assert member.pending_restart
+    assert list(member.pending) == [PendingSetting(name="max_connections", former="40", value="60")]
+
+
+@pytest.mark.parametrize(
+    ("status", "diverged"),
+    [
+        # Beyond the point where timeline 1 ended, and not following.
+        ({"timeline": 1, "xlog_location": 83886249, "replication_state": "in archive recovery"}, True),
+        ({"timeline": 1, "xlog_location": 83886248, "replication_state": "in archive recovery"}, False),
+        ({"timeline": 2, "replication_state": "streaming"}, False),
+    ],
+)
+def test_a_history_of_its_own(status: dict[str, Any], diverged: bool) -> None:
+    assert only(seen(primary(), replica(1, **status)), 1).diverged is diverged
+
+
+def test_a_switchover_that_waits() -> None:
+    assert seen(failover={"leader": "pg-0-0", "member": "pg-2-0"}).switchover == SwitchoverRequest(to=2)
+    assert seen(failover={"leader": "pg-0-0"}).switchover == SwitchoverRequest(to=None)
+
+
+def test_who_led_before_the_lock_was_given_back() -> None:
+    assert seen(leader={}, sync={"leader": "pg-2-0"}).former_leader == 2
+    assert seen(leader={}, sync={}).former_leader == 1
+    assert seen(leader={}, sync={}, config={}).former_leader is None
+
+
+def test_annotations_that_are_no_json_are_nothing() -> None:
+    broken = Pod(metadata=ObjectMeta(name="pg-0-0", namespace="shop", annotations=FrozenDict({"status": "{"})))
+    members = seen(broken, config={"config": "[", "history": "nonsense"})
+    assert only(members, 0).state == "Unknown" and members.settings is None
+
+
+def test_pods_that_are_no_instances_are_passed_over() -> None:
+    stranger = Pod(metadata=ObjectMeta(name="pg-pooler-0", namespace="shop"))
+    assert not seen(stranger).members

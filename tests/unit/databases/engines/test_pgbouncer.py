@@ -1,0 +1,51 @@
+"""What PgBouncer reads. That it takes it so was tried on the real one; see decision 31."""
+
+from __future__ import annotations
+
+import configparser
+
+from steersman_databases.engines.postgresql.pgbouncer import Pooling, files
+
+
+def settings(pooling: Pooling) -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(files(pooling)["pgbouncer.ini"])
+    return dict(parser["pgbouncer"])
+
+
+def test_a_users_parameters_change_ours_only_where_they_may() -> None:
+    parameters = {
+        "default_pool_size": "7",
+        "max_client_conn": "50",
+        "auth_type": "any",
+        "client_tls_sslmode": "disable",
+    }
+    told = settings(Pooling(host="orders-rw", mode="session", parameters=parameters))
+    assert (told["default_pool_size"], told["max_client_conn"], told["pool_mode"]) == ("7", "50", "session")
+    assert (told["auth_type"], told["client_tls_sslmode"], told["server_tls_sslmode"]) == (
+        "hba",
+        "require",
+        "verify-full",
+    )
+
+
+def test_our_accounts_do_not_come_through_and_the_console_is_for_the_operator_alone() -> None:
+    rules = files(Pooling(host="orders-rw", mode="transaction"))["hba.conf"].split("\n")
+    console = [r for r in rules if " pgbouncer " in r]
+    assert console == [
+        "local pgbouncer postgres peer",
+        "hostssl pgbouncer steersman_operator all cert",
+        "host pgbouncer all all reject",
+    ]
+    everybody = rules.index("hostssl all all all scram-sha-256")
+    for account in ("postgres", "operator", "superuser", "replication", "rewind", "pooler"):
+        name = account if account == "postgres" else f"steersman_{account}"
+        assert rules.index(f"host all {name} all reject") < everybody
+    assert rules.index(console[-1]) < everybody
+
+
+def test_clear_text_only_where_it_is_declared() -> None:
+    pooling = Pooling(host="orders-rw", mode="transaction", tls_required=False)
+    assert settings(pooling)["client_tls_sslmode"] == "allow"
+    assert "host all all all scram-sha-256" in files(pooling)["hba.conf"]
+    assert "hostssl pgbouncer steersman_operator all cert" in files(pooling)["hba.conf"]

@@ -1,0 +1,251 @@
+"""Plans lead to what is declared, whatever is found, and then there is nothing left to do."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from steersman_databases.engines import Credentials, Endpoint, MySQL, PostgreSQL
+from steersman_databases.engines.desired import (
+    Claim,
+    DesiredDatabase,
+    DesiredGrant,
+    DesiredMembership,
+    DesiredSchema,
+    DesiredUser,
+    NoPassword,
+    ObjectKind,
+    SecondCredential,
+)
+from steersman_databases.engines.errors import (
+    AlreadyExists,
+    Claimed,
+    HeirMissing,
+    InvalidName,
+    NotSupported,
+    ObjectsMissing,
+)
+from steersman_databases.engines.model import ModelContents, ModelServer
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.settle import settle
+from steersman_databases.engines.survey import Scope
+
+ENDPOINT = Endpoint("model", 5432)
+ADMINISTRATOR = Credentials("postgres", "4dmin")
+CLAIM = Claim("c1", "DatabaseUser", "shop", "clerk")
+
+
+_STARTED: dict[type, Any] = {}
+"""By engine, what a server holds at the start: verifiers take their time."""
+
+
+class World:
+    """A server in memory with one database, `shop`, of `owner`, with two tables."""
+
+    def __init__(self, like: PostgreSQL | MySQL) -> None:
+        self.model = ModelServer(like, ADMINISTRATOR)
+        self.contents = ModelContents(like, {ENDPOINT: self.model})
+        login = Login(ADMINISTRATOR.username, ADMINISTRATOR.password)
+        server = Server(like.name, ENDPOINT, login, Verification(TLSMode.REQUIRE))
+        self.sessions = self.contents.connect(server)
+
+    async def start(self) -> World:
+        kept = _STARTED.get(type(self.contents.like))
+        if kept is not None:
+            self.model.users, self.model.databases, self.model.inside = deepcopy(kept)
+            return self
+        await self.make(DesiredUser("owner", "pw", owns=frozenset({"shop"})))
+        await self.make(DesiredUser("reader", "pw"))
+        await self.make(DesiredDatabase("shop", "owner"))
+        for table in ("orders", "goods"):
+            self.model.create_table(Credentials("owner", "pw"), "shop", table)
+        kept = (self.model.users, self.model.databases, self.model.inside)
+        _STARTED[type(self.contents.like)] = deepcopy(kept)
+        return self
+
+    async def make(self, desired: DesiredUser | DesiredDatabase) -> list[str]:
+        return [change.reason for change in await settle(self.contents, self.sessions, desired)]
+
+    async def left_to_do(self, desired: DesiredUser | DesiredDatabase) -> object:
+        survey = await self.contents.survey(self.sessions, Scope.of([desired]))
+        if isinstance(desired, DesiredDatabase):
+            return self.contents.plan_database(survey, desired).steps
+        return self.contents.plan_user(survey, desired).steps
+
+    async def drop_user(self, name: str, claim: Claim | None, heir: str | None = None) -> list[str]:
+        scope = Scope(users=frozenset({name, *([heir] if heir else [])}))
+        survey = await self.contents.survey(self.sessions, scope)
+        plan = self.contents.plan_drop_user(survey, name, claim, heir)
+        return [change.reason for change in await self.contents.carry_out(self.sessions, plan)]
+
+
+@pytest.fixture
+async def world() -> World:
+    return await World(PostgreSQL()).start()
+
+
+_passwords = st.sampled_from(["p1", "p2", NoPassword.UNCHANGED, NoPassword.NONE])
+_ON = [
+    (ObjectKind.DATABASE, None, (), ["CONNECT", "CREATE", "TEMPORARY", "ALL"]),
+    (ObjectKind.SCHEMA, "public", (), ["USAGE", "CREATE", "ALL"]),
+    (ObjectKind.TABLE, "public", ("*",), ["SELECT", "INSERT", "ALL"]),
+    (ObjectKind.TABLE, "public", ("orders",), ["SELECT", "UPDATE"]),
+]
+
+
+@st.composite
+def _grants(draw: st.DrawFn) -> DesiredGrant:
+    kind, schema, names, known = draw(st.sampled_from(_ON))
+    privileges = frozenset(draw(st.lists(st.sampled_from(known), min_size=1, unique=True)))
+    option, future = draw(st.booleans()), names == ("*",) and draw(st.booleans())
+    return DesiredGrant("shop", privileges, kind, schema, names, option, future)
+
+
+_users: st.SearchStrategy[DesiredUser] = st.builds(
+    DesiredUser,
+    name=st.just("clerk"),
+    password=_passwords,
+    second=st.none() | st.builds(SecondCredential, password=_passwords),
+    login=st.booleans(),
+    inherit=st.booleans(),
+    create_database=st.booleans(),
+    connection_limit=st.sampled_from([-1, 5]),
+    roles=st.lists(st.builds(DesiredMembership, role=st.just("reader"), admin=st.booleans()), max_size=1).map(tuple),
+    grants=st.lists(_grants(), max_size=4).map(tuple),
+    exact=st.just(True),
+    claim=st.just(CLAIM),
+)
+
+
+@settings(max_examples=12, deadline=None)
+@given(former=_users, desired=_users)
+async def test_a_plan_that_was_carried_out_leaves_nothing_to_do(former: DesiredUser, desired: DesiredUser) -> None:
+    world = await World(PostgreSQL()).start()
+    await world.make(former)
+    assert await world.left_to_do(former) == ()
+    await world.make(desired)
+    assert await world.left_to_do(desired) == ()
+    fresh = await World(PostgreSQL()).start()
+    await fresh.make(desired)
+    told = dict.fromkeys((fresh, world), fresh.model.inside["shop"].privileges)
+    assert told[fresh] == told[world], "what was before is nowhere seen in what may be done"
+
+
+_tables = st.builds(
+    DesiredGrant,
+    database=st.just("shop"),
+    privileges=st.lists(st.sampled_from(["SELECT", "INSERT", "ALL"]), min_size=1).map(frozenset),
+    kind=st.sampled_from([ObjectKind.DATABASE, ObjectKind.TABLE]),
+    names=st.sampled_from([("*",), ("orders",)]),
+)
+_accounts = st.builds(
+    DesiredUser,
+    name=st.just("clerk"),
+    password=st.sampled_from(["p1", "p2"]),
+    second=st.none() | st.builds(SecondCredential, password=st.sampled_from(["p3", NoPassword.UNCHANGED])),
+    login=st.booleans(),
+    connection_limit=st.sampled_from([-1, 5]),
+    grants=st.lists(_tables, max_size=3).map(tuple),
+    claim=st.just(CLAIM),
+)
+
+
+@settings(max_examples=10, deadline=None)
+@given(former=_accounts, desired=_accounts)
+async def test_the_same_on_mysql(former: DesiredUser, desired: DesiredUser) -> None:
+    world = await World(MySQL()).start()
+    await world.make(former)
+    await world.make(desired)
+    assert await world.left_to_do(desired) == ()
+    assert world.model.opens(Credentials("clerk", str(desired.password))) == desired.login
+
+
+async def test_two_credentials_are_one_user(world: World) -> None:
+    grant = DesiredGrant("shop", frozenset({"CONNECT"}))
+    schema = DesiredGrant("shop", frozenset({"ALL"}), ObjectKind.SCHEMA, "public")
+    clerk = DesiredUser("clerk", "p1", grants=(grant, schema), claim=CLAIM)
+    await world.make(replace(clerk, second=SecondCredential("p2")))
+    world.model.create_table(Credentials("clerk~", "p2"), "shop", "till")
+    assert world.model.reads_table(Credentials("clerk", "p1"), "shop", "till"), "what one makes is the other's"
+    await world.make(replace(clerk, password=NoPassword.NONE, second=SecondCredential("p2")))
+    assert not world.model.opens(Credentials("clerk", "p1"), "shop")
+    assert world.model.opens(Credentials("clerk~", "p2"), "shop")
+    await world.make(clerk)
+    assert "clerk~" not in world.model.users
+
+
+async def test_what_is_missing_is_told_and_the_rest_is_granted(world: World) -> None:
+    grants = (
+        DesiredGrant("shop", frozenset({"CONNECT"})),
+        DesiredGrant("shop", frozenset({"SELECT"}), ObjectKind.TABLE, "public", ("later",)),
+    )
+    clerk = DesiredUser("clerk", "p1", grants=grants)
+    with pytest.raises(ObjectsMissing, match=r"table shop\.public\.later is not there yet"):
+        await world.make(clerk)
+    assert world.model.opens(Credentials("clerk", "p1"), "shop")
+    world.model.create_table(Credentials("owner", "pw"), "shop", "later")
+    assert await world.make(clerk) == ["Granted"]
+
+
+async def test_only_what_bears_our_mark_is_taken_and_dropped(world: World) -> None:
+    other = replace(CLAIM, name="other")
+    await world.make(DesiredUser("clerk", "p1", claim=CLAIM))
+    with pytest.raises(Claimed):
+        await world.make(DesiredUser("clerk", "p2", claim=other, adopt=True))
+    with pytest.raises(AlreadyExists):
+        await world.make(DesiredUser("clerk", "p2", claim=replace(CLAIM, cluster="c2")))
+    with pytest.raises(AlreadyExists):
+        await world.make(DesiredUser("reader", "p2", claim=CLAIM))
+    assert await world.drop_user("clerk", other) == []
+    assert "UserAdopted" in await world.make(DesiredUser("reader", "p2", claim=CLAIM, adopt=True))
+    assert await world.drop_user("clerk", CLAIM) == ["UserDropped"]
+
+
+async def test_what_a_dropped_user_owns_has_an_heir(world: World) -> None:
+    schema = DesiredGrant("shop", frozenset({"ALL"}), ObjectKind.SCHEMA, "public")
+    await world.make(
+        DesiredUser("clerk", "p1", claim=CLAIM, grants=(DesiredGrant("shop", frozenset({"ALL"})), schema))
+    )
+    world.model.create_table(Credentials("clerk", "p1"), "shop", "till")
+    for mighty in ("postgres", "pg_execute_server_program", "steersman_superuser"):
+        with pytest.raises(HeirMissing, match="rights over the whole server"):
+            await world.drop_user("clerk", CLAIM, heir=mighty)
+    assert await world.drop_user("clerk", CLAIM) == ["UserDropped"]
+    assert world.model.reads_table(Credentials("owner", "pw"), "shop", "till")
+
+
+async def test_schemas_are_there_and_their_owners(world: World) -> None:
+    wanted = DesiredDatabase("shop", "owner", schemas=(DesiredSchema("till"), DesiredSchema("books", "reader")))
+    assert await world.make(wanted) == ["SchemaCreated", "SchemaCreated"]
+    assert await world.left_to_do(wanted) == ()
+    assert await world.make(replace(wanted, schemas=(DesiredSchema("till", present=False),))) == ["SchemaDropped"]
+
+
+@pytest.mark.parametrize(
+    ("desired", "error"),
+    [
+        (DesiredUser("steersman_operator", "p"), InvalidName),
+        (DesiredUser("clerk", "p", roles=(DesiredMembership("postgres"),)), InvalidName),
+        (DesiredUser("clerk", "p", roles=(DesiredMembership("steersman_superuser"),)), InvalidName),
+        (DesiredUser("clerk", "p", roles=(DesiredMembership("pg_execute_server_program"),)), InvalidName),
+        (DesiredUser("x" * 63, "p", second=SecondCredential("q")), InvalidName),
+        (DesiredUser("clerk", "p", second=SecondCredential("q"), replication=True), NotSupported),
+        (
+            DesiredUser(
+                "clerk",
+                "p",
+                grants=(DesiredGrant("shop", frozenset({"EXECUTE"}), ObjectKind.FUNCTION, "pg_catalog", ("*",)),),
+            ),
+            InvalidName,
+        ),
+        (DesiredUser("clerk", "p", grants=(DesiredGrant("shop", frozenset({"SELECT; DROP"})),)), NotSupported),
+    ],
+)
+async def test_what_nobody_gets(world: World, desired: DesiredUser, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        await world.make(desired)
