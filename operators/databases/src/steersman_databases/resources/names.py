@@ -9,6 +9,9 @@ from steersman_databases.api import Database
 
 MANAGED_BY = "steersman-databases"
 _PREFIX = "app.kubernetes.io"
+_COMPONENT = "database"
+OF_CLUSTERS = "cluster"
+"""The component that objects of clusters bear: a cluster may have the name of a ``Database``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Names:
 def selector_of(database: Database) -> dict[str, str]:
     """Labels that never change, for selectors."""
     return {
-        f"{_PREFIX}/name": database.spec.engine,
+        f"{_PREFIX}/name": database.engine,
         f"{_PREFIX}/instance": database.metadata.name,
         f"{_PREFIX}/managed-by": MANAGED_BY,
     }
@@ -68,14 +71,14 @@ def labels_of(database: Database) -> dict[str, str]:
     """The recommended labels."""
     return {
         **selector_of(database),
-        f"{_PREFIX}/component": "database",
+        f"{_PREFIX}/component": _COMPONENT,
         f"{_PREFIX}/part-of": database.metadata.name,
     }
 
 
 def is_ours(obj: Object, database: Database) -> bool:
     """Whether ``obj`` was made for a ``Database`` of this name, and not by somebody else under the same name."""
-    return database.key in instance_of(obj)
+    return database.key in instance_of(obj) and obj.metadata.labels.get(f"{_PREFIX}/component") != OF_CLUSTERS
 
 
 def instance_of(obj: Object) -> tuple[ObjectKey, ...]:

@@ -6,7 +6,7 @@ Both are owned by the volume claim once there is one: a password lives as long a
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -56,4 +56,20 @@ def owned_by(claim: PersistentVolumeClaim) -> OwnerReferenceApply:
         kind="PersistentVolumeClaim",
         name=claim.metadata.name,
         uid=claim.metadata.uid,
+    )
+
+
+def cluster_secret(
+    key: ObjectKey, labels: Mapping[str, str], data: Mapping[str, bytes], claims: Sequence[PersistentVolumeClaim]
+) -> SecretApply:
+    """A Secret that belongs to the data of a cluster; one with a certificate is of type ``kubernetes.io/tls``."""
+    return SecretApply(
+        metadata=ObjectMetaApply(
+            name=key.name,
+            namespace=key.namespace,
+            labels=labels,
+            owner_references=[owned_by(claim) for claim in claims] or UNSET,
+        ),
+        type="kubernetes.io/tls" if "tls.crt" in data else "Opaque",
+        data=data,
     )

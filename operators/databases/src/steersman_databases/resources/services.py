@@ -28,6 +28,6 @@ def _service(database: Database, key: ObjectKey, port: int, *, headless: bool) -
             cluster_ip="None" if headless else UNSET,
             publish_not_ready_addresses=headless,
             selector=selector_of(database),
-            ports=[ServicePortApply(name=database.spec.engine, port=port, target_port=port, protocol="TCP")],
+            ports=[ServicePortApply(name=database.engine, port=port, target_port=port, protocol="TCP")],
         ),
     )

@@ -65,14 +65,14 @@ def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
             selector=LabelSelectorApply(match_labels=selector_of(database)),
             template=PodTemplateSpecApply(
                 metadata=TemplateMetaApply(labels=_versioned(database)),
-                spec=_pod(names, image, _ARGUMENTS[database.spec.engine]),
+                spec=_pod(names, image, _ARGUMENTS[database.engine]),
             ),
         ),
     )
 
 
 def _versioned(database: Database) -> dict[str, str]:
-    return {**labels_of(database), "app.kubernetes.io/version": database.spec.version}
+    return {**labels_of(database), "app.kubernetes.io/version": database.version}
 
 
 def _pod(names: Names, image: ServerImage, arguments: Sequence[str]) -> PodSpecApply:

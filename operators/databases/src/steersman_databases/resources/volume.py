@@ -22,7 +22,7 @@ def volume_claim(database: Database, size: Quantity) -> PersistentVolumeClaimApp
         metadata=ObjectMetaApply(
             name=key.name,
             namespace=key.namespace,
-            labels={**labels_of(database), ENGINE_LABEL: database.spec.engine},
+            labels={**labels_of(database), ENGINE_LABEL: database.engine},
         ),
         spec=PersistentVolumeClaimSpecApply(
             access_modes=["ReadWriteOnce"],

@@ -1,0 +1,54 @@
+"""Two objects that name one thing on one server: who keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api.group import TARGET_LABEL
+from steersman_databases.api.references import ServerReference
+
+Claimant = Database | DatabaseUser
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+def place(claimant: Claimant) -> str:
+    """The server that an object is for, as its spec names it: the same text for the same server.
+
+    One server under two names is found by the mark on the server itself.
+    """
+    spec, namespace = claimant.spec, claimant.metadata.namespace
+    if (cluster := spec.cluster_ref) is not None:
+        return f"{cluster.kind} {cluster.namespace or namespace}/{cluster.name}"
+    if spec.server_ref is not None:
+        return _address(spec.server_ref, claimant.engine, namespace)
+    if isinstance(claimant, Database):
+        return f"server of {namespace}/{claimant.metadata.name}"
+    return f"PostgreSQLCluster {namespace}/{claimant.metadata.labels.get(TARGET_LABEL, '')}"
+
+
+def _address(reference: ServerReference, engine: str, namespace: str) -> str:
+    port = reference.port or ""
+    if (service := reference.service) is not None:
+        return f"{engine} service {service.namespace or namespace}/{service.name}:{port}"
+    return f"{engine} host {(reference.host or '').lower()}:{port}"
+
+
+def things(claimant: Claimant) -> tuple[str, ...]:
+    """What an object claims on its server: ``user clerk``, ``database orders``."""
+    if isinstance(claimant, DatabaseUser):
+        return (f"user {claimant.spec.user}",)
+    owner = () if claimant.spec.owner else (f"user {claimant.username}",)
+    return (f"database {claimant.database_name}", *owner)
+
+
+def keys(claimant: Claimant) -> tuple[str, ...]:
+    """What an index finds rivals by: thing and server."""
+    return tuple(f"{thing} on {place(claimant)}" for thing in things(claimant))
+
+
+def winner(claimants: Iterable[Claimant]) -> Claimant:
+    """The oldest; of two from the same second, the one with the smaller UID."""
+    return min(claimants, key=lambda c: (c.metadata.creation_timestamp or _FIRST, c.metadata.uid))

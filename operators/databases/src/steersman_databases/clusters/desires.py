@@ -1,0 +1,100 @@
+"""From what an object declares to what a server should hold."""
+
+from __future__ import annotations
+
+from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api.grants import Grant
+from steersman_databases.clusters.schedule import Wanted
+from steersman_databases.engines.desired import (
+    Claim,
+    DesiredDatabase,
+    DesiredExtension,
+    DesiredGrant,
+    DesiredMembership,
+    DesiredSchema,
+    DesiredUser,
+    ObjectKind,
+    Password,
+)
+
+
+def claim_of(of: Database | DatabaseUser, cluster: str) -> Claim:
+    """The mark that an object leaves on what it made. ``cluster`` tells Kubernetes clusters apart."""
+    return Claim(cluster, type(of).api_resource.kind, of.metadata.namespace, of.metadata.name)
+
+
+def user_of(user: DatabaseUser, wanted: Wanted, claim: Claim, *, guest: bool) -> DesiredUser:
+    """What a ``DatabaseUser`` declares. ``guest``: from another namespace than the server."""
+    spec = user.spec
+    return DesiredUser(
+        name=spec.user,
+        password=wanted.password,
+        second=wanted.second,
+        login=spec.login,
+        inherit=spec.inherit,
+        create_database=spec.create_database,
+        replication=spec.replication,
+        bypass_row_level_security=spec.bypass_row_level_security,
+        connection_limit=spec.connection_limit,
+        valid_until=wanted.valid_until,
+        roles=tuple(DesiredMembership(role.name, role.admin, role.inherit, role.set) for role in spec.roles),
+        grants=tuple(_grant(grant) for grant in spec.grants),
+        exact=spec.undeclared_grants == "Revoke",
+        claim=claim,
+        adopt=spec.adopt,
+        guest=guest,
+    )
+
+
+def _grant(grant: Grant) -> DesiredGrant:
+    kind, names = ObjectKind.DATABASE if grant.schema is None else ObjectKind.SCHEMA, ()
+    for listed, of in (
+        (grant.tables, ObjectKind.TABLE),
+        (grant.sequences, ObjectKind.SEQUENCE),
+        (grant.functions, ObjectKind.FUNCTION),
+    ):
+        if listed:
+            kind, names = of, listed
+    return DesiredGrant(
+        database=grant.database,
+        privileges=frozenset(grant.privileges),
+        kind=kind,
+        schema=grant.schema,
+        names=names,
+        with_grant_option=grant.with_grant_option,
+        future=grant.future,
+        created_by=grant.created_by or (),
+    )
+
+
+def owner_of(database: Database, password: Password, claim: Claim) -> DesiredUser:
+    """The user that a ``Database`` makes to own it. What else it may do is left alone."""
+    return DesiredUser(
+        name=database.username,
+        password=password,
+        exact=False,
+        owns=frozenset({database.database_name}),
+        claim=claim,
+        adopt=database.spec.adopt,
+    )
+
+
+def database_of(database: Database, claim: Claim, *, guest: bool) -> DesiredDatabase:
+    """What a ``Database`` declares. ``guest``: from another namespace than the server."""
+    spec = database.spec
+    return DesiredDatabase(
+        name=database.database_name,
+        owner=database.username,
+        encoding=spec.encoding,
+        collation=spec.collation,
+        character_type=spec.character_type,
+        template=spec.template or "template0",
+        connection_limit=-1 if spec.connection_limit is None else spec.connection_limit,
+        extensions=tuple(
+            DesiredExtension(e.name, e.version, e.schema, e.ensure == "Present") for e in spec.extensions
+        ),
+        schemas=tuple(DesiredSchema(s.name, s.owner, s.ensure == "Present") for s in spec.schemas),
+        claim=claim,
+        adopt=spec.adopt,
+        guest=guest,
+    )

@@ -1,0 +1,174 @@
+"""A cluster as it is: its instances with their objects, and what the members say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod
+from steersman.meta import Object
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL
+from steersman_databases.engines.topology import Member, Members
+
+RESTART_HASH = "databases.steersman.dev/restart-hash"
+"""On templates and pods: the hash of what the user declared of the pod."""
+FENCED = "databases.steersman.dev/fenced"
+"""On templates and pods: ``"true"`` where no server is started."""
+RETIRED = "databases.steersman.dev/retired"
+"""On claims: they belonged to an instance that was scaled in or replaced, and are not used again."""
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One instance and what there is of it. ``wal`` is its second claim, where one is declared.
+
+    ``home_lost``: its volume is tied to a node that is gone.
+    """
+
+    number: int
+    statefulset: StatefulSet | None = None
+    pod: Pod | None = None
+    data: PersistentVolumeClaim | None = None
+    wal: PersistentVolumeClaim | None = None
+    member: Member | None = None
+    home_lost: bool = False
+
+    @property
+    def pod_ends(self) -> bool:
+        """Whether its pod is on the way out."""
+        return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
+
+    @property
+    def pod_ready(self) -> bool:
+        """Whether the kubelet says that its pod serves."""
+        if self.pod is None or self.pod_ends:
+            return False
+        return any(c.type == "Ready" and c.status == "True" for c in self.pod.status.conditions)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether its StatefulSet was told to run no pod."""
+        return self.statefulset is not None and self.statefulset.spec.replicas == 0
+
+    @property
+    def hash(self) -> str:
+        """Of what was declared when its pod was made."""
+        return "" if self.pod is None else self.pod.metadata.annotations.get(RESTART_HASH, "")
+
+    @property
+    def fenced(self) -> bool:
+        """Whether its pod runs no server."""
+        return self.pod is not None and self.pod.metadata.annotations.get(FENCED) == "true"
+
+    def follows(self, primary: Member) -> bool:
+        """Whether it serves, as ``primary`` or streaming from it on its timeline."""
+        member = self.member
+        if member is None or not self.pod_ready or self.fenced:
+            return False
+        if member.instance == primary.instance:
+            return True
+        return member.role == "Replica" and member.state == "Streaming" and member.timeline == primary.timeline
+
+    def unready_for(self, now: datetime) -> timedelta:
+        """How long its pod has not been ready; nothing where it is, or where there is none."""
+        if self.pod is None or self.pod_ready:
+            return timedelta(0)
+        since = self.pod.metadata.creation_timestamp
+        for condition in self.pod.status.conditions:
+            if condition.type == "Ready" and condition.last_transition_time is not None:
+                since = condition.last_transition_time
+        return timedelta(0) if since is None else now - since
+
+    @property
+    def restarts(self) -> int:
+        """How often the containers of its pod were started again."""
+        return 0 if self.pod is None else sum(c.restart_count for c in self.pod.status.container_statuses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """All instances of a cluster by number, what its members say, and when it was looked.
+
+    ``used`` are all the numbers that something bears, retired claims too.
+    """
+
+    instances: Sequence[Instance]
+    members: Members
+    used: frozenset[int]
+    now: datetime
+
+    @property
+    def primary(self) -> Instance | None:
+        """The instance that serves as primary, ready or not."""
+        member = self.members.primary
+        return None if member is None else self.instance(member.instance)
+
+    def instance(self, number: int) -> Instance | None:
+        return next((i for i in self.instances if i.number == number), None)
+
+    def replicas(self) -> Iterator[Instance]:
+        """All but the primary."""
+        primary = self.members.primary
+        return (i for i in self.instances if primary is None or i.number != primary.instance)
+
+    @property
+    def next_number(self) -> int:
+        """The number of an instance that would be made now."""
+        return max(self.used, default=-1) + 1
+
+
+def number_of(obj: Object) -> int | None:
+    """The instance that ``obj`` bears the number of."""
+    label = obj.metadata.labels.get(INSTANCE_LABEL, "")
+    return int(label) if label.isascii() and label.isdecimal() else None
+
+
+def is_retired(claim: PersistentVolumeClaim) -> bool:
+    """Whether no instance uses it any more."""
+    return RETIRED in claim.metadata.labels
+
+
+def is_lost(instance: Instance) -> bool:
+    """Whether its volume is gone, or will be as soon as no pod uses it."""
+    claims = [instance.data] if instance.wal is None else [instance.data, instance.wal]
+    return any(c is None or c.status.phase == "Lost" or c.metadata.deletion_timestamp is not None for c in claims)
+
+
+def observe(
+    *,
+    statefulsets: Iterable[StatefulSet],
+    pods: Iterable[Pod],
+    claims: Iterable[PersistentVolumeClaim],
+    members: Members,
+    now: datetime,
+    lost_homes: frozenset[int] = frozenset(),
+) -> Observed:
+    """Puts a cluster together. All objects are the cluster's own; ``lost_homes`` as in `Instance.home_lost`."""
+    present = list(claims)
+    stateful, running = _by_number(statefulsets), _by_number(pods)
+    in_use = [c for c in present if not is_retired(c)]
+    data = _by_number(c for c in in_use if c.metadata.name.startswith("data-"))
+    wal = _by_number(c for c in in_use if c.metadata.name.startswith("wal-"))
+    instances = tuple(
+        Instance(
+            number=n,
+            statefulset=stateful.get(n),
+            pod=running.get(n),
+            data=data.get(n),
+            wal=wal.get(n),
+            member=members.member(n),
+            home_lost=n in lost_homes,
+        )
+        for n in sorted({*stateful, *data})
+    )
+    used = {*stateful, *running, *_by_number(present)}
+    return Observed(instances=instances, members=members, used=frozenset(used), now=now)
+
+
+def _by_number(objects: Iterable[T]) -> Mapping[int, T]:
+    return {n: obj for obj in objects if (n := number_of(obj)) is not None}

@@ -1,0 +1,111 @@
+"""Pods that are not what the user declares are made anew: replicas first, then the former primary."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from steersman.meta import to_builtins
+from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.steps import RenewPod, Step, SwitchOver, Wait
+from steersman_databases.engines.cluster import ClusterView
+
+_BECAUSE = "its pod is not as declared"
+
+
+def restart_hash(cluster: ClusterView, image: str) -> str:
+    """A hash of all that the user declared and that takes effect with a new pod only.
+
+    The operator's own part of the template is not in it, so that another version of the operator restarts nothing.
+    """
+    pods = cluster.pods
+    declared: dict[str, Any] = {
+        "image": image,
+        "resources": to_builtins(pods.resources),
+        "shm": str(pods.shm_size),
+        "affinity": None if pods.affinity is None else to_builtins(pods.affinity),
+        "nodeSelector": dict(pods.node_selector),
+        "tolerations": to_builtins(pods.tolerations),
+        "spread": to_builtins(pods.topology_spread_constraints),
+        "priority": pods.priority_class,
+        "labels": dict(pods.labels),
+        "annotations": dict(pods.annotations),
+        "restart": cluster.requests.restart,
+    }
+    # What is not declared does not count, or a field that a later version adds would restart all.
+    said = {key: value for key, value in declared.items() if value}
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:16]
+
+
+def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | None) -> str:
+    """The image of its pod, were it made now: what is there stays, unless another is asked for.
+
+    An instance that is new (None, or without a StatefulSet) runs what most others run: it is not the first to try.
+    """
+    if cluster.image_given or cluster.upgrades_minor:
+        return cluster.image
+    images = [image for i in observed.instances if (image := _present_image(i))]
+    own = _present_image(instance) if instance is not None else ""
+    return own or max(images, key=images.count, default=cluster.image)
+
+
+def _present_image(instance: Instance) -> str:
+    if instance.statefulset is None:
+        return ""
+    containers = instance.statefulset.spec.template.spec.containers
+    return next((c.image or "" for c in containers), "")
+
+
+def is_outdated(cluster: ClusterView, observed: Observed, instance: Instance) -> bool:
+    """Whether its pod was made for another declaration."""
+    if instance.pod is None or instance.pod_ends:
+        return False
+    return instance.hash != restart_hash(cluster, wanted_image(cluster, observed, instance))
+
+
+def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """The next pod that is to be made anew; all are well when this is asked."""
+    outdated = [i for i in observed.instances if not i.fenced and is_outdated(cluster, observed, i)]
+    if not outdated:
+        return None
+    primary = observed.members.primary
+    assert primary is not None
+    replicas = [i for i in outdated if i.number != primary.instance]
+    if replicas:
+        return RenewPod(max(replicas, key=_lag).number, _BECAUSE)
+    to = successor(cluster, observed)
+    return RenewPod(primary.instance, _BECAUSE) if to is None else SwitchOver(to.number, "its primary is renewed")
+
+
+def successor(cluster: ClusterView, observed: Observed) -> Instance | None:
+    """The best replica to hand over to: one that is as declared before one that is not, the one that lags least."""
+    candidates = promotable(cluster, observed)
+    return min(candidates, key=lambda i: (is_outdated(cluster, observed, i), _lag(i), i.number), default=None)
+
+
+def promotable(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
+    """The replicas that may become primary without loss: with synchronous replication, these only."""
+    primary = observed.members.primary
+    if primary is None:
+        return ()
+    following = [i for i in observed.replicas() if i.follows(primary) and not cluster.requests.fences(i.number)]
+    if cluster.synchronous.mode == "Off":
+        return following
+    return [i for i in following if i.member is not None and i.member.synchronous]
+
+
+def lacks_standbys(cluster: ClusterView, observed: Observed) -> bool:
+    """Whether there are replicas which should be synchronous, and none is."""
+    if cluster.synchronous.mode == "Off" or not any(i.member for i in observed.replicas()):
+        return False
+    return not any(m.synchronous for m in observed.members.members)
+
+
+def _lag(instance: Instance) -> int:
+    unknown = 1 << 62
+    if instance.member is None or instance.member.lag_bytes is None:
+        return unknown
+    return instance.member.lag_bytes

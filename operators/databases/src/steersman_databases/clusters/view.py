@@ -1,0 +1,116 @@
+"""A cluster as every engine and every controller sees it, read off its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from steersman.api.core_v1 import ResourceRequirements
+from steersman.meta import FrozenDict
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED
+from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
+from steersman_databases.engines.cluster_names import ClusterNames
+
+FENCED_INSTANCES = f"{GROUP}/fenced"
+SWITCHOVER = f"{GROUP}/switchover"
+RESTART = f"{GROUP}/restart"
+
+_RESOURCES = ResourceRequirements(
+    requests=FrozenDict[str, int | str]({"cpu": "100m", "memory": "384Mi"}),
+    limits=FrozenDict[str, int | str]({"memory": "768Mi"}),
+)
+
+
+def view_of(cluster: PostgreSQLCluster, available: str, *, cluster_domain: str = "cluster.local") -> ClusterView:
+    """What the cluster declares, defaults put in; ``available`` is the operator's image for its version."""
+    spec = cluster.spec
+    settings = spec.postgresql
+    additional = [s.name for s in spec.services.additional if s.role == "rw" and s.enabled]
+    return ClusterView(
+        key=cluster.key,
+        uid=cluster.metadata.uid,
+        kind=PostgreSQLCluster.api_resource.kind,
+        engine="postgresql",
+        version=spec.version,
+        image=spec.image or available,
+        image_given=spec.image is not None,
+        upgrades_minor=spec.minor_upgrades == "Automatic",
+        instances=spec.instances,
+        storage_size=spec.storage.size,
+        storage_class=spec.storage.storage_class,
+        wal_size=None if spec.wal_storage is None else spec.wal_storage.size,
+        wal_class=None if spec.wal_storage is None else spec.wal_storage.storage_class,
+        pods=_pods(cluster),
+        synchronous=Synchronous(
+            mode=cluster.synchronous_mode,
+            standbys=settings.synchronous.standbys,
+            required=settings.synchronous.required,
+        ),
+        initial=_initial(cluster),
+        writable_services=(ClusterNames(cluster.key).service("rw").name, *additional),
+        parameters=settings.parameters,
+        preload_libraries=settings.shared_preload_libraries,
+        access_rules=settings.pg_hba,
+        tls_required=spec.tls.required,
+        has_database=spec.bootstrap is not None,
+        hibernated=spec.hibernated,
+        replaces_failed=spec.replace_failed_instances == "Automatic",
+        deletes_data=spec.deletion_policy == "Delete",
+        requests=_requests(ClusterNames(cluster.key), cluster.metadata.annotations),
+        cluster_domain=cluster_domain,
+    )
+
+
+def _pods(cluster: PostgreSQLCluster) -> PodSettings:
+    spec = cluster.spec
+    return PodSettings(
+        resources=spec.resources or _RESOURCES,
+        shm_size=spec.shm_size,
+        image_pull_policy=spec.image_pull_policy,
+        image_pull_secrets=spec.image_pull_secrets,
+        affinity=spec.affinity,
+        node_selector=spec.node_selector,
+        tolerations=spec.tolerations,
+        topology_spread_constraints=spec.topology_spread_constraints,
+        priority_class=spec.priority_class_name or "",
+        labels=spec.pod_metadata.labels,
+        annotations=spec.pod_metadata.annotations,
+    )
+
+
+def _initial(cluster: PostgreSQLCluster) -> InitialDatabase:
+    declared = None if cluster.spec.bootstrap is None else cluster.spec.bootstrap.initdb
+    builtin = int(cluster.spec.version) >= 17
+    database = (declared.database if declared else None) or cluster.metadata.name
+    if declared is None:
+        return InitialDatabase(
+            database=database, owner=database, locale_provider="builtin" if builtin else "libc", locale="C.UTF-8"
+        )
+    return InitialDatabase(
+        database=database,
+        owner=declared.owner or database,
+        secret=None if declared.secret is None else declared.secret.name,
+        encoding=declared.encoding,
+        locale_provider=declared.locale_provider or ("builtin" if builtin else "libc"),
+        locale=declared.locale,
+        wal_segment_size=declared.wal_segment_size,
+    )
+
+
+def _requests(names: ClusterNames, annotations: Mapping[str, str]) -> Requests:
+    return Requests(
+        paused=annotations.get(PAUSED) == "true",
+        force_delete=annotations.get(FORCE_DELETE) == "true",
+        fenced=_fenced(names, annotations.get(FENCED_INSTANCES, "")),
+        switchover=annotations.get(SWITCHOVER, "").strip(),
+        restart=annotations.get(RESTART, ""),
+    )
+
+
+def _fenced(names: ClusterNames, text: str) -> frozenset[int] | Literal["*"]:
+    """The instances that the annotation names; names of no instance count for nothing."""
+    if text.strip() == "*":
+        return "*"
+    numbers = (names.number(name.strip()) for name in text.split(","))
+    return frozenset(n for n in numbers if n is not None)

@@ -1,0 +1,162 @@
+"""The StatefulSet of one instance: a pod with a server on the instance's claims, under the restricted standard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import UNSET
+
+from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply, StatefulSetUpdateStrategyApply
+from steersman.api.apply.core_v1 import (
+    AffinityApply,
+    CapabilitiesApply,
+    ContainerApply,
+    EmptyDirVolumeSourceApply,
+    LocalObjectReferenceApply,
+    PersistentVolumeClaimVolumeSourceApply,
+    PodAffinityTermApply,
+    PodAntiAffinityApply,
+    PodSecurityContextApply,
+    PodSpecApply,
+    PodTemplateSpecApply,
+    ResourceRequirementsApply,
+    SeccompProfileApply,
+    SecurityContextApply,
+    TolerationApply,
+    TopologySpreadConstraintApply,
+    VolumeApply,
+    WeightedPodAffinityTermApply,
+)
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.meta import ObjectKey, ObjectMetaApply, to_builtins
+from steersman.meta.apply import TemplateMetaApply
+from steersman_databases.clusters.observed import FENCED, RESTART_HASH
+from steersman_databases.clusters.rollout import restart_hash
+from steersman_databases.engines.cluster import ClusterView, PodParts
+from steersman_databases.resources.labels import cluster_selector, instance_labels, instance_selector
+
+T = TypeVar("T")
+
+SERVER_UID = 10001
+"""The user that the images create; see images/README.md."""
+_VERSION = "app.kubernetes.io/version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstancePlan:
+    """What an instance should be like. ``replicas`` is 0 where it should run no pod."""
+
+    number: int
+    image: str
+    fenced: bool = False
+    replicas: int = 1
+
+
+def instance_statefulset(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> StatefulSetApply:
+    """One replica, whose pod is only ever replaced when somebody deletes it."""
+    key = cluster.names.statefulset(instance.number)
+    labels = {**instance_labels(cluster, instance.number), _VERSION: cluster.version}
+    return StatefulSetApply(
+        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels),
+        spec=StatefulSetSpecApply(
+            replicas=instance.replicas,
+            # In order, a pod that cannot start would never be replaced by one of a better template.
+            pod_management_policy="Parallel",
+            update_strategy=StatefulSetUpdateStrategyApply(type="OnDelete"),
+            service_name=cluster.names.headless_service.name,
+            selector=LabelSelectorApply(match_labels=instance_selector(cluster, instance.number)),
+            template=PodTemplateSpecApply(
+                metadata=TemplateMetaApply(
+                    labels={**cluster.pods.labels, **labels, **parts.labels},
+                    annotations=_annotations(cluster, instance, parts),
+                ),
+                spec=_pod(cluster, instance, parts),
+            ),
+        ),
+    )
+
+
+def _annotations(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> dict[str, str]:
+    ours = {RESTART_HASH: restart_hash(cluster, instance.image), **({FENCED: "true"} if instance.fenced else {})}
+    return {**cluster.pods.annotations, **parts.annotations, **ours}
+
+
+def _pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> PodSpecApply:
+    pods = cluster.pods
+    return PodSpecApply(
+        service_account_name=cluster.names.account.name,
+        automount_service_account_token=not instance.fenced,
+        enable_service_links=False,
+        # A checkpoint of a busy server may take long; killing it costs a crash recovery.
+        termination_grace_period_seconds=parts.grace_seconds,
+        security_context=PodSecurityContextApply(
+            run_as_non_root=True,
+            run_as_user=SERVER_UID,
+            run_as_group=SERVER_UID,
+            fs_group=SERVER_UID,
+            fs_group_change_policy="OnRootMismatch",
+            seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
+        ),
+        image_pull_secrets=[_apply(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
+        containers=[_server(cluster, instance, parts)],
+        volumes=[*_volumes(cluster, instance.number), *parts.volumes],
+        affinity=_apart(cluster) if pods.affinity is None else _apply(pods.affinity, AffinityApply),
+        node_selector=pods.node_selector or UNSET,
+        tolerations=[_apply(t, TolerationApply) for t in pods.tolerations] or UNSET,
+        topology_spread_constraints=_spread(cluster) or UNSET,
+        priority_class_name=pods.priority_class or UNSET,
+    )
+
+
+def _server(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> ContainerApply:
+    return msgspec.structs.replace(
+        parts.server,
+        image=instance.image,
+        image_pull_policy=cluster.pods.image_pull_policy,
+        resources=_apply(cluster.pods.resources, ResourceRequirementsApply),
+        security_context=SecurityContextApply(
+            allow_privilege_escalation=False,
+            read_only_root_filesystem=True,
+            capabilities=CapabilitiesApply(drop=["ALL"]),
+        ),
+    )
+
+
+def _volumes(cluster: ClusterView, number: int) -> list[VolumeApply]:
+    names = cluster.names
+    claims = [_claimed("data", names.data_claim(number))]
+    if cluster.wal_size is not None:
+        claims.append(_claimed("wal", names.wal_claim(number)))
+    # Servers share memory between their workers here; the runtime's default of 64 MiB is too small.
+    shared = EmptyDirVolumeSourceApply(medium="Memory", size_limit=str(cluster.pods.shm_size))
+    return [*claims, VolumeApply(name="shm", empty_dir=shared)]
+
+
+def _claimed(volume: str, claim: ObjectKey) -> VolumeApply:
+    source = PersistentVolumeClaimVolumeSourceApply(claim_name=claim.name)
+    return VolumeApply(name=volume, persistent_volume_claim=source)
+
+
+def _apart(cluster: ClusterView) -> AffinityApply:
+    """On nodes of their own where that is possible: a lost node should cost one instance."""
+    term = PodAffinityTermApply(
+        topology_key="kubernetes.io/hostname",
+        label_selector=LabelSelectorApply(match_labels=cluster_selector(cluster)),
+    )
+    preferred = [WeightedPodAffinityTermApply(weight=100, pod_affinity_term=term)]
+    return AffinityApply(
+        pod_anti_affinity=PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=preferred)
+    )
+
+
+def _spread(cluster: ClusterView) -> list[TopologySpreadConstraintApply]:
+    ours = LabelSelectorApply(match_labels=cluster_selector(cluster))
+    constraints = [_apply(c, TopologySpreadConstraintApply) for c in cluster.pods.topology_spread_constraints]
+    return [msgspec.structs.replace(c, label_selector=ours) if not c.label_selector else c for c in constraints]
+
+
+def _apply(read: Any, kind: type[T]) -> T:
+    """What was read from a spec, as it is applied."""
+    return msgspec.convert(to_builtins(read), kind)

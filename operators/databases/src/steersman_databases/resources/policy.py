@@ -1,0 +1,75 @@
+"""PodDisruptionBudget and NetworkPolicy of a cluster's servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply.networking_v1 import (
+    NetworkPolicyApply,
+    NetworkPolicyIngressRuleApply,
+    NetworkPolicyPeerApply,
+    NetworkPolicyPortApply,
+    NetworkPolicySpecApply,
+)
+from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
+from steersman.meta import ObjectMetaApply
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ClusterNames
+
+PATRONI_PORT = 8008
+# What the operator's own pods bear, in config/manager.
+_OPERATOR: Mapping[str, str] = {
+    "app.kubernetes.io/name": "steersman-databases",
+    "app.kubernetes.io/component": "operator",
+}
+
+
+def disruption_budget(
+    names: ClusterNames, labels: Mapping[str, str], max_unavailable: int | str
+) -> PodDisruptionBudgetApply:
+    """How many servers a drain may take at once; one that is not ready anyway may always be taken."""
+    return PodDisruptionBudgetApply(
+        metadata=_metadata(names, labels),
+        spec=PodDisruptionBudgetSpecApply(
+            max_unavailable=max_unavailable,
+            selector=_servers(names),
+            unhealthy_pod_eviction_policy="AlwaysAllow",
+        ),
+    )
+
+
+def network_policy(names: ClusterNames, labels: Mapping[str, str], port: int) -> NetworkPolicyApply:
+    """SQL from everywhere; Patroni's port from the cluster's own servers and the operator.
+
+    Kubelets reach the pods of their node whatever a policy says.
+    """
+    operator = NetworkPolicyPeerApply(
+        namespace_selector=LabelSelectorApply(), pod_selector=LabelSelectorApply(match_labels=_OPERATOR)
+    )
+    return NetworkPolicyApply(
+        metadata=_metadata(names, labels),
+        spec=NetworkPolicySpecApply(
+            pod_selector=_servers(names),
+            policy_types=["Ingress"],
+            ingress=[
+                NetworkPolicyIngressRuleApply(ports=[_tcp(port)]),
+                NetworkPolicyIngressRuleApply(
+                    ports=[_tcp(PATRONI_PORT)],
+                    from_=[NetworkPolicyPeerApply(pod_selector=_servers(names)), operator],
+                ),
+            ],
+        ),
+    )
+
+
+def _servers(names: ClusterNames) -> LabelSelectorApply:
+    return LabelSelectorApply(match_labels={MEMBER_OF_LABEL: names.key.name})
+
+
+def _tcp(port: int) -> NetworkPolicyPortApply:
+    return NetworkPolicyPortApply(port=port, protocol="TCP")
+
+
+def _metadata(names: ClusterNames, labels: Mapping[str, str]) -> ObjectMetaApply:
+    account = names.account
+    return ObjectMetaApply(name=account.name, namespace=account.namespace, labels=labels)

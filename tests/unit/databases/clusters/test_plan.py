@@ -1,0 +1,205 @@
+"""The planner, asked without anything around it: what comes first, and who is never touched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, ResourceRequirements
+from steersman.meta import ObjectKey, Quantity, decode_builtins
+from steersman_databases.clusters.observed import FENCED, RESTART_HASH, Instance, Observed
+from steersman_databases.clusters.plan import next_step
+from steersman_databases.clusters.rollout import restart_hash
+from steersman_databases.clusters.steps import (
+    ChooseSwitchover,
+    CreateInstance,
+    EndSwitchover,
+    RenewPod,
+    RestartServer,
+    RetireInstance,
+    StopInstance,
+    SwitchOver,
+    Wait,
+)
+from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
+from steersman_databases.engines.topology import Member, Members, PendingSetting, SwitchoverRequest
+
+KEY = ObjectKey("shop", "orders")
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+VIEW = ClusterView(
+    key=KEY,
+    uid="1",
+    kind="PostgreSQLCluster",
+    engine="postgresql",
+    version="17",
+    image="postgresql:17",
+    instances=3,
+    storage_size=Quantity("1Gi"),
+    wal_size=None,
+    pods=PodSettings(resources=ResourceRequirements(), shm_size=Quantity("64Mi")),
+    synchronous=Synchronous(mode="Quorum"),
+    initial=InitialDatabase(database="orders", owner="orders"),
+    writable_services=("orders-rw",),
+)
+
+
+def instance(number: int, *, ready: bool = True, hash_: str | None = None, fenced: bool = False) -> Instance:
+    """One that is there; its pod was made for what is declared unless ``hash_`` says otherwise."""
+    made_for = restart_hash(VIEW, VIEW.image) if hash_ is None else hash_
+    notes = {RESTART_HASH: made_for, **({FENCED: "true"} if fenced else {})}
+    pod = {
+        "metadata": {"name": f"orders-{number}-0", "annotations": notes, "creationTimestamp": "2026-11-21T23:59:00Z"},
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+    claim = {"metadata": {"name": f"data-orders-{number}"}, "status": {"phase": "Bound"}}
+    template = {"spec": {"containers": [{"name": "server", "image": VIEW.image}]}}
+    stateful = {"metadata": {"name": f"orders-{number}"}, "spec": {"replicas": 1, "template": template}}
+    return Instance(
+        number=number,
+        pod=decode_builtins(pod, Pod),
+        data=decode_builtins(claim, PersistentVolumeClaim),
+        statefulset=decode_builtins(stateful, StatefulSet),
+    )
+
+
+def member(number: int, **said: Any) -> Member:
+    """A replica that follows, and is synchronous."""
+    fields: dict[str, Any] = {"state": "Streaming", "timeline": 1, "lag_bytes": 0, "synchronous": True, **said}
+    return Member(pod=ObjectKey("shop", f"orders-{number}-0"), instance=number, **fields)
+
+
+def primary(number: int, **said: Any) -> Member:
+    """The primary."""
+    return member(number, role="Primary", state="Running", synchronous=False, **said)
+
+
+def observed(instances: list[Instance], *members: Member, **agreed: Any) -> Observed:
+    """A cluster of these, led by whoever is primary."""
+    leader = next((m.instance for m in members if m.role == "Primary"), None)
+    known = {m.instance: m for m in members}
+    fields = dict[str, Any](leader=leader, initialized=True) | agreed
+    return Observed(
+        instances=[replace(i, member=known.get(i.number)) for i in instances],
+        members=Members(cluster=KEY, members=members, **fields),
+        used=frozenset(i.number for i in instances),
+        now=NOW,
+    )
+
+
+THREE = [instance(n) for n in range(3)]
+WELL = observed(THREE, primary(0), member(1), member(2))
+
+
+def asking(**requests: Any) -> ClusterView:
+    """What is declared, and an annotation."""
+    return replace(VIEW, requests=Requests(**requests))
+
+
+def test_nothing_is_done_where_all_is_as_declared() -> None:
+    assert next_step(VIEW, WELL) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "step"),
+    [
+        (observed([], initialized=False), CreateInstance(0)),
+        (observed([instance(0)], primary(0)), CreateInstance(1)),
+        (observed([instance(0), instance(4)], primary(0), member(4)), CreateInstance(5)),
+    ],
+)
+def test_makes_what_is_missing(seen: Observed, step: object) -> None:
+    assert next_step(VIEW, seen) == step
+
+
+def test_takes_the_newest_that_is_not_the_primary() -> None:
+    smaller = replace(VIEW, instances=2)
+    assert next_step(smaller, WELL) == RetireInstance(2, "spec.instances is smaller")
+    led_by_two = observed(THREE, primary(2), member(0), member(1))
+    assert next_step(smaller, led_by_two) == RetireInstance(1, "spec.instances is smaller")
+
+
+def test_never_takes_the_only_synchronous_standby() -> None:
+    seen = observed(THREE, primary(0), member(1, synchronous=False), member(2))
+    assert next_step(replace(VIEW, instances=2), seen) == RetireInstance(1, "spec.instances is smaller")
+
+
+def test_disturbs_nobody_while_one_is_not_well() -> None:
+    old = [instance(0, hash_="old"), instance(1, hash_="old"), instance(2)]
+    for other in (member(2, state="Starting"), member(2, timeline=9)):
+        assert isinstance(next_step(VIEW, observed(old, primary(0), member(1), other)), Wait)
+    assert isinstance(
+        next_step(VIEW, observed(old, primary(0), member(1), member(2), switchover=SwitchoverRequest(to=1))), Wait
+    )
+
+
+def test_renews_the_replica_that_lags_most_and_the_primary_last() -> None:
+    old = [instance(n, hash_="old") for n in range(3)]
+    seen = observed(old, primary(0), member(1, lag_bytes=5), member(2, lag_bytes=7))
+    assert next_step(VIEW, seen) == RenewPod(2, "its pod is not as declared")
+    seen = observed(
+        [instance(0, hash_="old"), *THREE[1:]], primary(0), member(1, lag_bytes=5), member(2, lag_bytes=7)
+    )
+    assert next_step(VIEW, seen) == SwitchOver(1, "its primary is renewed")
+
+
+def test_hands_over_only_to_who_has_all_that_was_committed() -> None:
+    seen = observed(
+        [instance(0, hash_="old"), *THREE[1:]], primary(0), member(1, synchronous=False), member(2, lag_bytes=9)
+    )
+    assert next_step(VIEW, seen) == SwitchOver(2, "its primary is renewed")
+
+
+def test_lowers_on_the_primary_first_and_raises_on_it_last() -> None:
+    def pending(former: str, value: str) -> dict[str, Any]:
+        setting = PendingSetting(name="max_connections", former=former, value=value)
+        return {"pending_restart": True, "pending": (setting,)}
+
+    lower = pending("100", "50")
+    seen = observed(THREE, primary(0, **lower), member(1, **lower), member(2, **lower))
+    assert next_step(VIEW, seen) == RestartServer(0, "a parameter is lowered")
+    higher = pending("50", "100")
+    seen = observed(THREE, primary(0, **higher), member(1, **higher), member(2))
+    assert next_step(VIEW, seen) == RestartServer(1, "a parameter needs it")
+    seen = observed(THREE, primary(0, **higher), member(1), member(2))
+    assert next_step(VIEW, seen) == SwitchOver(1, "a parameter needs a restart")
+
+
+def test_a_person_comes_first() -> None:
+    broken = observed(THREE, member(0), member(1), member(2, state="StartFailed"), leader=None)
+    fenced = next_step(asking(fenced=frozenset({1})), broken)
+    assert fenced == RenewPod(1, "it is to be fenced")
+    assert next_step(replace(VIEW, hibernated=True), WELL) == StopInstance(1)
+
+
+def test_never_replaces_the_primary_nor_without_one() -> None:
+    lost = [replace(THREE[0], data=None), *THREE[1:]]
+    assert not isinstance(next_step(VIEW, observed(lost, primary(0), member(1), member(2))), RetireInstance)
+    lost = [*THREE[:2], replace(THREE[2], data=None)]
+    assert isinstance(next_step(VIEW, observed(lost, member(0), member(1), member(2), leader=None)), Wait)
+    assert next_step(VIEW, observed(lost, primary(0), member(1), member(2))) == RetireInstance(
+        2, "its volume is gone", failed=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "step"),
+    [
+        ("any", ChooseSwitchover(1)),
+        ("orders-2", SwitchOver(2, "it was asked for")),
+        ("orders-0", EndSwitchover("orders-0")),
+        ("orders-9", EndSwitchover("orders-9", "there is no instance of this name")),
+    ],
+)
+def test_switchover(wanted: str, step: object) -> None:
+    assert next_step(asking(switchover=wanted), WELL) == step
+
+
+def test_a_copy_under_way_is_not_begun_anew() -> None:
+    copying = instance(1, ready=False, hash_="other")
+    later = NOW + timedelta(hours=1)
+    seen = replace(observed([instance(0), copying], primary(0), member(1, state="Cloning")), now=later)
+    assert not isinstance(next_step(replace(VIEW, instances=2), seen), RenewPod)
