@@ -1,0 +1,138 @@
+"""``report``: all that tells what is wrong with a cluster, in one archive that may be shown to others.
+
+Of Secrets it has names and keys, never what they hold.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from steersman.api.apps_v1 import Deployment, StatefulSet
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api.events_v1 import Event
+from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.client import Client
+from steersman.errors import ApiError
+from steersman.meta import Object, ObjectKey, to_builtins
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.kubectl import logs
+from steersman_databases.kubectl.place import Refused
+
+_LABELLED: Sequence[type[Object]] = (
+    StatefulSet,
+    Deployment,
+    Job,
+    Pod,
+    PersistentVolumeClaim,
+    Service,
+    EndpointSlice,
+    ConfigMap,
+    PodDisruptionBudget,
+)
+_DECLARED: Sequence[type[Object]] = (Database, DatabaseUser)
+_TAIL = 5000
+
+
+class Bundle:
+    """Files in the making, and what could not be had, by the file that it would be."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+
+    def write(self, path: Path) -> None:
+        """Writes the archive, readable by its owner only."""
+        if self.missing:
+            self.files["missing.yaml"] = yaml.safe_dump(self.missing)
+        path.touch(mode=0o600)
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in sorted(self.files.items()):
+                entry = tarfile.TarInfo(f"{path.name.removesuffix('.tar.gz')}/{name}")
+                content = text.encode()
+                entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+                archive.addfile(entry, io.BytesIO(content))
+
+
+async def collect(client: Client, key: ObjectKey) -> Bundle:
+    """Everything about a cluster that its user may read. Raises NotFound if there is no such cluster."""
+    bundle = Bundle()
+    cluster = await client.get(PostgreSQLCluster, key)
+    bundle.files["cluster.yaml"] = _yaml([cluster])
+    selector = f"app.kubernetes.io/instance={key.name}"
+    for kind in _LABELLED:
+        await _objects(client, bundle, kind, key.namespace, selector)
+    for kind in _DECLARED:
+        await _objects(client, bundle, kind, key.namespace)
+    await _events(client, bundle, key)
+    await _secrets(client, bundle, key.namespace, selector)
+    for previous in (False, True):
+        await _logs(client, bundle, key, previous=previous)
+    return bundle
+
+
+async def _objects(client: Client, bundle: Bundle, kind: type[Object], namespace: str, selector: str = "") -> None:
+    name = f"{kind.api_resource.plural}.yaml"
+    try:
+        found = await client.list(kind, namespace=namespace, label_selector=selector)
+    except ApiError as error:
+        bundle.missing[name] = str(error)
+        return
+    if found.items:
+        bundle.files[name] = _yaml(found.items)
+
+
+async def _events(client: Client, bundle: Bundle, key: ObjectKey) -> None:
+    """Events are about objects by name; those of a cluster begin with its own, or with the name of a volume."""
+    try:
+        found = await client.list(Event, namespace=key.namespace)
+    except ApiError as error:
+        bundle.missing["events.yaml"] = str(error)
+        return
+    mine = [e for e in found.items if _concerns(key.name, e.regarding.name or "")]
+    if mine:
+        bundle.files["events.yaml"] = _yaml(mine)
+
+
+def _concerns(cluster: str, name: str) -> bool:
+    own = name.removeprefix("data-").removeprefix("wal-")
+    return own == cluster or own.startswith(f"{cluster}-")
+
+
+async def _secrets(client: Client, bundle: Bundle, namespace: str, selector: str) -> None:
+    try:
+        found = await client.list(Secret, namespace=namespace, label_selector=selector)
+    except ApiError as error:
+        bundle.missing["secrets.yaml"] = str(error)
+        return
+    keys = {secret.metadata.name: sorted(secret.data) for secret in found.items}
+    bundle.files["secrets.yaml"] = yaml.safe_dump(keys)
+
+
+async def _logs(client: Client, bundle: Bundle, key: ObjectKey, *, previous: bool) -> None:
+    name = "logs/previous.txt" if previous else "logs/instances.txt"
+    lines: list[str] = []
+    try:
+        await logs.tell(client, key, logs.Wanted(previous=previous, tail_lines=_TAIL), lines.append)
+    except (ApiError, Refused) as error:
+        bundle.missing[name] = str(error)
+    if lines:
+        bundle.files[name] = "".join(f"{line}\n" for line in lines)
+
+
+def _yaml(objects: Sequence[Object]) -> str:
+    def plain(obj: Object) -> dict[str, Any]:
+        content: dict[str, Any] = to_builtins(obj)
+        content.get("metadata", {}).pop("managedFields", None)
+        names = type(obj).api_resource
+        return {"apiVersion": names.api_version, "kind": names.kind, **content}
+
+    return yaml.safe_dump_all([plain(each) for each in objects], sort_keys=False)

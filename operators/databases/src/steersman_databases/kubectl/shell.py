@@ -1,0 +1,63 @@
+"""``psql`` and ``mysql``: a shell of the server's own, in its own pod, without a password.
+
+kubectl does what needs a terminal; nothing secret is on a command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steersman.api.core_v1 import Pod
+from steersman.client import Client
+from steersman.meta import ObjectKey
+from steersman_databases.api import Database, PostgreSQLCluster
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, ClusterNames
+from steersman_databases.engines.postgresql import patroni
+from steersman_databases.engines.postgresql.hba import ADMINISTRATOR
+from steersman_databases.kubectl.place import Refused, named, usage
+from steersman_databases.resources.names import Names
+
+CONTAINER = "server"
+_MYSQL_SOCKET = "/run/steersman/mysqld.sock"
+
+
+async def postgresql_pod(client: Client, key: ObjectKey, instance: str, *, replica: bool) -> str:
+    """The pod of an instance, or of the primary, or of a replica.
+
+    Raises:
+        NotFound: there is no such cluster.
+        ConfigurationError: it has no such instance.
+        Refused: there is no primary, or no replica, now.
+    """
+    await client.get(PostgreSQLCluster, key)
+    if instance:
+        number = ClusterNames(key).number(instance)
+        if number is None:
+            raise usage(f"cluster {named(key)} has no instance {instance}")
+        return ClusterNames(key).pod(number).name
+    role = "replica" if replica else "primary"
+    selector = f"{MEMBER_OF_LABEL}={key.name},{ROLE_LABEL}={role}"
+    pods = await client.list(Pod, namespace=key.namespace, label_selector=selector)
+    names = sorted(pod.metadata.name for pod in pods.items if pod.metadata.deletion_timestamp is None)
+    if not names:
+        raise Refused(f"cluster {named(key)} has no {role} now: see kubectl steersman status {key.name}")
+    return names[0]
+
+
+async def mysql_pod(client: Client, key: ObjectKey) -> str:
+    """The pod of a database's server. Raises NotFound, and ConfigurationError if it is no MySQL."""
+    database = await client.get(Database, key)
+    if database.spec.engine != "mysql":
+        raise usage(f"database {named(key)} is on {database.spec.engine}: use psql")
+    return Names(key).pod.name
+
+
+def psql(database: str, arguments: Sequence[str]) -> list[str]:
+    """The command line in the pod."""
+    where = [f"--host={patroni.RUN}", f"--username={ADMINISTRATOR}", f"--dbname={database}"]
+    return ["psql", *where, *arguments]
+
+
+def mysql(arguments: Sequence[str]) -> list[str]:
+    """The command line in the pod."""
+    return ["mysql", "--user=root", f"--socket={_MYSQL_SOCKET}", *arguments]

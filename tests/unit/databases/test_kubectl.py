@@ -1,0 +1,414 @@
+"""``kubectl steersman``: what it prints, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tarfile
+import tomllib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from steersman.client import Client, ClusterConfig, MergePatch, Transport
+from steersman.meta import ObjectKey
+from steersman.testing import InMemoryApiServer
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.clusters.view import SWITCHOVER
+from steersman_databases.kubectl import actions, place
+from steersman_databases.kubectl.app import app
+
+KEY = ObjectKey("prod", "shop")
+GROUP = "databases.steersman.dev"
+
+MEMBERS: list[dict[str, Any]] = [
+    {
+        "name": "shop-0",
+        "role": "Replica",
+        "state": "streaming",
+        "node": "node-1",
+        "ready": True,
+        "lagBytes": 2_621_440,
+        "timeline": 4,
+    },
+    {"name": "shop-1", "role": "Primary", "state": "running", "node": "node-2", "ready": True, "timeline": 4},
+    {"name": "shop-2", "role": "Replica", "state": "stopped", "node": "node-3", "ready": False, "fenced": True},
+]
+STATUS: dict[str, Any] = {
+    "phase": "Degraded",
+    "instances": 3,
+    "readyInstances": 2,
+    "primary": "shop-1",
+    "timeline": 4,
+    "version": "17.5",
+    "image": "steersman.dev/postgresql:17",
+    "availableImage": "steersman.dev/postgresql:17.6",
+    "members": MEMBERS,
+    "lastSwitchover": {
+        "time": "2026-11-20T10:00:00Z",
+        "former": "shop-0",
+        "to": "shop-1",
+        "outcome": "Succeeded",
+    },
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "False",
+            "reason": "InstanceNotReady",
+            "message": "shop-2 does not take connections",
+            "lastTransitionTime": "2026-11-20T10:00:00Z",
+        },
+        {
+            "type": "Synchronous",
+            "status": "False",
+            "reason": "NoSynchronousStandby",
+            "message": "no replica has all that was committed: see which replica is missing",
+            "lastTransitionTime": "2026-11-20T10:00:00Z",
+        },
+        {
+            "type": "Available",
+            "status": "True",
+            "reason": "PrimaryAccepts",
+            "lastTransitionTime": "2026-11-20T10:00:00Z",
+        },
+    ],
+}
+
+GOLDEN = """\
+Cluster:     prod/shop
+Phase:       Degraded
+Instances:   2 of 3 ready
+Version:     17.5
+Image:       steersman.dev/postgresql:17
+Newer:       steersman.dev/postgresql:17.6
+Switchover:  from shop-0 to shop-1, 2026-11-20 10:00:00 UTC
+
+INSTANCE    ROLE      STATE       READY   LAG       TIMELINE   NODE     NOTES
+shop-1      Primary   running     yes               4          node-2
+├─ shop-0   Replica   streaming   yes     2.5 MiB   4          node-1
+└─ shop-2   Replica   stopped     no                           node-3   fenced
+
+Ready: InstanceNotReady
+  shop-2 does not take connections
+  Next: see the logs of the instance
+
+Synchronous: NoSynchronousStandby
+  no replica has all that was committed: see which replica is missing
+"""
+
+LIST = """\
+NAME   INSTANCES   READY   PRIMARY   VERSION   PHASE
+shop   3           2       shop-1    17.5      Degraded
+"""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> InMemoryApiServer:
+    """A server with one cluster, which every command reaches."""
+    found = InMemoryApiServer()
+    found.register(PostgreSQLCluster, Database, DatabaseUser)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEY.namespace}}
+    cluster = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "PostgreSQLCluster",
+        "metadata": {"name": KEY.name, "namespace": KEY.namespace},
+        "spec": {"instances": 3},
+    }
+    found.load(namespace, cluster)
+    asyncio.run(set_status(found, STATUS))
+
+    @asynccontextmanager
+    async def connect(config: ClusterConfig) -> AsyncGenerator[Transport, None]:
+        yield found
+
+    def load_config(path: str | None, *, context: str | None) -> ClusterConfig:
+        return ClusterConfig(server="https://example.com", namespace=KEY.namespace)
+
+    monkeypatch.setattr(place, "connect", connect)
+    monkeypatch.setattr(place, "load_config", load_config)
+    return found
+
+
+async def set_status(server: InMemoryApiServer, status: dict[str, Any]) -> None:
+    await Client(server).patch(PostgreSQLCluster, KEY, MergePatch({"status": status}), subresource="status")
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def written(server: InMemoryApiServer) -> dict[str, str]:
+    cluster = server.read(PostgreSQLCluster, KEY)
+    assert cluster is not None
+    return {name.removeprefix(f"{GROUP}/"): value for name, value in cluster.metadata.annotations.items()}
+
+
+def test_status_shows_a_cluster_its_topology_and_what_to_do(server: InMemoryApiServer) -> None:
+    shown = call("status", "shop")
+    assert shown.output == GOLDEN
+    assert shown.exit_code == 0
+
+
+def test_status_lists_clusters(server: InMemoryApiServer) -> None:
+    assert call("status").output == LIST
+    everywhere = call("status", "-A").output.splitlines()
+    assert [line.split()[0] for line in everywhere] == ["NAMESPACE", "prod"]
+    nothing = call("status", "-n", "default")
+    assert (nothing.stderr, nothing.exit_code) == ("No clusters found.\n", 0)
+
+
+def test_status_before_anything_is_known(server: InMemoryApiServer) -> None:
+    server.load(
+        {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": "PostgreSQLCluster",
+            "metadata": {"name": "new", "namespace": KEY.namespace, "annotations": {f"{GROUP}/paused": "true"}},
+            "spec": {},
+        }
+    )
+    shown = call("status", "new").output
+    assert "Pending (paused)" in shown
+    assert "No instance is known yet." in shown
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Ready", 0), ("Degraded", 1), ("Failed", 1)])
+def test_check_ends_by_the_phase(server: InMemoryApiServer, phase: str, code: int) -> None:
+    asyncio.run(set_status(server, {"phase": phase}))
+    assert call("status", "shop", "--check").exit_code == code
+    assert call("status", "--check").exit_code == code
+
+
+def test_json_has_names_as_the_object_has_them(server: InMemoryApiServer) -> None:
+    shown = json.loads(call("status", "shop", "-o", "json").stdout)
+    assert shown["readyInstances"] == 2
+    assert [member["name"] for member in shown["members"]] == ["shop-1", "shop-0", "shop-2"]
+    assert shown["problems"][0]["nextStep"] == "see the logs of the instance"
+    assert isinstance(json.loads(call("status", "-o", "json").stdout), list)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["status", "other"], 1, "other"),
+        (["switchover", "shop", "shop-7"], 2, "has no instance shop-7: it has shop-0, shop-1, shop-2"),
+        (["switchover", "shop", "shop-1"], 1, "shop-1 is the primary already"),
+        (["fence", "shop"], 2, "name instances, or say --all"),
+        (["fence", "shop", "shop-0", "--all"], 2, "name instances, or say --all"),
+        (["fence", "shop", "shop-9"], 2, "has no instance shop-9"),
+        (["logs", "shop"], 1, "has no pod now"),
+        (["psql", "shop"], 1, "has no primary now"),
+        (["psql", "shop", "--instance", "till-0"], 2, "has no instance till-0"),
+        (["status", "shop", "-o", "xml"], 2, "xml"),
+        (["unknown"], 2, "unknown"),
+    ],
+)
+def test_what_cannot_be_is_said_and_ends_badly(
+    server: InMemoryApiServer, arguments: list[str], code: int, words: str
+) -> None:
+    ended = call(*arguments)
+    assert ended.exit_code == code
+    assert words in ended.stderr
+    assert written(server) == {}
+
+
+def test_fences_are_put_up_and_taken_down_one_by_one(server: InMemoryApiServer) -> None:
+    for arguments, fenced in [
+        (["fence", "shop", "shop-2", "shop-0"], "shop-0,shop-2"),
+        (["fence", "shop", "shop-2"], "shop-0,shop-2"),
+        (["unfence", "shop", "shop-0"], "shop-2"),
+        (["fence", "shop", "--all"], "*"),
+        (["unfence", "shop", "shop-1"], "shop-0,shop-2"),
+        (["unfence", "shop", "--all"], None),
+    ]:
+        assert call(*arguments).exit_code == 0
+        assert written(server).get("fenced") == fenced
+    told = json.loads(call("fence", "shop", "shop-0", "-o", "json").stdout)
+    assert told == {"cluster": "shop", "done": "fenced: shop-0", "fenced": ["shop-0"]}
+
+
+def test_pause_restart_and_hibernation_are_written_where_the_operator_looks(server: InMemoryApiServer) -> None:
+    assert call("pause", "shop").output == "postgresqlcluster/shop paused\n"
+    assert written(server) == {"paused": "true"}
+    call("resume", "shop")
+    assert written(server) == {}
+    call("restart", "shop")
+    assert written(server)["restart"].endswith("Z")
+
+    def hibernated() -> bool:
+        cluster = server.read(PostgreSQLCluster, KEY)
+        assert cluster is not None
+        return cluster.spec.hibernated
+
+    assert call("hibernate", "shop").output == "postgresqlcluster/shop hibernation requested\n"
+    assert hibernated()
+    call("wake", "shop")
+    assert not hibernated()
+
+
+def switch(server: InMemoryApiServer, outcome: str) -> Result:
+    """A switchover, with an operator that answers it as soon as it is asked for."""
+    asked: list[str] = []
+
+    async def look(client: Client, namespace: str) -> None:
+        async def operator() -> None:
+            while "switchover" not in written(server):
+                await asyncio.sleep(0)
+            asked.append(written(server)["switchover"])
+            last = {"time": "2026-11-21T09:00:00Z", "former": "shop-1", "to": "shop-0", "outcome": outcome}
+            await set_status(server, {"lastSwitchover": last})
+            body = {"metadata": {"annotations": {SWITCHOVER: None}}}
+            await Client(server).patch(PostgreSQLCluster, KEY, MergePatch(body))
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(operator())
+            await actions.switch_over(client, ObjectKey(namespace, "shop"), "any", seconds=30)
+
+    async def both() -> None:
+        await look(Client(server), KEY.namespace)
+
+    asyncio.run(both())
+    assert asked == ["any"]
+    return call("status", "shop")
+
+
+def test_a_switchover_is_waited_for(server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "_LOOK_EVERY", 0.0)
+    assert "Switchover:  from shop-1 to shop-0, 2026-11-21 09:00:00 UTC" in switch(server, "Succeeded").output
+
+
+def test_a_refused_switchover_is_told(server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "_LOOK_EVERY", 0.0)
+    with pytest.raises(ExceptionGroup) as caught:
+        switch(server, "no replica may be promoted")
+    assert "no switchover: no replica may be promoted" in str(caught.value.exceptions[0])
+
+
+def test_a_switchover_that_nobody_does_is_given_up(server: InMemoryApiServer) -> None:
+    ended = call("switchover", "shop", "--timeout", "0")
+    assert ended.exit_code == 1
+    assert "the switchover of prod/shop has not ended after 0 s" in ended.stderr
+    assert call("switchover", "shop", "--no-wait").output == "postgresqlcluster/shop switchover requested\n"
+
+
+def test_a_phase_of_before_ends_no_waiting(server: InMemoryApiServer) -> None:
+    asyncio.run(set_status(server, {"phase": "Hibernated", "observedGeneration": 1}))
+    stale = call("hibernate", "shop", "--wait", "--timeout", "0")
+    assert stale.exit_code == 1
+    assert "hibernation of prod/shop has not ended after 0 s; its phase is Hibernated" in stale.stderr
+    asyncio.run(set_status(server, {"phase": "Hibernated", "observedGeneration": 2}))
+    assert call("hibernate", "shop", "--wait").output == "postgresqlcluster/shop hibernated\n"
+
+
+def pod(name: str, role: str) -> dict[str, Any]:
+    labels = {
+        f"{GROUP}/member-of": "shop",
+        f"{GROUP}/role": role,
+        "app.kubernetes.io/instance": "shop",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": KEY.namespace, "labels": labels},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "server", "image": "i"}]},
+    }
+
+
+def test_the_logs_of_all_instances_say_whose_they_are(server: InMemoryApiServer) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
+    server.logs[ObjectKey(KEY.namespace, "shop-0-0")] = ["one", "two"]
+    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
+    assert call("logs", "shop").output == "shop-0  one\nshop-0  two\nshop-1  three\n"
+    assert call("logs", "shop", "--tail", "1").output == "shop-0  two\nshop-1  three\n"
+
+
+def test_a_shell_is_kubectls_and_knows_no_password(
+    server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
+    lines: list[list[str]] = []
+
+    def execvp(_: str, line: list[str]) -> None:
+        lines.append(line)
+
+    monkeypatch.setattr(os, "execvp", execvp)
+    call("psql", "shop", "--context", "c", "-d", "orders", "--", "-c", "SELECT 1")
+    call("psql", "shop", "--replica")
+    call("psql", "shop", "--instance", "shop-2")
+    first, second, third = lines
+    before = ["kubectl", "--context=c", "--namespace=prod", "exec", "--stdin", "--container=server", "shop-1-0", "--"]
+    where = ["--host=/run/steersman", "--username=postgres"]
+    assert first == [*before, "psql", *where, "--dbname=orders", "-c", "SELECT 1"]
+    assert "shop-0-0" in second
+    assert "shop-2-0" in third
+
+
+def test_a_mysql_shell_is_for_databases_of_mysql(server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def database(name: str, engine: str) -> dict[str, Any]:
+        return {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": "Database",
+            "metadata": {"name": name, "namespace": KEY.namespace},
+            "spec": {"engine": engine, "version": "17" if engine == "postgresql" else "9.7", "storageSize": "1Gi"},
+        }
+
+    server.load(database("blog", "mysql"), database("orders", "postgresql"))
+    lines: list[list[str]] = []
+
+    def execvp(_: str, line: list[str]) -> None:
+        lines.append(line)
+
+    monkeypatch.setattr(os, "execvp", execvp)
+    call("mysql", "blog", "--", "-e", "SELECT 1")
+    assert lines[0][-6:] == ["--", "mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "-e", "SELECT 1"]
+    refused = call("mysql", "orders")
+    assert refused.exit_code == 2
+    assert "use psql" in refused.stderr
+
+
+def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path: Path) -> None:
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "shop-admin",
+            "namespace": KEY.namespace,
+            "labels": {"app.kubernetes.io/instance": "shop"},
+        },
+        "stringData": {"username": "postgres", "password": "hunter2-of-shop"},
+    }
+    server.load(pod("shop-1-0", "primary"), secret)
+    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
+    path = tmp_path / "shop.tar.gz"
+    told = json.loads(call("report", "shop", "--file", str(path), "-o", "json").stdout)
+    assert told["file"] == str(path)
+    assert path.stat().st_mode & 0o077 == 0
+    with tarfile.open(path) as archive:
+        files = {name.removeprefix("shop/"): archive.extractfile(name) for name in archive.getnames()}
+        texts = {name: file.read().decode() for name, file in files.items() if file is not None}
+    assert {"cluster.yaml", "pods.yaml", "secrets.yaml", "logs/instances.txt"} <= texts.keys()
+    assert "kind: PostgreSQLCluster" in texts["cluster.yaml"]
+    assert texts["logs/instances.txt"] == "shop-1  a line\n"
+    assert "- password" in texts["secrets.yaml"]
+    everything = "".join(texts.values())
+    assert "hunter2-of-shop" not in everything
+    assert "aHVudGVyMi1vZi1zaG9w" not in everything
+
+
+def test_kubectl_finds_the_plugin_by_its_name() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "operators" / "databases" / "pyproject.toml").read_text())
+    entry = EntryPoint("kubectl-steersman", project["project"]["scripts"]["kubectl-steersman"], "console_scripts")
+    assert callable(entry.load())
+
+
+def test_each_command_has_an_example() -> None:
+    listed = call("--help").output.partition("Commands:")[2].split("\n")
+    commands = [line.split()[0] for line in listed if line.startswith("  ") and not line.startswith("   ")]
+    assert len(commands) == 13
+    for command in commands:
+        assert f"Example: kubectl steersman {command}" in call(command, "--help").output
