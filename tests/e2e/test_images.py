@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.images import MARIADB, POSTGRESQL, Recipe, ensure, ensure_mysql
+from devcluster.images import MARIADB, POSTGRESQL, POSTGRESQL_15, Recipe, ensure, ensure_mysql
 from devcluster.progress import Progress
 from image_container import Container, Unpacked, unpack, writable
 
@@ -46,6 +46,7 @@ def _mysql(password: str, sql: str) -> tuple[list[str], list[str]]:
 
 ENGINES = {
     "postgresql": Engine("postgres", "pgdata", _psql),
+    "postgresql-15": Engine("postgres", "pgdata", _psql),
     "mysql": Engine("steersman_admin", "mysql", _mysql),
     "mariadb": Engine("steersman_admin", "mysql", _mysql),
 }
@@ -80,10 +81,10 @@ class Server:
         return done.returncode != 0 and any(word in done.stderr for word in REFUSALS)
 
 
-@pytest.fixture(scope="module", params=["postgresql", "mysql", "mariadb"])
+@pytest.fixture(scope="module", params=["postgresql", "postgresql-15", "mysql", "mariadb"])
 def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Unpacked]]:
     progress = Progress()
-    recipes: dict[str, Recipe] = {"postgresql": POSTGRESQL, "mariadb": MARIADB}
+    recipes: dict[str, Recipe] = {"postgresql": POSTGRESQL, "postgresql-15": POSTGRESQL_15, "mariadb": MARIADB}
     recipe = recipes.get(request.param)
     built = ensure(recipe, progress) if recipe else ensure_mysql(progress)
     directory = tmp_path_factory.mktemp("root")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devcluster import buildah, containers, images
+from devcluster import buildah, images
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
 from package_index import package_index
@@ -105,7 +105,7 @@ def _build(project: Project, directory: Path) -> None:
     archive = directory / "image.tar"
     try:
         project.says("buildah", "push", IMAGE, f"docker-archive:{archive}:{IMAGE}", **own)
-        containers.load(archive)
+        images.load_archive(archive)
     finally:
         archive.unlink(missing_ok=True)
         project.ended("buildah", "rmi", IMAGE, **own)

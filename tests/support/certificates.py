@@ -10,6 +10,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+_USAGES = (
+    "digital_signature",
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "key_cert_sign",
+    "crl_sign",
+    "encipher_only",
+    "decipher_only",
+)
+
 
 class Authority:
     """A certificate authority. Certificates and keys are PEM."""
@@ -18,13 +30,18 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named("test authority")
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        builder = _builder(self._name, self._name, self._key).add_extension(constraints, critical=True)
+        usage = x509.KeyUsage(**dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True})
+        builder = (
+            _builder(self._name, self._name, self._key, self._key)
+            .add_extension(constraints, critical=True)
+            .add_extension(usage, critical=True)
+        )
         self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name: str, *, names: Sequence[str] = (), password: bytes | None = None) -> tuple[bytes, bytes]:
         """A certificate and its key for ``name``, which may serve as the hosts ``names``."""
         key = ec.generate_private_key(ec.SECP256R1())
-        builder = _builder(_named(name), self._name, key)
+        builder = _builder(_named(name), self._name, key, self._key)
         if names:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), critical=False
@@ -40,8 +57,12 @@ def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
+    # Python 3.13 refuses what does not say by whose key it is signed.
+    authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -49,5 +70,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=6))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(authority, critical=False)
     )

@@ -17,7 +17,7 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
-from steersman_databases.api import Database, DatabaseSpec
+from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint, Engine
 from steersman_databases.engines.model import ModelServer
@@ -65,7 +65,8 @@ class World:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        self.server.register(Database)
+        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+            self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 
     def engine(self, name: str) -> Engine:

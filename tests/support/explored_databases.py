@@ -14,15 +14,31 @@ from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman.testing.transitions import Hints, InMemorySystem, System, Systems
-from steersman_databases.api import Database
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import ENGINES, SUPPORTED_VERSIONS, Credentials, Endpoint
-from steersman_databases.engines.model import ModelServer
-from steersman_databases.engines.work import LoginRejected, Raced
+from steersman_databases.engines.survey import PUBLIC
 from steersman_databases.resources import Names
 
 KEY = ObjectKey("default", "trial")
 VERSIONS = {engine: next(iter(versions)) for engine, versions in SUPPORTED_VERSIONS.items()}
+ELSEWHERE = [
+    f"spec.{field}"
+    for field in (
+        "clusterRef",
+        "serverRef",
+        "owner",
+        "encoding",
+        "collation",
+        "characterType",
+        "template",
+        "connectionLimit",
+        "extensions",
+        "schemas",
+        "adopt",
+    )
+]
+"""Fields that are followed by tests of their own: they need other servers than the one that a ``Database`` makes."""
 NEWER = {engine: f"{version}.1" for engine, version in VERSIONS.items()}
 """A second version of each engine, which there is not yet: without it, no change of a spec would reach the pod."""
 
@@ -39,7 +55,7 @@ def hints(engine: str, deletion_policy: str) -> Hints:
         },
         bad={"spec.version": ["16", "latest"]},
         refusals=["RetainedDataMismatch"],
-        leave=["spec.deletionPolicy"] if deletion_policy == "Delete" else [],
+        leave=[*ELSEWHERE, *(["spec.deletionPolicy"] if deletion_policy == "Delete" else [])],
         # The retained volume of a larger Database stays as large.
         ignore=["PersistentVolumeClaim.spec.resources"] if deletion_policy == "Retain" else [],
     )
@@ -66,7 +82,8 @@ class _Place:
     def __init__(self, number: int) -> None:
         self.runtime = virtual_runtime(number)
         self.server = InMemoryApiServer(self.runtime)
-        self.server.register(Database)
+        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+            self.server.register(kind)
         self.machines = Machines()
 
     @asynccontextmanager
@@ -89,25 +106,18 @@ class _Place:
         database = self.server.read(Database, KEY)
         if database is None:
             return {}
-        engine = ENGINES[database.spec.engine]
+        engine = ENGINES[database.engine]
         server = self.machines.servers.get(Endpoint(f"{Names(KEY).host}.svc", engine.port))
         held = server.databases.get(database.database_name) if server is not None and server.up else None
         if server is None or held is None:
             return {}
         secret = self.server.read(Secret, Names(KEY).application_secret)
         data = {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
+        credentials = Credentials(data.get("user", ""), data.get("password", ""))
         return {
             f"Server of {KEY.name}": {
-                "opens": _opens(server, data),
+                "opens": server.opens(credentials, data.get("dbname", "")),
                 "owner": held.owner if server.owners_matter else None,
-                "public": held.public,
+                "public": any(one.grantee == PUBLIC for one in held.privileges),
             }
         }
-
-
-def _opens(server: ModelServer, data: dict[str, str]) -> bool:
-    try:
-        server.log_in(Credentials(data.get("user", ""), data.get("password", "")), data.get("dbname", ""))
-    except (LoginRejected, Raced):
-        return False
-    return True

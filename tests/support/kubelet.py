@@ -12,7 +12,7 @@ from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines import ENGINES, Credentials, Endpoint, Engine
-from steersman_databases.engines.model import ModelEngine, ModelServer
+from steersman_databases.engines.model import ModelContents, ModelServer
 
 _LOOK_EVERY = 0.5
 
@@ -26,7 +26,7 @@ class Machines:
 
     def engine(self, name: str) -> Engine:
         """The model in place of the engine ``name``."""
-        return ModelEngine(ENGINES[name], self.servers)
+        return ModelContents(ENGINES[name], self.servers)
 
 
 class Kubelet:
@@ -86,7 +86,7 @@ class Kubelet:
         # The password is written into the data when they are made, and never changes with the Secret.
         kept = self._machines.passwords_on_volumes.setdefault(volume, given)
         servers = self._machines.servers
-        if endpoint not in servers or kept not in _administrators(servers[endpoint]):
+        if endpoint not in servers or kept != servers[endpoint].credentials:
             servers[endpoint] = ModelServer(engine, kept)
         servers[endpoint].up = True
 
@@ -104,7 +104,3 @@ def _is_outdated(pod: Pod, stateful: StatefulSet) -> bool:
     template = stateful.spec.template
     images = [c.image for c in template.spec.containers]
     return (pod.metadata.labels, [c.image for c in pod.spec.containers]) != (template.metadata.labels, images)
-
-
-def _administrators(server: ModelServer) -> list[Credentials]:
-    return [Credentials(name, user.password) for name, user in server.users.items() if user.mighty]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.testing import World, simulate
 from steersman.testing.simulation import Report
 from steersman.testing.virtual_time import VirtualClock
-from steersman_databases.api import Database, DatabaseSpec
+from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Credentials
 
@@ -30,7 +31,7 @@ def sweep(scenario: Any, **effort: Any) -> Report:
         scenario,
         outside=Machines,
         observe=servers,
-        kinds=[Database],
+        kinds=[Database, DatabaseUser, PostgreSQLCluster],
         actors=[cluster],
         invariants=[the_password_opens_the_data],
         options=ManagerOptions(name="steersman-databases"),
@@ -51,11 +52,9 @@ def servers(machines: Machines) -> dict[str, Any]:
     """What is compared of the servers that run: who may do what, and whether the data are there."""
     return {
         str(endpoint): {
-            "users": {name: {"locked": user.locked, "mighty": user.mighty} for name, user in server.users.items()},
-            "databases": {
-                name: {"owner": held.owner, "granted": sorted(held.granted), "tables": held.tables}
-                for name, held in server.databases.items()
-            },
+            "users": {name: replace(user, verifier=None) for name, user in server.users.items()},
+            "databases": dict(server.databases),
+            "inside": dict(server.inside),
         }
         for endpoint, server in machines.servers.items()
         if server.up

@@ -23,14 +23,21 @@ def postgresql() -> Generator[PostgreSQLServer]:
     yield from start_postgresql()
 
 
-def test_the_page(envtest: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
+@pytest.fixture
+def api_server() -> Generator[Envtest]:
+    """One of its own: another kind of the same short name would answer to `kubectl get dbu`."""
+    with Envtest.start() as environment:
+        yield environment
+
+
+def test_the_page(api_server: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
     root = tmp_path / "databaseuser"
     root.mkdir()
     server, known = postgresql.endpoint, workplace(tmp_path / "bin", root.name)
     environment = {
         **known,
         "PATH": f"{known['PATH']}{os.pathsep}{find_binaries()}",
-        "KUBECONFIG": str(envtest.kubeconfig),
+        "KUBECONFIG": str(api_server.kubeconfig),
         # One API server is enough for this.
         "USE_EXISTING_CLUSTER": "true",
         "PGHOST": server.host,

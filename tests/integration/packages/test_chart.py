@@ -457,7 +457,7 @@ def test_the_projects_of_this_repository(project: Path, helm: Helm, tmp_path: Pa
     helm("lint", "--strict", str(tmp_path))
     found = helm.template(tmp_path)
     assert container(found)["image"] == "example.com/operator:v1"
-    assert one(found, "CustomResourceDefinition")
+    assert any(manifest["kind"] == "CustomResourceDefinition" for manifest in found)
 
 
 def test_a_cluster_role_of_the_name_of_that_for_the_certificate_stays(

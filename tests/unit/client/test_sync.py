@@ -127,8 +127,9 @@ def test_read_change_write_and_again_where_somebody_was_faster(client: SyncClien
 
 
 def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> None:
+    before = set(threading.enumerate())
     client = SyncClient(server)
-    assert "steersman-sync-client" in [thread.name for thread in threading.enumerate()]
+    (own,) = (t for t in set(threading.enumerate()) - before if t.name == "steersman-sync-client")
     version = client.list(ConfigMap).resource_version
     client.create(words())
     events = client.watch(ConfigMap, resource_version=version)
@@ -136,7 +137,7 @@ def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> 
     client.close()
     client.close()
     assert server.break_watches() == 0
-    assert "steersman-sync-client" not in [thread.name for thread in threading.enumerate()]
+    assert not own.is_alive()
     with pytest.raises(RuntimeError, match="closed"):
         client.get(ConfigMap, KEY)
     events.close()

@@ -9,20 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.main import get_command
 
 from devcluster.__main__ import app as devcluster
 from steersman.cli import testing
 from steersman.crd import definition
 from steersman.observability import metrics
-from steersman_databases.api import Database
+from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
+from steersman_databases.kubectl.app import app as plugin
 from steersman_databases.main import app
 
 ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operators" / "databases" / "src" / "steersman_databases"
 # The call's name, and the position of the reason among its arguments.
-REPORTING = {"Blocked": 1, "changed": 0, "normal": 1, "warning": 1}
+REPORTING = {"Blocked": 1, "Change": 0, "normal": 1, "warning": 1}
 REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]+)*$")
 
 
@@ -40,13 +43,15 @@ def reported() -> Iterator[str]:
             given = [k.value for k in node.keywords if k.arg == "reason"]
             if name in REPORTING and len(node.args) > REPORTING[name]:
                 given.append(node.args[REPORTING[name]])
-            for value in (literal for each in given for literal in ast.walk(each)):
+            whole = (each for each in given if not isinstance(each, ast.JoinedStr))
+            for value in (literal for each in whole for literal in ast.walk(each)):
                 if isinstance(value, ast.Constant) and isinstance(value.value, str) and REASON.match(value.value):
                     yield value.value
 
 
-def test_every_reason_has_a_line_in_the_troubleshooting_page() -> None:
-    page, reasons = text("how-to/troubleshoot-a-database.md"), set(reported())
+def test_every_reason_has_a_line() -> None:
+    pages = ("how-to/troubleshoot-a-database.md", *(f"reference/fields/{kind.lower()}.md" for kind in BY_KIND))
+    page, reasons = "".join(map(text, pages)), set(reported())
     assert {"Unschedulable", "PasswordReset", "DatabaseReady", "DataRetained"} <= reasons
     assert sorted(r for r in reasons if f"`{r}`" not in page) == []
 
@@ -58,9 +63,10 @@ def test_every_metric_has_a_line() -> None:
         assert f"`{name}`" in page
 
 
-def test_every_field_of_a_database_has_a_line() -> None:
-    page = text("reference/database.md")
-    version: Any = definition(Database)["spec"]["versions"][0]
+@pytest.mark.parametrize("kind", [Database, DatabaseUser])
+def test_every_field_of_a_kind_has_a_line(kind: type[Database | DatabaseUser]) -> None:
+    page = text(f"reference/{kind.__name__.lower()}.md")
+    version: Any = definition(kind)["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
     for part in ("spec", "status"):
         for field in schema[part]["properties"]:
@@ -116,6 +122,13 @@ def test_every_command_of_the_devcluster_has_a_line() -> None:
     found = list(commands(get_command(devcluster)))
     assert "up" in found
     assert [name for name in found if f"`{name}" not in text("reference/cli.md")] == []
+
+
+def test_every_command_of_the_plugin_has_a_line() -> None:
+    page = text("reference/cli.md").partition("## kubectl steersman")[2].partition("\n## ")[0]
+    found = list(commands(get_command(plugin)))
+    assert "status" in found
+    assert [name for name in found if f"`{name} " not in page] == []
 
 
 def test_every_image_variable_has_a_line() -> None:

@@ -18,11 +18,12 @@ from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Quantity, encode
 from steersman.observability.runtime import Runtime
 from steersman.testing.envtest import Envtest
-from steersman_databases.api import Database, DatabaseSpec
+from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.main import NAME
 
 USER = "the-operator"
+KINDS = ("databases", "databaseusers", "postgresqlclusters")
 CONFIG = Path(__file__).parents[4] / "operators/databases/config"
 
 
@@ -45,7 +46,7 @@ def installed(envtest: Envtest) -> Envtest:
 
 def _generated() -> Iterator[dict[str, Any]]:
     for path in (
-        "crd/bases/databases.steersman.dev_databases.yaml",
+        *(f"crd/bases/databases.steersman.dev_{kind}.yaml" for kind in KINDS),
         "rbac/role.yaml",
         "rbac/leader_election_role.yaml",
     ):
@@ -85,7 +86,8 @@ async def _apply(transport: Transport, manifest: dict[str, Any]) -> None:
 
 async def _serves(client: Client) -> bool:
     try:
-        await client.list(Database)
+        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+            await client.list(kind)
     except NotFound:
         return False
     return True
@@ -130,7 +132,7 @@ async def test_wrong_specs_are_refused_with_field_and_message(installed: Envtest
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
-    "engine": ({"engine": "mysql"}, "engine is immutable"),
+    "engine": ({"engine": "mysql"}, "the field is immutable"),
     "databaseName": ({"databaseName": "other"}, "databaseName is immutable"),
     "username": ({"username": "other"}, "username is immutable"),
     "shrink": ({"storageSize": "1023Mi"}, "storageSize can grow but never shrink"),

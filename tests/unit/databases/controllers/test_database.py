@@ -11,6 +11,7 @@ from steersman.client import HttpRequest, MergePatch
 from steersman.meta import ObjectKey, Quantity
 from steersman.testing import matching, run_virtual, virtual_time
 from steersman_databases.api import Database
+from steersman_databases.engines import Credentials
 
 
 def _key(name: str) -> ObjectKey:
@@ -56,17 +57,17 @@ async def test_drift_is_healed_within_thirty_seconds() -> None:
         password = world.secret("orders-app")["password"]
         world.sql.drop_user("orders")
         await world.until("user is back", lambda: "orders" in world.sql.users, 30)
-        world.sql.users["orders"].password = "elsewhere"
-        await world.until("password is back", lambda: world.sql.users["orders"].password == password, 30)
-        world.sql.databases["orders"].granted.clear()
-        await world.until("grant is back", lambda: "orders" in world.sql.databases["orders"].granted, 30)
+        world.sql.set_password("orders", "elsewhere")
+        await world.until("password is back", lambda: world.sql.opens(Credentials("orders", password)), 30)
+        world.sql.revoke_on_database("orders")
+        await world.until("grant is back", lambda: world.sql.databases["orders"].privileges, 30)
         await world.client.delete(Service, _key("orders-primary"))
         await world.until("Service is back", lambda: world.server.read(Service, _key("orders-primary")), 30)
         await world.client.delete(Secret, _key("orders-app"))
         await world.until("Secret is back", lambda: world.secret("orders-app"), 30)
         renewed = world.secret("orders-app")["password"]
         assert renewed != password
-        await world.until("it is in force", lambda: world.sql.users["orders"].password == renewed, 30)
+        await world.until("it is in force", lambda: world.sql.opens(Credentials("orders", renewed)), 30)
 
 
 @virtual_time
@@ -93,7 +94,7 @@ async def test_a_password_set_by_hand_is_taken_over() -> None:
         await world.ready()
         body = {"data": {"password": "Ynk6IGhhbmQ="}}
         await world.client.patch(Secret, _key("orders-app"), MergePatch(body))
-        await world.until("in force", lambda: world.sql.users["orders"].password == "by: hand", 30)
+        await world.until("in force", lambda: world.sql.opens(Credentials("orders", "by: hand")), 30)
         await world.until("in the URI", lambda: "by%3A%20hand" in world.secret("orders-app")["uri"], 30)
 
 

@@ -130,9 +130,9 @@ async def test_a_user_whose_excess_rights_are_taken_away_is_noticed() -> None:
     async with world.operator():
         await world.create()
         await world.ready()
-        world.sql.users["orders"].mighty = True
+        world.sql.spoil_user("orders", superuser=True)
         await world.until("said", lambda: world.reason == "InvalidName", 30)
-        world.sql.users["orders"].mighty = False
+        world.sql.spoil_user("orders", superuser=False)
         await world.until("Ready again", lambda: world.reason == "DatabaseReady", 30)
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
+from steersman.controller import Context, Reconciler, Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import BadRequest, Forbidden, Invalid
 from steersman_databases.api import Database
+from steersman_databases.api.group import PAUSED, is_paused
 from steersman_databases.controllers.deletion import FINALIZER, Deletion
+from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
+from steersman_databases.controllers.placed import PlacedDatabase
 from steersman_databases.controllers.server import Server
+from steersman_databases.controllers.servers import ContentsOf, Servers
 from steersman_databases.controllers.storage import Storage, administrator_name
+from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import (
     AdministratorRejected,
     Change,
@@ -35,23 +40,61 @@ class DatabaseReconciler(Reconciler[Database]):
     Args:
         context: from the controller.
         engines: finds an engine by its name.
+        contents: finds what is inside servers of an engine, for databases on servers that were not made for them.
+        surveys: shared with the controller of users.
     """
 
-    def __init__(self, context: Context, engines: Callable[[str], Engine]) -> None:
+    def __init__(
+        self, context: Context, engines: Callable[[str], Engine], contents: ContentsOf, surveys: Surveys
+    ) -> None:
         super().__init__(context)
         self._engines = engines
+        self._servers = Servers(self.client, contents, self.runtime.clock)
+        self._surveys = surveys
+        self._mark = ClusterMark(self.client)
 
     async def reconcile(self, request: Request) -> Result:
-        database = await self.client.get(Database, request)
-        engine = self._engines(database.spec.engine)
-        if database.metadata.deletion_timestamp is not None:
-            outcome = await Deletion(self.client, self.events, database, self.runtime.clock).advance()
+        database = await self.client.find(Database, request)
+        if database is None:
+            self._surveys.forget(Database.api_resource.kind, request)
+            return Result()
+        engine = self._engines(database.engine)
+        if is_paused(database) and database.metadata.deletion_timestamp is None:
+            self._surveys.forget(Database.api_resource.kind, request)
+            await self._report(database, _paused(database), None, engine)
+            return Result()
+        if database.has_own_server:
+            endpoint: Endpoint | None = Endpoint(Names(database.key).host, engine.port)
+            if database.metadata.deletion_timestamp is not None:
+                outcome = await Deletion(self.client, self.events, database, self.runtime.clock).advance()
+            else:
+                outcome = await self._advance(database, engine)
         else:
-            outcome = await self._advance(database, engine)
+            try:
+                endpoint, outcome = await self._advance_elsewhere(database)
+            except ServerBusy as busy:
+                return Result(requeue_after=busy.retry_after)
         if outcome is None:
             return Result()
-        await self._report(database, outcome, engine)
+        await self._report(database, outcome, endpoint, engine)
         return Result(requeue_after=self._jittered(outcome.retry_after))
+
+    async def _advance_elsewhere(self, database: Database) -> tuple[Endpoint | None, Outcome | None]:
+        """One reconcile of a database on a server that was not made for it, and where that server is."""
+        placed = PlacedDatabase(self.client, self.events, self._servers, self._surveys, self._mark, database)
+        try:
+            if database.metadata.deletion_timestamp is not None:
+                if FINALIZER in database.metadata.finalizers:
+                    await placed.delete()
+                    await remove_finalizer(self.client, database, FINALIZER)
+                return None, None
+            await add_finalizer(self.client, database, FINALIZER)
+            located, outcome = await placed.ensure()
+            return located.server.endpoint, outcome
+        except Blocked as blocked:
+            return None, blocked.outcome
+        except (Forbidden, Invalid, BadRequest) as error:
+            return None, _refused(error)
 
     async def _advance(self, database: Database, engine: Engine) -> Outcome | None:
         try:
@@ -60,11 +103,7 @@ class DatabaseReconciler(Reconciler[Database]):
         except Blocked as blocked:
             return blocked.outcome
         except (Forbidden, Invalid, BadRequest) as error:
-            if isinstance(error, Forbidden) and error.namespace_terminating:
-                return None
-            # Quota, admission policies, our own RBAC: the API server's words are the best advice there is. Not so
-            # their reason, which may be anything where a webhook wrote it.
-            return Outcome(phase="Failed", reason=type(error).__name__, message=str(error), retry_after=30.0)
+            return _refused(error)
 
     async def _provision(self, database: Database, engine: Engine) -> Outcome:
         reference = _check(database, engine)
@@ -95,8 +134,8 @@ class DatabaseReconciler(Reconciler[Database]):
         for change in changes:
             self.events.normal(database, change.reason, change.message)
 
-    async def _report(self, database: Database, outcome: Outcome, engine: Engine) -> None:
-        status = status_of(database, outcome, engine, self.runtime.clock.now())
+    async def _report(self, database: Database, outcome: Outcome, endpoint: Endpoint | None, engine: Engine) -> None:
+        status = status_of(database, outcome, endpoint, engine.uri_scheme, self.runtime.clock.now())
         if status == database.status:
             return
         # The cache may not hold our last status yet, and nobody should read the same news twice.
@@ -110,11 +149,27 @@ class DatabaseReconciler(Reconciler[Database]):
         return None if seconds is None else seconds * (0.9 + 0.2 * self.runtime.random.random())
 
 
+def _paused(database: Database) -> Outcome:
+    """As ready as it was: nobody looks."""
+    phase = database.status.phase if database.status is not None and database.status.phase else "Pending"
+    message = f"nothing is written while {PAUSED} is true"
+    return Outcome(phase=phase, reason="Paused", message=message, retry_after=None)
+
+
+def _refused(error: Forbidden | Invalid | BadRequest) -> Outcome | None:
+    """What to tell of a write that the API server refuses; nothing while the namespace goes."""
+    if isinstance(error, Forbidden) and error.namespace_terminating:
+        return None
+    # Quota, admission policies, our own RBAC: the API server's words are the best advice there is. Not so
+    # their reason, which may be anything where a webhook wrote it.
+    return Outcome(phase="Failed", reason=type(error).__name__, message=str(error), retry_after=30.0)
+
+
 def _check(database: Database, engine: Engine) -> str:
     """The image for a spec that can be satisfied. Raises Blocked."""
     try:
-        engine.check_names(database.database_name, database.username, administrator_name(database.spec.engine))
-        return image(database.spec.engine, database.spec.version)
+        engine.check_names(database.database_name, database.username, administrator_name(database.engine))
+        return image(database.engine, database.version)
     except EngineError as error:
         raise _blocked(error, database) from error
 

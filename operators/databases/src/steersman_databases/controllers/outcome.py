@@ -8,7 +8,7 @@ from datetime import datetime
 from steersman.meta import Condition, find_condition, set_condition
 from steersman_databases.api import Database, DatabaseStatus
 from steersman_databases.api.database import Phase
-from steersman_databases.engines import Endpoint, Engine, masked_uri
+from steersman_databases.engines import Endpoint, masked_uri
 from steersman_databases.resources import Names
 
 READY = "Ready"
@@ -43,20 +43,23 @@ class Blocked(Exception):
         self.outcome = Outcome(phase=phase, reason=reason, message=message, retry_after=retry_after)
 
 
-def status_of(database: Database, outcome: Outcome, engine: Engine | None, now: datetime) -> DatabaseStatus:
-    """The whole status for ``outcome``; equal to the present one when nothing is new."""
+def status_of(
+    database: Database, outcome: Outcome, endpoint: Endpoint | None, uri_scheme: str, now: datetime
+) -> DatabaseStatus:
+    """The whole status for ``outcome``; equal to the present one when nothing is new.
+
+    Args:
+        endpoint: where applications connect to; None where that is not known now, and what was known stays.
+    """
     former = database.status or DatabaseStatus()
-    names = Names(database.key)
-    connection = None
-    if engine is not None:
-        connection = masked_uri(
-            engine.uri_scheme, Endpoint(names.host, engine.port), database.username, database.database_name
-        )
+    connection = former.connection_string
+    if endpoint is not None:
+        connection = masked_uri(uri_scheme, endpoint, database.username, database.database_name)
     condition = Condition(
         type=READY,
         status="True" if outcome.phase == "Ready" else "False",
         reason=outcome.reason,
-        message=_shortened(outcome.message),
+        message=shortened(outcome.message),
         observed_generation=database.metadata.generation,
     )
     return DatabaseStatus(
@@ -64,7 +67,7 @@ def status_of(database: Database, outcome: Outcome, engine: Engine | None, now: 
         conditions=set_condition(former.conditions, condition, now),
         phase=outcome.phase,
         connection_string=connection,
-        secret_name=names.application_secret.name,
+        secret_name=None if database.spec.owner else Names(database.key).application_secret.name,
     )
 
 
@@ -76,5 +79,6 @@ def is_news(former: DatabaseStatus | None, status: DatabaseStatus) -> bool:
     return old is None or (old.status, old.reason, old.message) != (new.status, new.reason, new.message)
 
 
-def _shortened(message: str) -> str:
+def shortened(message: str) -> str:
+    """``message``, cut where it is longer than a condition should be."""
     return message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"

@@ -84,7 +84,7 @@ class Storage:
                 f"stays, delete pod {self._names.pod.name}, which uses it",
             )
         engine = claim.metadata.labels.get(ENGINE_LABEL)
-        if engine != self._database.spec.engine:
+        if engine != self._database.engine:
             raise Blocked(
                 "Failed",
                 "RetainedDataMismatch",
@@ -130,7 +130,7 @@ class Storage:
 
     async def _create_administrator(self) -> Secret:
         data = {
-            "username": administrator_name(self._database.spec.engine).encode(),
+            "username": administrator_name(self._database.engine).encode(),
             "password": generate_password().encode(),
         }
         secret = await self._client.create(administrator_secret(self._database, data, None))
@@ -138,12 +138,12 @@ class Storage:
         return secret
 
     async def _create_claim(self) -> PersistentVolumeClaim:
-        claim = await self._client.create(volume_claim(self._database, self._database.spec.storage_size))
+        claim = await self._client.create(volume_claim(self._database, self._database.storage_size))
         self._created(claim)
         return claim
 
     async def _grow(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-        wanted = self._database.spec.storage_size
+        wanted = self._database.storage_size
         requested = claim.spec.resources.requests.get("storage", "0")
         if wanted <= Quantity(requested):
             return claim
@@ -183,7 +183,7 @@ class Storage:
         endpoint = Endpoint(self._names.host, engine.port)
         name, user = database.database_name, database.username
         entries = {
-            "type": database.spec.engine,
+            "type": database.engine,
             "provider": MANAGED_BY,
             "host": endpoint.host,
             "port": str(endpoint.port),

@@ -1,0 +1,109 @@
+"""What happens to the data of a cluster when it is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
+from steersman.controller import remove_finalizer
+from steersman.meta import Object, ObjectKey
+from steersman_databases.clusters.observed import Observed
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.outcome import Outcome
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.resources.labels import belongs_to, cluster_selector
+
+FINALIZER = "databases.steersman.dev/data"
+
+# Servers have two minutes to stop; a pod on a lost node never ends, and the deletion must.
+_PATIENCE = timedelta(seconds=180)
+
+
+class ClusterDeletion:
+    """Stops the instances, then keeps or deletes their data as ``spec.deletionPolicy`` says at this moment.
+
+    Everything is derived from what is there, so it can be cut anywhere and begun again. No server is asked.
+    """
+
+    def __init__(self, charge: Charge) -> None:
+        self._charge = charge
+        self._names = charge.view.names
+
+    async def advance(self, observed: Observed, claims: Sequence[PersistentVolumeClaim]) -> Outcome | None:
+        """One step. None when nothing is left to do and the object has been let go."""
+        cluster = self._charge.cluster
+        if FINALIZER not in cluster.metadata.finalizers:
+            return None
+        running = await self._stop(observed)
+        if running and not self._is_overdue():
+            message = f"waiting for {', '.join(sorted(running))} to stop"
+            return Outcome(phase="Deleting", reason="Deleting", message=message, retry_after=2.0)
+        if self._charge.view.deletes_data:
+            await self._delete_data()
+        elif claims:
+            kept = ", ".join(sorted(c.metadata.name for c in claims))
+            self._charge.events.normal(
+                cluster,
+                "DataRetained",
+                f"kept {kept} and the Secrets that open them; a new cluster named {cluster.metadata.name} adopts "
+                "them, and deleting the claims deletes them all",
+            )
+        await remove_finalizer(self._charge.client, cluster, FINALIZER)
+        return None
+
+    async def _stop(self, observed: Observed) -> set[str]:
+        """Asks all to end, the primary last, and gives the pods that are still there."""
+        leader = observed.members.leader
+        pods = {i.number: i.pod.metadata.name for i in observed.instances if i.pod is not None}
+        replicas_run = any(n != leader for n in pods)
+        for instance in observed.instances:
+            stateful = instance.statefulset
+            if stateful is None or stateful.metadata.deletion_timestamp is not None:
+                continue
+            if instance.number != leader or not replicas_run or self._is_overdue():
+                await self._charge.delete(StatefulSet, stateful)
+        return set(pods.values())
+
+    def _is_overdue(self) -> bool:
+        started = self._charge.cluster.metadata.deletion_timestamp
+        if self._charge.view.requests.force_delete:
+            return True
+        return started is not None and self._charge.clock.now() - started > _PATIENCE
+
+    async def _delete_data(self) -> None:
+        deleted: list[str] = []
+        # Live: whatever is overlooked now is forgotten for good.
+        claims = await self._charge.client.live.list(
+            PersistentVolumeClaim,
+            namespace=self._names.key.namespace,
+            label_selector=",".join(f"{k}={v}" for k, v in cluster_selector(self._charge.view).items()),
+        )
+        for claim in claims.items:
+            if not belongs_to(claim, self._charge.view):
+                continue
+            await self._charge.delete(PersistentVolumeClaim, claim)
+            deleted.append(f"PersistentVolumeClaim {claim.metadata.name}")
+        # They are owned by the claims; but those may be waiting for a pod, and what is cut before that owns nothing.
+        for kind, key in _kept(self._names):
+            obj = await find_live(self._charge.client, kind, key)
+            if obj is not None and belongs_to(obj, self._charge.view):
+                await self._charge.delete(kind, obj)
+                deleted.append(f"{kind.api_resource.kind} {key.name}")
+        if deleted:
+            self._charge.events.normal(self._charge.cluster, "DataDeleted", f"deleted {', '.join(sorted(deleted))}")
+
+
+def _kept(names: ClusterNames) -> list[tuple[type[Object], ObjectKey]]:
+    """What outlives the cluster where its data are retained, beside the claims."""
+    secrets = (
+        names.authorities,
+        names.server_certificate,
+        names.peer_certificate,
+        names.operator_certificate,
+        names.administrator_secret,
+        names.application_secret,
+    )
+    return [*((Secret, key) for key in secrets), *((ConfigMap, key) for key in names.store)]

@@ -1,0 +1,269 @@
+"""The status of a cluster: what is seen of it, and how far it is from what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from steersman.meta import Condition, set_condition
+from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
+from steersman_databases.api.cluster_parts import ClusterMember, ClusterSecrets
+from steersman_databases.api.conditions import next_step
+from steersman_databases.api.postgresql_cluster import ClusterPhase, LastSwitchover
+from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.parameters import lowers
+from steersman_databases.clusters.steps import Step, Wait, words_of
+from steersman_databases.controllers.outcome import shortened
+from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
+
+KIND = PostgreSQLCluster.api_resource.kind
+ALARMING = frozenset(
+    {
+        "AdministratorSecretMissing",
+        "DiskFull",
+        "FailingOver",
+        "ImageUnavailable",
+        "InstanceCrashing",
+        "NameTaken",
+        "NoPrimary",
+        "NoSynchronousStandby",
+        "NotExpandable",
+        "ParameterRefused",
+        "RetainedDataMismatch",
+        "SecretInvalid",
+        "Unschedulable",
+        "UnsupportedVersion",
+        "VolumeLost",
+    }
+)
+"""Reasons that are Events of type Warning."""
+# Below this, what a replica lags behind is noise, and would be written every few seconds.
+_LAG_GRAIN = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One condition. `api.conditions` knows what to do about ``reason``; ``message`` is the clause before it."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a reconcile found out, condition by condition; one that is not found is not declared, or not known yet."""
+
+    found: dict[str, Finding] = field(default_factory=dict[str, Finding])
+    absent: set[str] = field(default_factory=set[str])
+
+    def tell(self, type_: str, holds: Literal[True, False], reason: str, message: str) -> None:
+        """Sets a condition."""
+        self.found[type_] = Finding(type_, holds, reason, message)
+        self.absent.discard(type_)
+
+    def leave(self, type_: str, *, unless: str) -> None:
+        """Keeps a condition as it was where all that was found is ``unless``."""
+        if (finding := self.found.get(type_)) is not None and finding.reason == unless:
+            del self.found[type_]
+
+    def drop(self, type_: str) -> None:
+        """Nothing is declared that this condition would be about."""
+        self.absent.add(type_)
+        self.found.pop(type_, None)
+
+
+def conditions_of(
+    cluster: PostgreSQLCluster, former: Sequence[Condition], findings: Findings, now: datetime
+) -> tuple[Condition, ...]:
+    """All conditions; those that this reconcile did not come to stay as they were."""
+    conditions = tuple(c for c in former if c.type not in findings.absent)
+    for finding in findings.found.values():
+        advice = next_step(KIND, finding.type, finding.reason)
+        message = f"{finding.message}: {advice}" if advice else finding.message
+        condition = Condition(
+            type=finding.type,
+            status="True" if finding.holds else "False",
+            reason=finding.reason,
+            message=shortened(message),
+            observed_generation=cluster.metadata.generation,
+        )
+        conditions = set_condition(conditions, condition, now)
+    return conditions
+
+
+def news(former: Sequence[Condition], conditions: Sequence[Condition]) -> Sequence[Condition]:
+    """The conditions whose reason or status was another before, or which are new."""
+    old = {c.type: (c.status, c.reason) for c in former}
+    return [c for c in conditions if old.get(c.type) != (c.status, c.reason)]
+
+
+def judge_available(view: ClusterView, observed: Observed, findings: Findings) -> None:
+    """Whether somebody takes writes."""
+    primary = observed.primary
+    if primary is not None and primary.pod_ready:
+        findings.tell("Available", True, "PrimaryAccepts", f"{view.names.instance(primary.number)} takes writes")
+    elif view.hibernated:
+        findings.tell("Available", False, "Hibernated", "the cluster is hibernated")
+    elif observed.instances and all(i.fenced for i in observed.instances):
+        findings.tell("Available", False, "Fenced", "all instances are fenced")
+    elif any(i.pod_ready for i in observed.instances):
+        findings.tell("Available", False, "FailingOver", "the instances choose another primary")
+    else:
+        findings.tell("Available", False, "NoPrimary", "no instance takes writes")
+
+
+def judge_synchronous(view: ClusterView, observed: Observed, findings: Findings) -> None:
+    """Whether there are as many synchronous standbys as declared."""
+    if view.synchronous.mode == "Off":
+        findings.drop("Synchronous")
+        return
+    names = [view.names.instance(m.instance) for m in observed.members.members if m.synchronous]
+    if names:
+        findings.tell("Synchronous", True, "InSync", f"synchronous: {', '.join(sorted(names))}")
+    else:
+        findings.tell("Synchronous", False, "NoSynchronousStandby", "no replica has all that was committed")
+
+
+def judge_parameters(observed: Observed, findings: Findings) -> None:
+    """Whether all servers run with what is configured."""
+    pending = {p.name for m in observed.members.members if m.pending_restart for p in m.pending}
+    if any(lowers(m) for m in observed.members.members if m.pending_restart):
+        message = f"servers restart for {', '.join(sorted(pending))}, the primary first: no replica may have less"
+        findings.tell("ParametersApplied", False, "Lowering", message)
+    elif pending or any(m.pending_restart for m in observed.members.members):
+        findings.tell(
+            "ParametersApplied", False, "RestartPending", f"servers restart for {', '.join(sorted(pending))}".rstrip()
+        )
+    elif observed.members.settings is not None:
+        findings.tell("ParametersApplied", True, "Applied", "all servers run with what is declared")
+
+
+def phase_of(cluster: PostgreSQLCluster, findings: Findings) -> ClusterPhase:
+    """One word for all of it."""
+    ready, available = findings.found.get("Ready"), findings.found.get("Available")
+    if ready is not None and ready.holds:
+        return "Ready"
+    if available is not None and available.reason == "Hibernated":
+        return "Hibernated"
+    if ready is not None and ready.reason in _NEEDS_A_PERSON:
+        return "Failed"
+    if ready is not None and ready.reason in _NEEDS_THE_CLUSTER:
+        return "Pending"
+    return "Degraded" if cluster.status is not None and cluster.status.phase in _ONCE_READY else "Provisioning"
+
+
+_NEEDS_A_PERSON = frozenset(
+    {
+        "AdministratorSecretMissing",
+        "InstanceCrashing",
+        "NameTaken",
+        "RetainedDataMismatch",
+        "SecretInvalid",
+        "UnsupportedVersion",
+    }
+)
+_NEEDS_THE_CLUSTER = frozenset({"Unschedulable", "ImageUnavailable"})
+_ONCE_READY = ("Ready", "Degraded", "Failed", "Hibernated")
+
+
+def judge_upgraded(view: ClusterView, observed: Observed, available: str, findings: Findings) -> None:
+    """Whether the operator has a newer image of this version than the one that runs."""
+    running = _image(observed.primary)
+    if view.image_given or not running:
+        findings.drop("Upgraded")
+    elif running == available:
+        findings.tell("Upgraded", True, "Current", f"{running} is the operator's image of {view.version}")
+    elif view.upgrades_minor:
+        findings.tell("Upgraded", False, "Upgrading", f"{available} takes the place of {running}")
+    else:
+        findings.tell("Upgraded", False, "MinorAvailable", f"{available} is there, and {running} runs")
+
+
+def status_of(
+    former: PostgreSQLClusterStatus,
+    generation: int,
+    phase: ClusterPhase,
+    seen: tuple[ClusterView, Observed] | None,
+) -> PostgreSQLClusterStatus:
+    """The status but for conditions: as observed, or as it was where nothing could be observed."""
+    if seen is None:
+        return msgspec.structs.replace(former, phase=phase, observed_generation=generation)
+    view, observed = seen
+    primary = observed.primary
+    member = None if primary is None else primary.member
+    ready = [i for i in observed.instances if i.pod_ready and not i.fenced]
+    return msgspec.structs.replace(
+        former,
+        observed_generation=generation,
+        phase=phase,
+        instances=len(observed.instances),
+        ready_instances=len(ready),
+        selector=f"{MEMBER_OF_LABEL}={view.key.name}",
+        primary=None if primary is None else view.names.instance(primary.number),
+        # The last one stays until there is another: that it changed is how a failover is seen.
+        timeline=former.timeline if member is None else member.timeline,
+        version=(member.version if member is not None else "") or former.version,
+        image=_image(primary) or former.image,
+        members=tuple(_member(view, observed, i) for i in observed.instances),
+        secrets=ClusterSecrets(
+            administrator=view.names.administrator_secret.name,
+            application=view.names.application_secret.name if view.has_database else None,
+            ca=view.names.server_certificate.name,
+        ),
+    )
+
+
+def switched(
+    status: PostgreSQLClusterStatus, outcome: str, *, to: str, former: str | None, now: datetime
+) -> PostgreSQLClusterStatus:
+    """``status`` with how a switchover went."""
+    told = LastSwitchover(time=now, former=former, to=to, outcome=outcome)
+    return msgspec.structs.replace(status, last_switchover=told)
+
+
+def _image(instance: Instance | None) -> str:
+    if instance is None or instance.pod is None:
+        return ""
+    return next((c.image or "" for c in instance.pod.spec.containers), "")
+
+
+def _member(view: ClusterView, observed: Observed, instance: Instance) -> ClusterMember:
+    member, primary = instance.member, observed.primary
+    lag = None if member is None or member.lag_bytes is None else member.lag_bytes // _LAG_GRAIN * _LAG_GRAIN
+    is_primary = primary is not None and primary.number == instance.number
+    is_replica = member is not None and member.role == "Replica" and instance.pod is not None
+    return ClusterMember(
+        name=view.names.instance(instance.number),
+        role="Primary" if is_primary else "Replica" if is_replica else None,
+        state=None if member is None or instance.pod is None else member.state,
+        node=None if instance.pod is None else instance.pod.spec.node_name,
+        ready=instance.pod_ready and not instance.fenced,
+        lag_bytes=None if is_primary else lag,
+        timeline=None if member is None else member.timeline,
+        pending_restart=True if member is not None and member.pending_restart else None,
+        fenced=True if instance.fenced else None,
+    )
+
+
+def describe(cluster: PostgreSQLCluster, view: ClusterView, step: Step | Wait | None, findings: Findings) -> None:
+    """The condition Ready, from what is to be done next."""
+    troubled = [f for f in findings.found.values() if not f.holds and f.type in _NEEDED]
+    if isinstance(step, Wait):
+        findings.tell("Ready", False, step.reason, step.message)
+    elif step is not None:
+        begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
+        findings.tell("Ready", False, "RollingOut" if begun else "Creating", words_of(view, step))
+    elif troubled:
+        findings.tell("Ready", False, "Degraded", "; ".join(f"{f.type}: {f.message}" for f in troubled))
+    else:
+        findings.tell("Ready", True, "ClusterReady", f"all {view.instances} instances are as declared")
+
+
+_NEEDED = frozenset({"Available", "Synchronous"})

@@ -1,0 +1,97 @@
+"""What the controller of clusters watches and may do, and the parts of its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from steersman.api.apps_v1 import Deployment, StatefulSet
+from steersman.api.core_v1 import (
+    ConfigMap,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    Secret,
+    Service,
+    ServiceAccount,
+)
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api.networking_v1 import NetworkPolicy
+from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.api.rbac_v1 import Role, RoleBinding
+from steersman.controller import Context, annotations_changed, any_of, generation_changed
+from steersman.manager import Manager
+from steersman.meta import Object
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.controllers import keys, poolers
+from steersman_databases.controllers.instances import CLUSTER_INDEX
+from steersman_databases.controllers.outcome import RECHECK_SECONDS
+from steersman_databases.controllers.postgresql import ClusterParts, PostgreSQLClusterReconciler
+from steersman_databases.controllers.relevance import matters
+from steersman_databases.engines.postgresql.catalog import catalog
+from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
+from steersman_databases.engines.postgresql.console import command
+from steersman_databases.engines.postgresql.shown import shown_certificate
+from steersman_databases.engines.postgresql.topology import PatroniTopology
+from steersman_databases.resources import access, instance_of
+
+CLUSTER_KINDS = (
+    Deployment,
+    ConfigMap,
+    EndpointSlice,
+    ServiceAccount,
+    Role,
+    RoleBinding,
+    PodDisruptionBudget,
+    NetworkPolicy,
+)
+"""What is made for clusters only, and cached by our labels."""
+PartsOf = Callable[[Context], ClusterParts]
+
+
+def postgresql_parts(context: Context) -> ClusterParts:
+    """PostgreSQL's part, with Patroni."""
+    return ClusterParts(PostgreSQLServers(), PatroniTopology(context.client), shown_certificate, command, catalog)
+
+
+def setup_clusters(manager: Manager, parts: PartsOf) -> None:
+    """Adds the controller of ``PostgreSQLCluster`` to ``manager``."""
+    builder = (
+        manager.controller(PostgreSQLCluster)
+        .with_predicate(any_of(generation_changed, annotations_changed))
+        .owns(StatefulSet)
+        .owns(Service)
+        .owns(EndpointSlice)
+        .owns(ServiceAccount)
+        .owns(Role)
+        .owns(RoleBinding)
+        .owns(PodDisruptionBudget)
+        .owns(NetworkPolicy)
+        .watches(PersistentVolumeClaim, instance_of)
+        .watches(Secret, instance_of)
+        .watches(Pod, instance_of, matters)
+        .watches(ConfigMap, instance_of, matters)
+        .permits(PostgreSQLCluster, "patch")
+        .permits(StatefulSet, "create", "patch", "delete")
+        .permits(Service, "create", "patch", "delete")
+        .permits(EndpointSlice, "create", "delete")
+        .permits(PersistentVolumeClaim, "create", "patch", "delete")
+        .permits(Secret, "create", "patch", "delete")
+        .permits(ConfigMap, "create", "delete")
+        .permits(Pod, "delete")
+        .permits(PodDisruptionBudget, "create", "patch", "delete")
+        .permits(NetworkPolicy, "create", "patch", "delete")
+        .permits(PersistentVolume, "get")
+        .permits(Node, "list")
+        .max_concurrent_reconciles(64)
+        .max_retry_delay(RECHECK_SECONDS)
+    )
+    for kind in (StatefulSet, Pod, PersistentVolumeClaim, ConfigMap):
+        builder.index(kind, CLUSTER_INDEX, _cluster_of)
+    for permit in (access.permit, keys.permit, poolers.permit):
+        permit(builder)
+    builder.complete(lambda context: PostgreSQLClusterReconciler(context, parts))
+
+
+def _cluster_of(obj: Object) -> Iterable[str]:
+    return map(str, instance_of(obj))

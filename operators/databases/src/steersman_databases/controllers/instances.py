@@ -1,0 +1,199 @@
+"""The instances of a cluster: what there is of them, their StatefulSets, and the planner's steps carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from steersman.meta import Object, ObjectKey
+from steersman_databases.clusters.observed import Instance, Observed, is_retired, number_of, observe
+from steersman_databases.clusters.rollout import wanted_image
+from steersman_databases.clusters.steps import (
+    CreateInstance,
+    RenewPod,
+    RestartServer,
+    RetireInstance,
+    StartInstance,
+    Step,
+    StopInstance,
+    SwitchOver,
+)
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.volumes import Volumes
+from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.engines.topology import Topology
+from steersman_databases.resources.instance import InstancePlan, instance_statefulset
+from steersman_databases.resources.labels import belongs_to
+
+T = TypeVar("T", bound=Object)
+
+CLUSTER_INDEX = "cluster"
+"""The index of cached objects by the cluster that they belong to, ``namespace/name``."""
+_HOSTNAME = "kubernetes.io/hostname"
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What there is of a cluster. ``claims`` are all, retired ones too."""
+
+    observed: Observed
+    claims: Sequence[PersistentVolumeClaim]
+
+    @property
+    def in_use(self) -> Sequence[PersistentVolumeClaim]:
+        """The claims of data that are wanted and not on their way out."""
+        return [c for c in self.claims if not is_retired(c) and c.metadata.deletion_timestamp is None]
+
+
+class Instances:
+    """Looks at the instances of one cluster, and does to them what the planner says."""
+
+    def __init__(self, charge: Charge, engine: ClusterEngine, topology: Topology) -> None:
+        self._charge = charge
+        self._view = charge.view
+        self._engine = engine
+        self._topology = topology
+        self._volumes = Volumes(charge)
+
+    async def look(self) -> Seen:
+        """All that there is, from the cache."""
+        view = self._view
+        statefulsets = [s for s in await self._ours(StatefulSet) if self._charge.controls(s)]
+        pods, claims = await self._ours(Pod), await self._ours(PersistentVolumeClaim)
+        store = [c for c in await self._ours(ConfigMap) if c.key in view.names.store]
+        members = self._topology.observe(view.key, pods, store)
+        numbered = [c for c in claims if number_of(c) is not None]
+        seen = observe(
+            statefulsets=statefulsets, pods=pods, claims=numbered, members=members, now=self._charge.clock.now()
+        )
+        lost = {i.number for i in seen.replicas() if await self._has_lost_its_node(i)}
+        if lost:
+            seen = observe(
+                statefulsets=statefulsets,
+                pods=pods,
+                claims=numbered,
+                members=members,
+                now=seen.now,
+                lost_homes=frozenset(lost),
+            )
+        return Seen(observed=seen, claims=numbered)
+
+    async def _ours(self, kind: type[T]) -> Sequence[T]:
+        found = await self._charge.client.list(kind, index=(CLUSTER_INDEX, str(self._view.key)))
+        return [obj for obj in found if belongs_to(obj, self._view)]
+
+    async def _has_lost_its_node(self, instance: Instance) -> bool:
+        """Whether its volume is on a node that is gone, or that somebody said will not come back."""
+        if instance.pod_ready or instance.data is None or not instance.data.spec.volume_name:
+            return False
+        key = ObjectKey("", instance.data.spec.volume_name)
+        volume = await find_live(self._charge.client, PersistentVolume, key)
+        homes = () if volume is None else _homes(volume)
+        for home in homes:
+            nodes = await self._charge.client.live.list(Node, label_selector=f"{_HOSTNAME}={home}")
+            if not all(any(t.key == _OUT_OF_SERVICE for t in n.spec.taints) for n in nodes.items):
+                return False
+        return bool(homes)
+
+    async def ensure(self, observed: Observed) -> None:
+        """Declares the StatefulSets that are there. With ``OnDelete`` that restarts nothing."""
+        for instance in observed.instances:
+            if instance.statefulset is not None:
+                await self._declare(observed, instance, replicas=0 if instance.stopped else 1)
+
+    async def carry_out(self, step: Step, observed: Observed) -> None:
+        """Does one step; that it was done is seen when somebody looks again."""
+        match step:
+            case CreateInstance(number):
+                await self._create(observed, number)
+            case StartInstance(number):
+                await self._declare(observed, self._instance(observed, number), replicas=1)
+                self._tell("Started", f"started instance {self._name(number)}")
+            case StopInstance(number):
+                await self._declare(observed, self._instance(observed, number), replicas=0)
+                self._tell("Stopped", f"stopped instance {self._name(number)}")
+            case RenewPod(number, because):
+                await self._renew(observed, number, because)
+            case RetireInstance():
+                await self._retire(observed, step)
+            case SwitchOver(to, because):
+                await self._topology.switch_over(observed.members, to)
+                self._tell("Switchover", f"asked {self._name(to)} to take over: {because}")
+            case RestartServer(number, because):
+                member = observed.members.member(number)
+                assert member is not None
+                await self._topology.restart_server(observed.members, member)
+                self._tell("Restarted", f"restarted the server of {self._name(number)}: {because}")
+            case _:
+                raise AssertionError(step)
+
+    async def _create(self, observed: Observed, number: int) -> None:
+        # Claims first: what surrounds the instances is owned by them and declared before the pod starts.
+        if not await self._volumes.create(number) and (instance := observed.instance(number)) is not None:
+            await self._declare(observed, instance, replicas=1)
+
+    async def _declare(self, observed: Observed, instance: Instance, *, replicas: int) -> None:
+        plan = InstancePlan(
+            number=instance.number,
+            image=wanted_image(self._view, observed, instance),
+            fenced=self._view.requests.fences(instance.number),
+            replicas=replicas,
+        )
+        parts = self._engine.pod(self._view, instance.number, fenced=plan.fenced)
+        await self._charge.declare(StatefulSet, instance_statefulset(self._view, plan, parts))
+
+    async def _renew(self, observed: Observed, number: int, because: str) -> None:
+        pod = self._instance(observed, number).pod
+        if pod is not None:
+            await self._charge.delete(Pod, pod)
+            self._tell("Restarted", f"restarted instance {self._name(number)}: {because}")
+
+    async def _retire(self, observed: Observed, step: RetireInstance) -> None:
+        instance = self._instance(observed, step.instance)
+        if await live_leader(self._charge, self._topology) == step.instance != observed.members.leader:
+            # It has just taken over, and may be the only one with all that was committed.
+            return
+        # The claims first: without a mark they would be found, and the instance made again, were this cut here.
+        await self._volumes.retire(instance)
+        if instance.statefulset is not None and instance.statefulset.metadata.deletion_timestamp is None:
+            await self._charge.delete(StatefulSet, instance.statefulset)
+        name = self._name(step.instance)
+        if step.failed:
+            self._charge.events.warning(
+                self._charge.cluster, "InstanceReplaced", f"{name} is replaced: {step.because}"
+            )
+        else:
+            self._tell("ScaledIn", f"removed instance {name}: {step.because}")
+
+    def _instance(self, observed: Observed, number: int) -> Instance:
+        found = observed.instance(number)
+        assert found is not None
+        return found
+
+    def _name(self, number: int) -> str:
+        return self._view.names.instance(number)
+
+    def _tell(self, reason: str, message: str) -> None:
+        self._charge.events.normal(self._charge.cluster, reason, message)
+
+
+async def live_leader(charge: Charge, topology: Topology) -> int | None:
+    """The instance that leads as the API server has it, not the cache."""
+    store = [c for key in charge.view.names.store if (c := await find_live(charge.client, ConfigMap, key))]
+    return topology.observe(charge.view.key, (), store).leader
+
+
+def _homes(volume: PersistentVolume) -> Sequence[str]:
+    """The host names of the nodes that a volume is tied to; none where it can be anywhere."""
+    affinity = volume.spec.node_affinity
+    terms = () if affinity is None or affinity.required is None else affinity.required.node_selector_terms
+    homes = [
+        [v for e in t.match_expressions if (e.key, e.operator) == (_HOSTNAME, "In") for v in e.values] for t in terms
+    ]
+    # Terms are alternatives: one that names no host lets the volume be elsewhere.
+    return [host for term in homes for host in term] if all(homes) else ()

@@ -1,0 +1,257 @@
+"""Keeps the Secrets of a cluster: authorities, certificates, the administrator's and the applications' passwords.
+
+Each Secret is one write, and what it should hold is derived from what the others hold: so a process may end between
+any two, and the next one goes on. They are made before the first claim, and owned by the claims from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from steersman.api.core_v1 import PersistentVolumeClaim, Secret
+from steersman.client import MergePatch
+from steersman.controller import Builder
+from steersman.meta import Object, ObjectKey, to_builtins
+from steersman_databases.clusters.keyring import (
+    Data,
+    Keyring,
+    KeysWish,
+    certificate_secrets,
+    credentials_in,
+    generate_password,
+    keyring,
+)
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.lookup import find, find_live
+from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.engines import Credentials, Endpoint, connection_uri
+from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.resources.labels import cluster_labels
+from steersman_databases.resources.names import MANAGED_BY
+from steersman_databases.resources.secrets import cluster_secret, owned_by
+
+T = TypeVar("T", bound=Object)
+
+ADMINISTRATOR = "postgres"
+# Dates of certificates are days apart; a given Secret bears none of our labels, so no watch tells of it.
+_LOOK_AGAIN_SECONDS = 3600.0
+_LOOK_AGAIN_GIVEN_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """What `ClusterKeys.ensure` left behind: all that opens a cluster.
+
+    Attributes:
+        ring: certificates; ``ring.finding`` is the condition ``CertificatesValid``.
+        administrator: as the Secret ``<cluster>-admin`` has it; the server may still have another password.
+        application: of ``<cluster>-app``, likewise; None where no first database is declared.
+        look_again: seconds until dates may ask for something, although nothing changed.
+    """
+
+    ring: Keyring
+    administrator: Credentials
+    application: Credentials | None
+    look_again: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataOfCluster:
+    """What is there to be opened.
+
+    Attributes:
+        claims: for data that are there and wanted: they own the Secrets.
+        initialized: a server of ours made the data, so its superuser lets the operator in by certificate and a lost
+            password can be replaced. Not so in volumes that were made before there were clusters.
+    """
+
+    claims: Sequence[PersistentVolumeClaim] = ()
+    initialized: bool = False
+
+
+class ClusterKeys:
+    """Ensures the Secrets of one cluster."""
+
+    def __init__(self, charge: Charge, engine: ClusterEngine) -> None:
+        self._charge = charge
+        self._client = charge.client
+        self._events = charge.events
+        self._view = charge.view
+        self._names = charge.view.names
+        self._labels = cluster_labels(charge.view)
+        self._port = engine.port
+
+    async def ensure(self, wish: KeysWish, data: DataOfCluster) -> Keys:
+        """Every Secret of the cluster, as it should be.
+
+        Raises:
+            Blocked: one of that name is not ours, belongs to data that are gone, or opened data that nobody else
+                can open.
+        """
+        ring = await self._ensure_certificates(wish, data)
+        administrator = await self._ensure_administrator(data)
+        application = await self._ensure_application(ring, data) if wish.application else None
+        given = wish.given is not None or self._view.initial.secret is not None
+        return Keys(
+            ring=ring,
+            administrator=administrator,
+            application=application,
+            look_again=_LOOK_AGAIN_GIVEN_SECONDS if given else _LOOK_AGAIN_SECONDS,
+        )
+
+    # Certificates
+
+    async def _ensure_certificates(self, wish: KeysWish, data: DataOfCluster) -> Keyring:
+        found = {key: await self._find(key, data) for key in certificate_secrets(self._view, wish)}
+        given = None if wish.given is None else await self._given(wish.given)
+        present = {key: secret.data for key, secret in found.items() if secret is not None}
+        ring = keyring(self._view, wish, present, given, self._charge.clock.now())
+        for key, wanted in ring.data.items():
+            # The authorities come first: what is cut off after them is signed again by the same ones.
+            await self._write(key, found[key], wanted, data)
+            if key in present and present[key] != wanted:
+                self._events.normal(self._charge.cluster, *_renewal(key, present[key], wanted))
+        return ring
+
+    # Passwords
+
+    async def _ensure_administrator(self, data: DataOfCluster) -> Credentials:
+        key = self._names.administrator_secret
+        found = await self._find(key, data)
+        present = credentials_in(found.data) if found is not None else None
+        if present is None and data.claims and not data.initialized:
+            raise Blocked(
+                "Failed",
+                "AdministratorSecretMissing",
+                f"Secret {key.name} with username and password of the administrator of retained data is missing or "
+                f"incomplete: restore it, or delete {_listed(data.claims)} to start anew without the data",
+            )
+        credentials = present or Credentials(ADMINISTRATOR, generate_password())
+        wanted = {"username": credentials.username.encode(), "password": credentials.password.encode()}
+        await self._repair(key, found, wanted, data, password_is_new=present is None)
+        return credentials
+
+    async def _ensure_application(self, ring: Keyring, data: DataOfCluster) -> Credentials:
+        key = self._names.application_secret
+        found = await self._find(key, data)
+        present = found.data.get("password", b"").decode(errors="replace") if found is not None else ""
+        given = await self._given_password(present)
+        password = given or present or generate_password()
+        credentials = Credentials(self._view.initial.owner, password)
+        wanted = self._connection(credentials, ring.bundle)
+        await self._repair(key, found, wanted, data, password_is_new=not (given or present))
+        return credentials
+
+    async def _given_password(self, present: str) -> str:
+        """The password of ``bootstrap.initdb.secret``; empty where none is named, or it is not there any more."""
+        name, owner = self._view.initial.secret, self._view.initial.owner
+        if name is None:
+            return ""
+        data = await self._given(name)
+        credentials = None if data is None else credentials_in({"username": owner.encode(), **data})
+        if credentials is None and present:
+            return ""
+        if credentials is None or credentials.username != owner:
+            raise Blocked(
+                "Failed",
+                "OwnerSecretInvalid",
+                f"Secret {name} needs username: {owner}, and a password, for the owner",
+            )
+        return credentials.password
+
+    def _connection(self, credentials: Credentials, bundle: str) -> dict[str, bytes]:
+        """What an application needs to connect. Source: Service Binding, "Well-known Secret Entries"."""
+        service = self._names.service("rw")
+        # Without svc, a namespace that is called as a top-level domain is would lead to the internet.
+        endpoint = Endpoint(f"{service.name}.{service.namespace}.svc", self._port)
+        user, password, database = credentials.username, credentials.password, self._view.initial.database
+        uri = connection_uri(self._view.engine, endpoint, user, password, database)
+        entries = {
+            "type": self._view.engine,
+            "provider": MANAGED_BY,
+            "host": endpoint.host,
+            "port": str(endpoint.port),
+            "dbname": database,
+            "database": database,
+            "user": user,
+            "username": user,
+            "password": password,
+            "uri": f"{uri}?sslmode=verify-full",
+            "ca.crt": bundle,
+        }
+        return {key: value.encode() for key, value in entries.items()}
+
+    # Reading and writing
+
+    async def _find(self, key: ObjectKey, data: DataOfCluster) -> Secret | None:
+        secret = await find(self._client, Secret, key)
+        if secret is None:
+            return None
+        self._charge.require_labels(secret)
+        owners = {o.uid for o in secret.metadata.owner_references if o.kind == "PersistentVolumeClaim"}
+        if owners and owners.isdisjoint(c.metadata.uid for c in data.claims):
+            raise Blocked(
+                "Pending",
+                "Creating",
+                f"Secret {key.name} belongs to volumes that are gone; waiting until the garbage collector removed it",
+            )
+        return secret
+
+    async def _given(self, name: str) -> Data | None:
+        """What a Secret of somebody else's holds. It bears none of our labels, so it is not in the cache."""
+        secret = await find_live(self._client, Secret, ObjectKey(self._view.key.namespace, name))
+        return None if secret is None else secret.data
+
+    async def _repair(
+        self, key: ObjectKey, found: Secret | None, wanted: Data, data: DataOfCluster, *, password_is_new: bool
+    ) -> None:
+        # Entries that somebody added are theirs.
+        secret = await self._write(key, found, {**(found.data if found is not None else {}), **wanted}, data)
+        if found is not None and secret.data != found.data:
+            note = f"completed Secret {key.name}"
+            if password_is_new:
+                note += " with a new password: its readers must read it again"
+            self._events.normal(self._charge.cluster, "SecretRepaired", note)
+
+    async def _write(self, key: ObjectKey, found: Secret | None, wanted: Data, data: DataOfCluster) -> Secret:
+        if found is None:
+            secret = await self._client.create(cluster_secret(key, self._labels, wanted, data.claims))
+            if data.initialized:
+                note = f"made Secret {key.name} anew: it was gone. Its readers must read it again"
+                self._events.warning(self._charge.cluster, "SecretRepaired", note)
+            else:
+                self._charge.created(Secret, key)
+            return secret
+        changes: dict[str, Any] = {}
+        if wanted != found.data:
+            changes["data"] = to_builtins(wanted) | {k: None for k in found.data if k not in wanted}
+        owners = {o.uid for o in found.metadata.owner_references}
+        if strangers := [c for c in data.claims if c.metadata.uid not in owners]:
+            references = [*found.metadata.owner_references, *(owned_by(c) for c in strangers)]
+            changes["metadata"] = {"ownerReferences": to_builtins(references)}
+        return await self._change(found, changes) if changes else found
+
+    async def _change(self, secret: Secret, changes: Mapping[str, Any]) -> Secret:
+        # Not applied by force: what somebody has just written must not be overwritten by what we read before.
+        metadata = {**changes.get("metadata", {}), "resourceVersion": secret.metadata.resource_version}
+        return await self._client.patch(Secret, secret.key, MergePatch({**changes, "metadata": metadata}))
+
+
+def _renewal(key: ObjectKey, former: Data, wanted: Data) -> tuple[str, str]:
+    """Reason and words of the Event for a Secret with certificates that changed."""
+    if "tls.crt" not in wanted:
+        return "AuthoritiesChanged", f"Secret {key.name}: a successor is trusted, signs, or the former is forgotten"
+    if former.get("tls.crt") != wanted["tls.crt"]:
+        return "CertificateRenewed", f"Secret {key.name} has a new certificate"
+    return "SecretRepaired", f"completed Secret {key.name}"
+
+
+def _listed(claims: Sequence[PersistentVolumeClaim]) -> str:
+    return ", ".join(f"PersistentVolumeClaim {c.metadata.name}" for c in claims)
+
+
+def permit(builder: Builder[T]) -> Builder[T]:
+    """Declares what `ClusterKeys` does at the API server."""
+    return builder.permits(Secret, "get", "create", "patch")

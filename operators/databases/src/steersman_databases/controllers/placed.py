@@ -1,0 +1,193 @@
+"""A ``Database`` on a server that was not made for it: on a cluster, or on any server."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from steersman.api.core_v1 import Secret
+from steersman.client import MergePatch
+from steersman.controller import CachedClient, EventRecorder
+from steersman.meta import to_builtins
+from steersman_databases.api import Database
+from steersman_databases.api.conditions import ON_ANY_SERVER
+from steersman_databases.api.group import FORCE_DELETE
+from steersman_databases.clusters.desires import claim_of, database_of, owner_of
+from steersman_databases.clusters.tenancy import is_guest
+from steersman_databases.controllers.lookup import find
+from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.outcome import Blocked, Outcome
+from steersman_databases.controllers.rivals import require_first, require_tenant
+from steersman_databases.controllers.servers import Located, NotLocated, Servers
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines import (
+    AdministratorRejected,
+    Credentials,
+    EngineError,
+    InvalidName,
+    ServerUnreachable,
+)
+from steersman_databases.engines.desired import Claim
+from steersman_databases.engines.errors import (
+    AlreadyExists,
+    Claimed,
+    ExtensionUnavailable,
+    ImmutableOnServer,
+    NotPermitted,
+    NotSupported,
+    ObjectsMissing,
+    OwnerMissing,
+    Raced,
+)
+from steersman_databases.engines.plan import Change
+from steersman_databases.engines.survey import Scope
+from steersman_databases.resources import Names, is_ours, labels_of
+from steersman_databases.resources.connections import connection_entries, database_secret
+
+KIND = Database.api_resource.kind
+
+_REASONS: tuple[tuple[type[EngineError], str], ...] = (
+    (InvalidName, "InvalidName"),
+    (NotSupported, "NotSupported"),
+    (NotPermitted, "NotPermitted"),
+    (ExtensionUnavailable, "ExtensionUnavailable"),
+    (AlreadyExists, "AlreadyExists"),
+    (Claimed, "Claimed"),
+    (ImmutableOnServer, "ImmutableOnServer"),
+    (OwnerMissing, "OwnerMissing"),
+    (ObjectsMissing, "ObjectsMissing"),
+    (AdministratorRejected, "AdministratorRejected"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDatabase:
+    """One ``Database`` and what it needs to be worked on."""
+
+    client: CachedClient
+    events: EventRecorder
+    servers: Servers
+    surveys: Surveys
+    mark: ClusterMark
+    database: Database
+
+    async def ensure(self) -> tuple[Located, Outcome]:
+        """Database, owner and Secret as declared.
+
+        Raises:
+            Blocked: not now.
+            ServerBusy: others go first.
+        """
+        database = self.database
+        located = await self._located()
+        claim = claim_of(database, await self.mark.read())
+        desired = database_of(database, claim, guest=is_guest(database, located.home))
+        owner = None
+        if not database.spec.owner:
+            secret = await self._application(located)
+            owner = owner_of(database, secret.data.get("password", b"").decode(errors="replace"), claim)
+        wanted = (desired,) if owner is None else (owner, desired)
+        try:
+            for each in wanted:
+                located.contents.check(each, located.server.login.username)
+            self._tell(await self.surveys.settle(located, KIND, database.key, wanted))
+        except EngineError as error:
+            self._tell(error.changes)
+            raise _blocked(error) from error
+        told = f"database {database.database_name} " + (
+            f"and user {database.username} are as declared" if owner is not None else "is as declared"
+        )
+        return located, Outcome(phase="Ready", reason="DatabaseReady", message=told, retry_after=None)
+
+    async def delete(self) -> None:
+        """Drops database and owner where that is declared, and lets what is retained be.
+
+        Raises:
+            Blocked: it waits for the server.
+            ServerBusy: others go first.
+        """
+        self.surveys.forget(KIND, self.database.key)
+        if self.database.metadata.annotations.get(FORCE_DELETE) == "true":
+            return
+        if self.database.spec.deletion_policy != "Delete":
+            self.events.normal(self.database, "DataRetained", f"database {self.database.database_name} stays")
+            return
+        try:
+            located = await self.servers.locate(self.database)
+        except NotLocated as reason:
+            if not reason.gone and not await self.servers.ends_with_its_namespace(self.database):
+                raise _waiting(str(reason)) from None
+        else:
+            await self._drop(located, claim_of(self.database, await self.mark.read()))
+        await self._delete_secret()
+
+    async def _located(self) -> Located:
+        try:
+            located = await self.servers.locate(self.database)
+            await require_first(self.client, self.database)
+            require_tenant(self.database, located.home)
+        except NotLocated as reason:
+            self.surveys.forget(KIND, self.database.key)
+            advice = ON_ANY_SERVER.get(reason.reason, "")
+            message = f"{reason}: {advice}" if advice else str(reason)
+            raise Blocked("Pending", reason.reason, message, retry_after=30.0) from None
+        return located
+
+    async def _application(self, located: Located) -> Secret:
+        """The Secret for applications, made before what it opens."""
+        database = self.database
+        key = Names(database.key).application_secret
+        secret = await find(self.client, Secret, key)
+        if secret is not None and not is_ours(secret, database):
+            raise Blocked("Failed", "NameTaken", f"Secret {key.name} exists and was not made for this Database")
+        held = secret.data.get("password", b"").decode(errors="replace") if secret is not None else ""
+        credentials = Credentials(database.username, held or secrets.token_urlsafe(24))
+        data = connection_entries(located.server, located.contents, credentials, database.database_name)
+        if secret is None:
+            created = await self.client.create(database_secret(key, labels_of(database), data))
+            self.events.normal(database, "Created", f"created Secret {key.name}")
+            return created
+        if all(secret.data.get(name) == value for name, value in data.items()):
+            return secret
+        # Not applied by force: a password that somebody has just set must not be overwritten by the one we read.
+        version = {"resourceVersion": secret.metadata.resource_version}
+        patched = await self.client.patch(Secret, key, MergePatch({"metadata": version, "data": to_builtins(data)}))
+        self.events.normal(database, "SecretRepaired", f"completed Secret {key.name}")
+        return patched
+
+    async def _drop(self, located: Located, claim: Claim) -> None:
+        database, contents = self.database, located.contents
+        names = frozenset({database.username, contents.second_username(database.username)})
+        scope = Scope(users=names, databases=frozenset({database.database_name}))
+        try:
+            name, owner = database.database_name, database.username
+            work = self.surveys.carry_out
+            self._tell(await work(located, scope, lambda s: contents.plan_drop_database(s, name, claim)))
+            if not database.spec.owner:
+                self._tell(await work(located, scope, lambda s: contents.plan_drop_user(s, owner, claim, None)))
+        except EngineError as error:
+            self._tell(error.changes)
+            raise _waiting(str(error)) from error
+
+    async def _delete_secret(self) -> None:
+        secret = await find(self.client, Secret, Names(self.database.key).application_secret)
+        if secret is not None and is_ours(secret, self.database):
+            await self.client.delete(Secret, secret.key, uid=secret.metadata.uid)
+
+    def _tell(self, changes: tuple[Change, ...]) -> None:
+        for change in changes:
+            self.events.normal(self.database, change.reason, change.message)
+
+
+def _blocked(error: EngineError) -> Blocked:
+    if isinstance(error, ServerUnreachable):
+        return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=5.0)
+    if isinstance(error, Raced):
+        return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
+    reason = next((name for kind, name in _REASONS if isinstance(error, kind)), "SqlFailed")
+    return Blocked("Failed", reason, str(error), retry_after=30.0)
+
+
+def _waiting(why: str) -> Blocked:
+    forced = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the database"
+    return Blocked("Deleting", "Deleting", f"cannot drop the database: {why}; {forced}", retry_after=15.0)

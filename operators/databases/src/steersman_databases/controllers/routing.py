@@ -1,0 +1,64 @@
+"""Where -rw leads: the primary writes that itself; the operator, where a slice was deleted or nobody serves."""
+
+from __future__ import annotations
+
+from steersman.api.core_v1 import Pod
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.client import MergePatch
+from steersman.errors import Conflict
+from steersman_databases.clusters.observed import Observed
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.instances import live_leader
+from steersman_databases.controllers.lookup import find_live
+from steersman_databases.engines.topology import Topology
+from steersman_databases.resources.cluster_services import SERVICE_LABEL
+from steersman_databases.resources.slices import endpoints_of, leads_to
+
+
+async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
+    """Corrects slices that do not lead to the primary. First the slice is read, then who leads, as the members do."""
+    primary = observed.primary
+    if primary is None and any(i.pod is not None and not i.fenced for i in observed.instances):
+        # Somebody may become the primary, and says so by himself.
+        return
+    if primary is not None and (primary.pod is None or not primary.pod.status.pod_ips):
+        return
+    for service in charge.view.writable_services:
+        for key in charge.view.names.slices(service):
+            cached = await charge.client.find(EndpointSlice, key)
+            if (
+                cached is None
+                or not charge.controls(cached)
+                or leads_to(cached, endpoints_of(_target(observed), cached.address_type))
+            ):
+                continue
+            found = await find_live(charge.client, EndpointSlice, key)
+            if found is None or not charge.controls(found):
+                continue
+            await _correct(charge, topology, observed, found)
+
+
+async def _correct(charge: Charge, topology: Topology, observed: Observed, found: EndpointSlice) -> None:
+    live, target = charge.client.live, _target(observed)
+    if await live_leader(charge, topology) != observed.members.leader:
+        # Somebody else leads now, and writes it.
+        return
+    if target is not None:
+        present = await find_live(charge.client, Pod, target.key)
+        if present is None or present.metadata.uid != target.metadata.uid:
+            # Made anew under its name, with another address.
+            return
+    endpoints = endpoints_of(target, found.address_type)
+    body = {"metadata": {"resourceVersion": found.metadata.resource_version}, "endpoints": endpoints}
+    try:
+        await live.patch(EndpointSlice, found.key, MergePatch(body))
+    except Conflict:
+        return
+    service = found.metadata.labels.get(SERVICE_LABEL, "")
+    where = "nobody" if not endpoints else endpoints[0]["targetRef"]["name"]
+    charge.events.normal(charge.cluster, "DriftRepaired", f"Service {service} leads to {where}")
+
+
+def _target(observed: Observed) -> Pod | None:
+    primary = observed.primary
+    return None if primary is None or primary.pod_ends else primary.pod

@@ -1,0 +1,253 @@
+"""From a reference to the server behind it: where it listens, how to log in, how to know that it is the one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from steersman.api.core_v1 import ConfigMap, Namespace, Secret, Service
+from steersman.controller import CachedClient
+from steersman.meta import Object, ObjectKey, metadata_only
+from steersman.observability.runtime import Clock
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.group import TARGET_LABEL
+from steersman_databases.api.references import AdministratorReference, ServerReference, ServerTls
+from steersman_databases.clusters import certificates, tenancy
+from steersman_databases.controllers.lookup import find, find_live
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.port import Contents
+from steersman_databases.engines.postgresql.hba import OPERATOR, SUPERUSER
+from steersman_databases.engines.server import (
+    ClientCertificate,
+    Endpoint,
+    Login,
+    Server,
+    Tenancy,
+    TLSMode,
+    Verification,
+)
+
+T = TypeVar("T", bound=Object)
+
+ContentsOf = Callable[[str], Contents]
+"""Finds what is inside servers of an engine, by the engine's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A server that was found. ``home`` is its namespace; None for one that is not in this Kubernetes cluster."""
+
+    server: Server
+    contents: Contents
+    home: str | None
+
+
+class NotLocated(Exception):
+    """There is no server to work on, or not yet. ``gone``: it will not come back for this object.
+
+    ``reason`` is one of ``ON_ANY_SERVER``.
+    """
+
+    def __init__(self, reason: str, message: str, *, gone: bool = False) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.gone = gone
+
+
+class Servers:
+    """Finds the servers that objects refer to.
+
+    Args:
+        client: of the controller; Secrets and ConfigMaps of others are read live, since none of them is cached.
+        contents: finds an engine.
+        clock: dates the certificates of the superuser.
+    """
+
+    def __init__(self, client: CachedClient, contents: ContentsOf, clock: Clock) -> None:
+        self._client = client
+        self._contents = contents
+        self._clock = clock
+
+    async def locate(self, of: Database | DatabaseUser) -> Located:
+        """The server that an object refers to.
+
+        Raises:
+            NotLocated: it is missing, not ready, or does not let the object in.
+        """
+        if of.spec.server_ref is not None:
+            return await self._foreign(of, of.spec.server_ref)
+        return await self._of_cluster(of, cluster_of(of))
+
+    async def _of_cluster(self, of: Object, key: ObjectKey) -> Located:
+        cluster = await find(self._client, PostgreSQLCluster, key)
+        guest = of.metadata.namespace
+        if cluster is None or not tenancy.lets_in(cluster.spec.allowed_namespaces, key.namespace, guest):
+            if key.namespace == guest:
+                raise NotLocated("ServerNotFound", f"there is no PostgreSQLCluster {key.name}", gone=True)
+            raise _not_permitted(f"PostgreSQLCluster {key}", guest, "by spec.allowedNamespaces")
+        if cluster.metadata.deletion_timestamp is not None:
+            raise NotLocated("ServerNotFound", f"PostgreSQLCluster {key} is being deleted", gone=True)
+        if cluster.spec.hibernated:
+            raise NotLocated("ServerNotReady", f"PostgreSQLCluster {key} is hibernated")
+        if cluster.status is None or not cluster.status.primary:
+            raise NotLocated("ServerNotReady", f"PostgreSQLCluster {key} has no primary yet")
+        return Located(await self._opened(key), self._contents("postgresql"), key.namespace)
+
+    async def _opened(self, cluster: ObjectKey) -> Server:
+        names = ClusterNames(cluster)
+        held = [await find(self._client, Secret, k) for k in (names.operator_certificate, names.authorities)]
+        login = certificates.pair_in(held[0].data) if held[0] else None
+        authorities = certificates.from_data(held[1].data) if held[1] else None
+        if held[0] is None or login is None or authorities is None:
+            raise NotLocated("ServerNotReady", f"PostgreSQLCluster {cluster} has no certificates yet")
+
+        def elevate() -> Login:
+            pair = certificates.signed_once(SUPERUSER, authorities, self._clock.now())
+            return Login(SUPERUSER, certificate=ClientCertificate(pair.certificate.encode(), pair.key.encode()))
+
+        return Server(
+            engine="postgresql",
+            endpoint=Endpoint(f"{names.service('rw').name}.{cluster.namespace}.svc", 5432),
+            login=Login(OPERATOR, certificate=ClientCertificate(login.certificate.encode(), login.key.encode())),
+            verification=Verification(TLSMode.VERIFY_FULL, held[0].data.get("ca.crt", b"")),
+            tenancy=Tenancy.CLUSTER,
+            elevate=elevate,
+        )
+
+    async def _foreign(self, of: Database | DatabaseUser, reference: ServerReference) -> Located:
+        contents, guest = self._contents(of.engine), of.metadata.namespace
+        host, home = await self._address(reference, guest)
+        secret = await self._administrator(reference.administrator, guest)
+        verification, certificate = await self._verified(reference.tls, guest)
+        server = Server(
+            engine=of.engine,
+            endpoint=Endpoint(host, reference.port or contents.port),
+            login=Login(
+                _text(secret, reference.administrator.username_key),
+                _text(secret, reference.administrator.password_key),
+                certificate,
+            ),
+            verification=verification,
+            tenancy=Tenancy.FOREIGN,
+            maintenance_database=reference.maintenance_database or "postgres",
+        )
+        return Located(server, contents, home)
+
+    async def _address(self, reference: ServerReference, guest: str) -> tuple[str, str | None]:
+        if reference.service is None:
+            return reference.host or "", None
+        key = ObjectKey(reference.service.namespace or guest, reference.service.name)
+        service = await self._client.find(metadata_only(Service), key)
+        if service is None and key.namespace == guest:
+            raise NotLocated("ServerNotFound", f"there is no Service {key.name}")
+        if service is None or not tenancy.lets_in_by_annotation(service, guest):
+            raise _not_permitted(f"Service {key}", guest, "by an annotation")
+        # In a namespace named as a top-level domain is, the name without svc could be one of the internet.
+        return f"{key.name}.{key.namespace}.svc", key.namespace
+
+    async def _administrator(self, reference: AdministratorReference, guest: str) -> Secret:
+        key = ObjectKey(reference.namespace or guest, reference.name)
+        secret = await find_live(self._client, Secret, key)
+        if key.namespace != guest and (secret is None or not tenancy.lets_in_by_annotation(secret, guest)):
+            raise _not_permitted(f"Secret {key}", guest, "by an annotation")
+        if secret is None:
+            raise NotLocated("AdministratorSecretMissing", f"there is no Secret {key.name}")
+        for name in (reference.username_key, reference.password_key):
+            if not secret.data.get(name):
+                raise NotLocated("AdministratorSecretMissing", f"Secret {key.name} has no key {name}")
+        return secret
+
+    async def _verified(self, tls: ServerTls, guest: str) -> tuple[Verification, ClientCertificate | None]:
+        authorities = certificate = None
+        if tls.ca is not None:
+            wanted = tls.ca.secret_key_ref or tls.ca.config_map_key_ref
+            assert wanted is not None
+            authorities = await self._authorities(tls, guest)
+            if not authorities:
+                raise NotLocated("AdministratorSecretMissing", f"there is no key {wanted.key} in {wanted.name}")
+        if tls.client_certificate is not None:
+            secret = await find_live(self._client, Secret, ObjectKey(guest, tls.client_certificate))
+            pair = certificates.pair_in(secret.data) if secret is not None else None
+            if pair is None:
+                raise NotLocated(
+                    "AdministratorSecretMissing",
+                    f"Secret {tls.client_certificate} holds no certificate with its key in tls.crt and tls.key",
+                )
+            certificate = ClientCertificate(pair.certificate.encode(), pair.key.encode())
+        return Verification(TLSMode(tls.mode), authorities), certificate
+
+    async def _authorities(self, tls: ServerTls, guest: str) -> bytes:
+        assert tls.ca is not None
+        if (wanted := tls.ca.secret_key_ref) is not None:
+            secret = await find_live(self._client, Secret, ObjectKey(guest, wanted.name))
+            return b"" if secret is None else secret.data.get(wanted.key, b"")
+        wanted = tls.ca.config_map_key_ref
+        assert wanted is not None
+        config = await find_live(self._client, ConfigMap, ObjectKey(guest, wanted.name))
+        return b"" if config is None else config.data.get(wanted.key, "").encode()
+
+    async def ends_with_its_namespace(self, of: Object) -> bool:
+        """Whether the namespace of an object is being deleted: what the object needs may be gone before it."""
+        space = await find_live(self._client, Namespace, ObjectKey("", of.metadata.namespace))
+        return space is None or space.metadata.deletion_timestamp is not None
+
+
+def cluster_of(of: Database | DatabaseUser) -> ObjectKey:
+    """The cluster that an object without ``serverRef`` is on.
+
+    Raises:
+        NotLocated: it names none.
+    """
+    reference, namespace = of.spec.cluster_ref, of.metadata.namespace
+    if reference is not None:
+        return ObjectKey(reference.namespace or namespace, reference.name)
+    if name := of.metadata.labels.get(TARGET_LABEL):
+        return ObjectKey(namespace, name)
+    raise NotLocated(
+        "ServerNotFound", f"no server is named: set clusterRef, serverRef, or the label {TARGET_LABEL} to a cluster"
+    )
+
+
+def services_of(of: Database | DatabaseUser) -> list[ObjectKey]:
+    """The Services that an object refers to."""
+    reference = of.spec.server_ref
+    if reference is None or reference.service is None:
+        return []
+    return [ObjectKey(reference.service.namespace or of.metadata.namespace, reference.service.name)]
+
+
+def secrets_of(of: Database | DatabaseUser) -> list[ObjectKey]:
+    """The Secrets that an object refers to, and that somebody else makes."""
+    found: list[ObjectKey] = []
+    if isinstance(of, DatabaseUser) and of.spec.password is not None:
+        found.append(ObjectKey(of.metadata.namespace, of.spec.password.name))
+    if (reference := of.spec.server_ref) is not None:
+        administrator, tls = reference.administrator, reference.tls
+        found.append(ObjectKey(administrator.namespace or of.metadata.namespace, administrator.name))
+        named = [tls.client_certificate] if tls.client_certificate else []
+        if tls.ca is not None and tls.ca.secret_key_ref is not None:
+            named.append(tls.ca.secret_key_ref.name)
+        found.extend(ObjectKey(of.metadata.namespace, name) for name in named)
+    return found
+
+
+def clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
+    """The cluster that an object refers to, if it is one."""
+    if of.spec.server_ref is not None or (isinstance(of, Database) and of.has_own_server):
+        return []
+    try:
+        return [cluster_of(of)]
+    except NotLocated:
+        return []
+
+
+def _not_permitted(target: str, guest: str, how: str) -> NotLocated:
+    # The same words for what is not there and for what does not let in: nobody learns what other namespaces hold.
+    return NotLocated(
+        "ReferenceNotPermitted", f"{target} does not exist, or does not let in namespace {guest} {how}", gone=True
+    )
+
+
+def _text(secret: Secret, key: str) -> str:
+    return secret.data.get(key, b"").decode(errors="replace")

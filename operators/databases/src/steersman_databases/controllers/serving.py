@@ -1,0 +1,94 @@
+"""Has servers show the certificate that their Secret holds: kubelets change a file, and nobody reads it by itself.
+
+PostgreSQL takes what it reads for new connections and keeps the old ones, so reading once too often harms nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from steersman.api.core_v1 import Pod
+from steersman.meta import ObjectKey
+from steersman.observability.runtime import Clock
+from steersman_databases.clusters.keyring import Keyring
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.server import Endpoint
+
+Ask = Callable[[Endpoint], Awaitable[str | None]]
+
+# So long kubelets may take with a changed Secret. A handshake tells of the server's certificate only, not of the
+# authorities for clients, which come in a Secret of their own.
+_MOUNTED_SECONDS = 150.0
+
+
+@dataclass(slots=True)
+class _Following:
+    """What a pod was last asked for. Forgotten with the process, which costs a few handshakes."""
+
+    wanted: str
+    since: float
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shower:
+    """A pod that shows the certificate: a server, or a pooler. ``reload`` raises EngineError."""
+
+    pod: Pod
+    reload: Callable[[], Awaitable[None]]
+
+
+class Serving:
+    """Follows the pods of all clusters. One for a controller.
+
+    Args:
+        port: that they listen on.
+        ask: which certificate a server shows.
+    """
+
+    def __init__(self, port: int, clock: Clock, ask: Ask) -> None:
+        self._port = port
+        self._clock = clock
+        self._ask = ask
+        self._clusters: dict[ObjectKey, dict[str, _Following]] = {}
+
+    async def follow(self, charge: Charge, showers: Iterable[Shower], ring: Keyring) -> None:
+        """Has those that do not show what ``ring`` says read their files again."""
+        former = self._clusters.get(charge.view.key, {})
+        wanted = hashlib.sha256(f"{ring.served} {ring.authorities.client.bundle}".encode()).hexdigest()
+        present: dict[str, _Following] = {}
+        asked: list[Awaitable[None]] = []
+        for shower in showers:
+            uid = shower.pod.metadata.uid
+            following = former.get(uid)
+            if following is None or following.wanted != wanted:
+                following = _Following(wanted, self._clock.monotonic())
+            present[uid] = following
+            if not following.done and shower.pod.status.pod_ip:
+                asked.append(self._bring(charge, shower, following, ring))
+        self._clusters[charge.view.key] = present
+        await asyncio.gather(*asked)
+
+    async def _bring(self, charge: Charge, shower: Shower, following: _Following, ring: Keyring) -> None:
+        shown = await self._ask(Endpoint(shower.pod.status.pod_ip or "", self._port))
+        mounted = self._clock.monotonic() - following.since >= _MOUNTED_SECONDS
+        right = shown == ring.served
+        if shown is None or (right and not mounted):
+            return
+        try:
+            await shower.reload()
+        except EngineError:
+            # Asked again with the next reconcile.
+            return
+        following.done = right
+        if not right:
+            note = f"asked {shower.pod.metadata.name} to read its certificates again"
+            charge.events.normal(charge.cluster, "CertificateReloaded", note)
+
+    def forget(self, cluster: ObjectKey) -> None:
+        """The cluster is gone."""
+        self._clusters.pop(cluster, None)

@@ -1,0 +1,156 @@
+"""The configuration that all members share: judged by the servers before it is written, and compared with them after.
+
+Nothing of this is remembered but what was asked last, which a new process asks again. That a value was given back,
+since a server did not start with it, stands beside the configuration itself, written with it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from steersman.meta import ObjectKey
+from steersman.observability.runtime import Clock
+from steersman_databases.clusters import parameters
+from steersman_databases.clusters.keyring import Keyring
+from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.controllers.cluster_status import Findings, judge_parameters
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.engines.cluster import ClusterEngine, ClusterView, SettingCatalog
+from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.postgresql.hba import OPERATOR
+from steersman_databases.engines.server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
+from steersman_databases.engines.topology import Topology
+
+AskSettings = Callable[[Server], Awaitable[SettingCatalog]]
+
+# So long a member may take to read what was written; then what it shows is what it will show.
+_SETTLES_SECONDS = 30.0
+# So long it may take until each member has noticed that it has to restart: the primary may do so before a replica.
+_NOTICED_SECONDS = 6.0
+
+
+@dataclass(slots=True)
+class _Told:
+    """What one server said about the parameters ``about``, and since when it is asked about them."""
+
+    about: tuple[Mapping[str, str], bool]
+    since: float
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    differs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Settings:
+    """Writes the shared configuration of all clusters. One for a controller.
+
+    Args:
+        ask: asks a server for its parameters; None where nobody does, and everything is written as declared.
+    """
+
+    def __init__(self, engine: ClusterEngine, topology: Topology, clock: Clock, ask: AskSettings | None) -> None:
+        self._engine = engine
+        self._topology = topology
+        self._clock = clock
+        self._ask = ask
+        self._clusters: dict[ObjectKey, dict[str, _Told]] = {}
+
+    async def ensure(self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings) -> bool:
+        """Writes what the servers take, and tells what they do not. Whether nothing is to be waited for."""
+        view, stored = charge.view, observed.members.settings or {}
+        back = parameters.given_back(view, observed)
+        view = parameters.without(view, back)
+        told, unreachable = await self._look(charge, view, observed, ring)
+        refused = {name: words for one in told for name, words in one.refused.items()}
+        wanted = replace(view, parameters={k: v for k, v in view.parameters.items() if k not in refused})
+        unjudged = not told and unreachable is not None
+        if unjudged:
+            wanted = _held(wanted, stored)
+        settings = {**self._engine.settings(wanted), **parameters.record(back)}
+        written = await self._topology.configure(observed.members, settings)
+        if written:
+            charge.events.normal(charge.cluster, "Configured", "wrote the settings that all members share")
+        judge_parameters(observed, findings)
+        if unjudged and wanted.parameters != view.parameters:
+            message = f"no server could be asked whether it takes the parameters ({unreachable})"
+            findings.tell("ParametersApplied", False, "ServerUnreachable", message)
+            return False
+        now = self._clock.monotonic()
+        settled = [one for one in told if now - one.since >= _SETTLES_SECONDS]
+        differs = {name: words for one in settled for name, words in one.differs.items()}
+        wrong = {**differs, **refused, **{one.name: one.words for one in back}}
+        waits = written or any(
+            one.differs or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
+        )
+        if wrong:
+            message = "; ".join(wrong[name] for name in sorted(wrong))
+            findings.tell("ParametersApplied", False, "ParameterRefused", message)
+        elif waits and self._ask is not None:
+            findings.leave("ParametersApplied", unless="Applied")
+        return not waits
+
+    def forget(self, cluster: ObjectKey) -> None:
+        """The cluster is gone."""
+        self._clusters.pop(cluster, None)
+
+    async def _look(
+        self, charge: Charge, view: ClusterView, observed: Observed, ring: Keyring
+    ) -> tuple[list[_Told], str | None]:
+        """What the servers say that run, and why one says nothing."""
+        ask = self._ask
+        if ask is None:
+            return [], None
+        former = self._clusters.get(charge.view.key, {})
+        asked: dict[str, Awaitable[_Told]] = {}
+        for instance in observed.instances:
+            pod, member = instance.pod, instance.member
+            if pod is not None and pod.status.pod_ip and member is not None and instance.pod_ready:
+                asked[pod.metadata.uid] = self._told(ask, view, instance, ring, former.get(pod.metadata.uid))
+        answers = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
+        for answer in answers.values():
+            if isinstance(answer, BaseException) and not isinstance(answer, EngineError):
+                raise answer
+        told = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Told)}
+        self._clusters[charge.view.key] = told
+        return list(told.values()), next((str(a) for a in answers.values() if isinstance(a, EngineError)), None)
+
+    async def _told(
+        self, ask: AskSettings, view: ClusterView, instance: Instance, ring: Keyring, former: _Told | None
+    ) -> _Told:
+        """What one server says; it is asked again for as long as it differs."""
+        assert instance.pod is not None and instance.member is not None
+        restarts = instance.member.pending_restart
+        about = dict(view.parameters), restarts
+        same = former is not None and former.about == about
+        if former is not None and same and not former.differs:
+            return former
+        catalog = await ask(self._server(instance.pod.status.pod_ip or "", ring))
+        told = _Told(about, former.since if former is not None and same else self._clock.monotonic())
+        verdicts = {n: self._engine.judge(n, v, catalog) for n, v in view.parameters.items()}
+        told.refused = {name: verdict.reason for name, verdict in verdicts.items() if verdict.kind == "Refused"}
+        differs: dict[str, str] = {}
+        for name, value in view.parameters.items():
+            shown = self._engine.shown_instead(name, value, catalog)
+            # What waits for a restart is known by the member's own word.
+            if shown is not None and not (restarts and catalog[name].context == "postmaster"):
+                where = view.names.instance(instance.number)
+                differs[name] = f'parameter "{name}" is declared as {value}, and {where} runs with {shown}'
+        told.differs = differs
+        return told
+
+    def _server(self, address: str, ring: Keyring) -> Server:
+        login = ClientCertificate(ring.login.certificate.encode(), ring.login.key.encode())
+        return Server(
+            self._engine.name,
+            Endpoint(address, self._engine.port),
+            Login(OPERATOR, certificate=login),
+            # A member is asked by its address, so it is the authority that tells it.
+            Verification(TLSMode.VERIFY_CA, ring.bundle.encode()),
+        )
+
+
+def _held(view: ClusterView, stored: Mapping[str, Any]) -> ClusterView:
+    """With the parameters as they are stored: nobody knows whether the servers take others."""
+    former: Mapping[str, str] = stored.get("postgresql", {}).get("parameters", {})
+    return replace(view, parameters={name: former[name] for name in view.parameters if name in former})

@@ -1,0 +1,115 @@
+"""What a cluster needs around its instances: account and rights, the members' store, Services, budget, policy.
+
+None of it disturbs a server, so it is declared in every reconcile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Service, ServiceAccount
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api.networking_v1 import NetworkPolicy
+from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.api.rbac_v1 import Role, RoleBinding
+from steersman.meta import ApplyConfiguration
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.lookup import find
+from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.resources import access, policy
+from steersman_databases.resources.cluster_services import (
+    SERVICE_LABEL,
+    ServicePlan,
+    cluster_headless_service,
+    cluster_service,
+    empty_slices,
+)
+from steersman_databases.resources.labels import cluster_labels
+from steersman_databases.resources.secrets import owned_by
+
+
+class Surroundings:
+    """Ensures what stands around the instances of one cluster."""
+
+    def __init__(self, charge: Charge, engine: ClusterEngine) -> None:
+        self._charge = charge
+        self._engine = engine
+        self._view = charge.view
+        self._names = charge.view.names
+        self._labels = cluster_labels(charge.view)
+
+    async def ensure_access(self, instances: Sequence[int]) -> None:
+        """ServiceAccount, Role and RoleBinding of the instances that are there or about to be."""
+        charge, names, labels = self._charge, self._names, self._labels
+        rights = access.role(names, labels, instances=instances, writable=self._view.writable_services)
+        await charge.declare(ServiceAccount, access.service_account(names, labels))
+        await charge.declare(Role, rights)
+        await charge.declare(RoleBinding, access.role_binding(names, labels))
+
+    async def ensure_store(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """What the members find before they start; their store lives as long as the claims."""
+        for config in self._engine.objects(self._view):
+            if config.key in self._names.store:
+                await self._ensure_stored(config, claims)
+            else:
+                await self._charge.declare(ConfigMap, config)
+
+    async def _ensure_stored(
+        self, config: ApplyConfiguration[ConfigMap], claims: Sequence[PersistentVolumeClaim]
+    ) -> None:
+        present = await find(self._charge.client, ConfigMap, config.key)
+        if present is not None:
+            self._charge.require_labels(present)
+            owners = {o.uid for o in present.metadata.owner_references}
+            if owners and owners.isdisjoint(c.metadata.uid for c in claims):
+                # What it says of who led is about other data.
+                raise Blocked(
+                    "Pending",
+                    "Creating",
+                    f"ConfigMap {config.key.name} belongs to volumes that are gone; waiting until the garbage "
+                    "collector removed it",
+                )
+        labels = {**self._labels, **(config.metadata.labels or {})}
+        metadata = msgspec.structs.replace(
+            config.metadata, labels=labels, owner_references=[owned_by(c) for c in claims]
+        )
+        await self._charge.client.apply(msgspec.structs.replace(config, metadata=metadata))
+        if present is None:
+            self._charge.created(ConfigMap, config.key)
+
+    async def ensure_services(self, services: Sequence[ServicePlan]) -> None:
+        """The declared ones, and none of ours beside them."""
+        charge, port = self._charge, self._engine.port
+        await charge.declare(Service, cluster_headless_service(self._view, port))
+        for plan in services:
+            await charge.declare(Service, cluster_service(self._view, plan, port))
+        wanted = {plan.key for plan in services} | {self._names.headless_service}
+        for service in await charge.client.list(Service, namespace=self._names.key.namespace, owner=charge.cluster):
+            if service.key not in wanted and service.metadata.labels.items() >= self._labels.items():
+                await charge.remove(Service, service.key)
+        for slice_ in await charge.client.list(
+            EndpointSlice, namespace=self._names.key.namespace, owner=charge.cluster
+        ):
+            if slice_.metadata.labels.get(SERVICE_LABEL) not in self._view.writable_services:
+                await charge.remove(EndpointSlice, slice_.key)
+        for service in self._view.writable_services:
+            for config in empty_slices(self._view, service, port):
+                if await find(charge.client, EndpointSlice, config.key) is None:
+                    # Created, not applied: what is in it belongs to the primary.
+                    await charge.client.create(config, owner=charge.cluster)
+                    charge.created(EndpointSlice, config.key)
+
+    async def ensure_policies(self, *, max_unavailable: int | None, network: bool) -> None:
+        """PodDisruptionBudget (None: none) and NetworkPolicy."""
+        charge, names, labels = self._charge, self._names, self._labels
+        if max_unavailable is None:
+            await charge.remove(PodDisruptionBudget, names.account)
+        else:
+            await charge.declare(PodDisruptionBudget, policy.disruption_budget(names, labels, max_unavailable))
+        if network:
+            await charge.declare(NetworkPolicy, policy.network_policy(names, labels, self._engine.port))
+        else:
+            await charge.remove(NetworkPolicy, names.account)

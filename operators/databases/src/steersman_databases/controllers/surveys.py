@@ -1,0 +1,343 @@
+"""One look at a server for all who need one: for reconciles that wait, and for what changes behind our back.
+
+A reconcile asks for a look that begins after it asked, and shares it with whoever asks meanwhile. At rest each server
+is looked at every ten seconds, however many objects are on it, and only those that are no longer as declared are
+reconciled. Nothing here must survive the process: it is filled by the first reconcile of each object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from steersman.controller import Channel
+from steersman.controller.sources import Push
+from steersman.meta import ObjectKey
+from steersman.observability.runtime import Runtime
+from steersman_databases.controllers.servers import Located
+from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
+from steersman_databases.engines.errors import EngineError, ServerUnreachable
+from steersman_databases.engines.plan import Change, Plan
+from steersman_databases.engines.port import Contents
+from steersman_databases.engines.server import Server
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.settle import settle
+from steersman_databases.engines.survey import Inside, Scope, Survey
+
+Desired = DesiredDatabase | DesiredUser
+
+LOOK_SECONDS = 8.0
+"""Between two looks at a server at rest."""
+TURNS = 3
+"""In so many looks every database is looked inside of: what changed in one is found within 24 s."""
+TIMEOUT_SECONDS = 15.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
+# Of the controllers' workers: a server that hangs must leave enough of them for the others. So for one that has not
+# answered yet, or not since it failed, a single one waits.
+_MOST_WAITING = 16
+
+
+class ServerBusy(Exception):
+    """So many wait for this server that others go first; ``retry_after`` is in seconds."""
+
+    retry_after = 1.0
+
+
+@dataclass(slots=True)
+class _Interest:
+    """What one object wants on a server, and whom to tell when that is no longer so."""
+
+    desired: tuple[Desired, ...]
+    tell: Channel
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one server."""
+
+    located: Located
+    sessions: Sessions
+    interests: dict[tuple[str, ObjectKey], _Interest] = field(default_factory=dict[tuple[str, ObjectKey], _Interest])
+    asked: dict[asyncio.Future[Survey], Scope] = field(default_factory=dict[asyncio.Future[Survey], Scope])
+    looking: asyncio.Task[None] | None = None
+    latest: Survey | None = None
+    answers: bool = False
+    failure: EngineError | None = None
+    pause: float = _FIRST_PAUSE
+    not_before: float = 0.0
+    turn: int = 0
+    waiting: int = 0
+    working: int = 0
+    watching: asyncio.Task[None] | None = None
+    due: float | None = None
+
+    @property
+    def contents(self) -> Contents:
+        return self.located.contents
+
+    def succeeded(self) -> None:
+        """It has just answered."""
+        self.answers, self.failure, self.pause, self.not_before = True, None, _FIRST_PAUSE, 0.0
+
+
+class Surveys:
+    """The looks at all servers. A ``Source`` of one controller, whose queue it does not use: see ``tells``.
+
+    Args:
+        runtime: of the manager.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        # By all that leads there, passwords included: who guesses one must not work with another's sessions.
+        self._known: dict[Server, _Known] = {}
+        self._channels: dict[str, Channel] = {}
+
+    def tells(self, kind: str) -> Channel:
+        """The source of a controller: objects of ``kind`` that are no longer as declared."""
+        return self._channels.setdefault(kind, Channel("surveys"))
+
+    async def settle(
+        self, located: Located, kind: str, key: ObjectKey, desired: tuple[Desired, ...]
+    ) -> tuple[Change, ...]:
+        """Makes a server hold what an object wants, in this order, and keeps watch over it from now on.
+
+        Raises:
+            ServerBusy: others go first.
+            EngineError: see ``engines.settle``; ``changes`` are what was changed before.
+        """
+        known = self._of(located)
+        self.forget(kind, key)
+        known.interests[kind, key] = _Interest(desired, self.tells(kind))
+        # What this raises is shared with others: it is not to be changed.
+        survey = await self._look(known, Scope.of(desired))
+        changes: tuple[Change, ...] = ()
+        try:
+            for number, each in enumerate(desired):
+                looked = survey if number == 0 or not changes else None
+                changes += await self._settle_one(known, each, looked)
+        except EngineError as error:
+            error.changes = changes + error.changes
+            raise
+        return changes
+
+    async def _settle_one(self, known: _Known, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:
+        try:
+            return await settle(known.contents, known.sessions, desired, survey, TIMEOUT_SECONDS)
+        except ServerUnreachable as error:
+            # What was changed before is this object's news alone.
+            self._failed(known, ServerUnreachable(error.endpoint, error.reason))
+            raise
+
+    async def carry_out(
+        self, located: Located, scope: Scope, planned: Callable[[Survey], Plan]
+    ) -> tuple[Change, ...]:
+        """Looks at a server once, and does what ``planned`` makes of it.
+
+        Raises:
+            ServerBusy: others go first.
+            EngineError: it cannot be looked at or worked on; ``changes`` are what was changed before.
+        """
+        known = self._of(located)
+        known.working += 1
+        try:
+            plan = planned(await self._look(known, scope))
+            return await known.contents.carry_out(known.sessions, plan) if plan else ()
+        finally:
+            known.working -= 1
+
+    def forget(self, kind: str, key: ObjectKey) -> None:
+        """Stops to watch over what an object wanted."""
+        for known in self._known.values():
+            known.interests.pop((kind, key), None)
+
+    def _of(self, located: Located) -> _Known:
+        known = self._known.get(located.server)
+        if known is None:
+            known = self._known[located.server] = _Known(located, located.contents.connect(located.server))
+        return known
+
+    async def _look(self, known: _Known, scope: Scope) -> Survey:
+        now = self._runtime.clock.monotonic()
+        if known.failure is not None and now < known.not_before:
+            # One attempt for all: who asks meanwhile hears what it came to.
+            raise known.failure.with_traceback(None)
+        if known.waiting >= (_MOST_WAITING if known.answers else 1):
+            raise ServerBusy
+        known.waiting += 1
+        answer: asyncio.Future[Survey] = asyncio.get_running_loop().create_future()
+        known.asked[answer] = scope
+        if known.looking is None:
+            known.looking = self._runtime.spawn(self._answer(known), f"survey of {known.located.server.endpoint}")
+        try:
+            return await answer
+        finally:
+            known.waiting -= 1
+            known.asked.pop(answer, None)
+
+    async def _answer(self, known: _Known) -> None:
+        """Looks as long as somebody asks, for all at once who asked before it begins."""
+        try:
+            while known.asked:
+                asked = dict(known.asked)
+                known.asked.clear()
+                await self._answer_all(known, asked)
+        finally:
+            known.looking = None
+
+    async def _answer_all(self, known: _Known, asked: dict[asyncio.Future[Survey], Scope]) -> None:
+        scope = Scope()
+        for each in asked.values():
+            scope |= each
+        try:
+            survey = await known.contents.survey(known.sessions, scope, TIMEOUT_SECONDS)
+        except EngineError as error:
+            self._failed(known, error)
+            outcome: Survey | Exception = error
+        except asyncio.CancelledError:
+            for answer in asked:
+                answer.cancel()
+            raise
+        except Exception as error:
+            # Nobody expects it, and nobody may wait for ever because of it.
+            outcome = error
+        else:
+            known.succeeded()
+            outcome = survey
+        for answer in asked:
+            if answer.done():
+                continue
+            if isinstance(outcome, Survey):
+                answer.set_result(outcome)
+            else:
+                answer.set_exception(outcome)
+
+    def _failed(self, known: _Known, error: EngineError) -> None:
+        now = self._runtime.clock.monotonic()
+        if known.failure is not None and now < known.not_before:
+            return
+        known.answers, known.failure = False, error
+        known.not_before = now + known.pause * (0.9 + 0.2 * self._runtime.random.random())
+        known.pause = min(known.pause * 2, _LONGEST_PAUSE)
+
+    # The source.
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return "surveys"
+
+    async def run(self, push: Push, runtime: Runtime) -> None:
+        """Looks at every server from time to time, until cancelled."""
+        try:
+            while True:
+                now = self._runtime.clock.monotonic()
+                for known in self._known.values():
+                    self._watch(known, now)
+                await self._drop_unused()
+                await self._runtime.clock.sleep(1.0)
+        finally:
+            rounds = [known.watching for known in self._known.values() if known.watching is not None]
+            for task in rounds:
+                task.cancel()
+            await asyncio.gather(*rounds, return_exceptions=True)
+
+    def _watch(self, known: _Known, now: float) -> None:
+        if known.watching is not None and not known.watching.done():
+            return
+        if known.due is None:
+            known.due = now + LOOK_SECONDS * self._runtime.random.random()
+        if now >= known.due:
+            known.due = now + LOOK_SECONDS * (0.95 + 0.1 * self._runtime.random.random())
+            endpoint = known.located.server.endpoint
+            known.watching = self._runtime.spawn(self._round(known), f"watch of {endpoint}")
+
+    async def _drop_unused(self) -> None:
+        for server, known in list(self._known.items()):
+            if known.interests or known.waiting or known.working or known.looking is not None:
+                continue
+            if known.watching is not None and not known.watching.done():
+                continue
+            del self._known[server]
+            await known.sessions.close()
+
+    async def _round(self, known: _Known) -> None:
+        """One look at a server that nobody asked for, and word to those whom what it found concerns."""
+        recovering = known.failure is not None
+        if recovering and self._runtime.clock.monotonic() < known.not_before:
+            return
+        interests = dict(known.interests)
+        known.turn += 1
+        scope = _scope_of_turn((d for i in interests.values() for d in i.desired), known.latest, known.turn)
+        try:
+            found = await known.contents.survey(known.sessions, scope, TIMEOUT_SECONDS)
+        except EngineError as error:
+            first = known.failure is None
+            self._failed(known, error)
+            # All hear that it is away; that it is still away is told by nobody's reconcile.
+            if first:
+                _tell(interests)
+            return
+        known.succeeded()
+        former, known.latest = known.latest, _joined(found, known.latest)
+        if recovering:
+            _tell(interests)
+        elif former is None or former != known.latest:
+            latest = known.latest
+            _tell({k: i for k, i in interests.items() if _concerns(known.contents, i.desired, former, latest)})
+
+
+def _tell(interests: dict[tuple[str, ObjectKey], _Interest]) -> None:
+    for (_, key), interest in interests.items():
+        interest.tell.push(key)
+
+
+def _scope_of_turn(desired: Iterable[Desired], latest: Survey | None, turn: int) -> Scope:
+    """Everything that can be seen from outside of databases, and the inside of some of them, in turn."""
+    whole = Scope.of(desired)
+    inside: dict[str, frozenset[str]] = {}
+    for user in latest.users.values() if latest is not None else ():
+        inside |= dict.fromkeys(user.stands_in, frozenset[str]())
+    inside |= whole.inside
+    # At first all of them: nothing can be compared with what was never seen.
+    chosen = {
+        database: schemas
+        for number, (database, schemas) in enumerate(sorted(inside.items()))
+        if latest is None or number % TURNS == turn % TURNS
+    }
+    return replace(whole, inside=chosen, follow=False)
+
+
+def _joined(found: Survey, former: Survey | None) -> Survey:
+    if former is None:
+        return found
+    kept = {d: inside for d, inside in former.inside.items() if d in found.databases}
+    return replace(found, inside={**kept, **found.inside})
+
+
+def _concerns(contents: Contents, desired: tuple[Desired, ...], former: Survey | None, latest: Survey) -> bool:
+    """Whether an object is to be reconciled, since what it wants is not what is there."""
+    for each in desired:
+        scope = Scope.of([each])
+        if former is not None and _seen(former, scope) == _seen(latest, scope):
+            continue
+        try:
+            plan = _planned(contents, latest, each)
+        except EngineError:
+            return True
+        if plan:
+            return True
+    return False
+
+
+def _seen(survey: Survey, scope: Scope) -> tuple[object, ...]:
+    inside: list[Inside | None] = [survey.inside.get(database) for database in sorted(scope.inside)]
+    users = [survey.users.get(name) for name in sorted(scope.users)]
+    return (users, [survey.databases.get(name) for name in sorted(scope.databases)], inside)
+
+
+def _planned(contents: Contents, survey: Survey, desired: Desired) -> Plan:
+    if isinstance(desired, DesiredDatabase):
+        return contents.plan_database(survey, desired)
+    return contents.plan_user(survey, desired)

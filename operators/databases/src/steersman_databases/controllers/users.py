@@ -1,0 +1,364 @@
+"""Reconciles ``DatabaseUser``: its credentials, then the user on the server, then its connection Secret."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from steersman.api.core_v1 import Secret
+from steersman.cache import Change
+from steersman.client import MergePatch
+from steersman.controller import Context, Reconciler, Request, Result, add_finalizer, remove_finalizer
+from steersman.errors import BadRequest, Forbidden, Invalid
+from steersman.meta import ObjectKey, find_condition, to_builtins
+from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
+from steersman_databases.api.conditions import ON_ANY_SERVER
+from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_paused
+from steersman_databases.api.users import set_user_condition
+from steersman_databases.clusters.desires import claim_of, user_of
+from steersman_databases.clusters.schedule import Credentialed, Wanted, other_name, wanted
+from steersman_databases.clusters.tenancy import is_guest
+from steersman_databases.controllers.lookup import find, find_live
+from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.rivals import require_first, require_tenant
+from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers
+from steersman_databases.controllers.surveys import ServerBusy, Surveys
+from steersman_databases.engines import Credentials, EngineError
+from steersman_databases.engines.claims import require_kin
+from steersman_databases.engines.desired import Claim, NoPassword
+from steersman_databases.engines.errors import ObjectsMissing
+from steersman_databases.engines.plan import Change as ServerChange
+from steersman_databases.engines.plan import Plan
+from steersman_databases.engines.survey import Scope, Survey
+from steersman_databases.resources.connections import connection_entries, user_secret
+
+FINALIZER = "databases.steersman.dev/user"
+KIND = DatabaseUser.api_resource.kind
+SUCCEEDED = "The user provisioning has succeeded."
+_FAILED = "The user provisioning has failed: "
+
+_RETRY_SECONDS = 30.0
+_LONGEST_MESSAGE = 1024
+_ROTATION_KEYS = ("next-username", "next-password", "previous-username", "previous-password", "rotated-at")
+
+
+class Failed(Exception):
+    """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s."""
+
+    def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
+        super().__init__(message)
+        self.retry = retry
+
+
+@dataclass(frozen=True, slots=True)
+class _Provisioned:
+    server: str
+    secret: str | None
+    rotated: datetime | None
+    wakes: datetime | None
+
+
+class TargetFilter:
+    """Which users this operator is for.
+
+    Args:
+        target: a value of the label ``target``; None for all users.
+    """
+
+    def __init__(self, target: str | None) -> None:
+        self._target = target.lower() if target else None
+
+    def __call__(self, change: Change[DatabaseUser]) -> bool:
+        return any(self.takes(user) for user in (change.old, change.new) if user is not None)
+
+    def takes(self, user: DatabaseUser) -> bool:
+        """Whether a user is for this operator."""
+        return self._target is None or user.metadata.labels.get(TARGET_LABEL, "").lower() == self._target
+
+
+class UserReconciler(Reconciler[DatabaseUser]):
+    """Keeps one user on one server, with all that it may do.
+
+    Args:
+        context: from the controller.
+        contents: finds an engine by its name.
+        surveys: shared with the controller of databases.
+        targeted: which users are for this operator.
+    """
+
+    def __init__(self, context: Context, contents: ContentsOf, surveys: Surveys, targeted: TargetFilter) -> None:
+        super().__init__(context)
+        self._servers = Servers(self.client, contents, self.runtime.clock)
+        self._surveys = surveys
+        self._targeted = targeted
+        self._mark = ClusterMark(self.client)
+
+    async def reconcile(self, request: Request) -> Result:
+        user = await self.client.find(DatabaseUser, request)
+        if user is None or not self._targeted.takes(user):
+            self._surveys.forget(KIND, request)
+            return Result()
+        if user.metadata.deletion_timestamp is not None:
+            return await self._delete(user)
+        if is_paused(user):
+            self._surveys.forget(KIND, request)
+            await self._report(user, user.status or DatabaseUserStatus(), None)
+            return Result()
+        try:
+            user = await add_finalizer(self.client, user, FINALIZER)
+            return await self._provision(user)
+        except ServerBusy as busy:
+            return Result(requeue_after=busy.retry_after)
+        except Failed as failed:
+            return await self._report_failure(user, failed)
+        except (Forbidden, Invalid, BadRequest) as error:
+            if isinstance(error, Forbidden) and error.namespace_terminating:
+                return Result()
+            return await self._report_failure(user, Failed(str(error)))
+
+    async def _provision(self, user: DatabaseUser) -> Result:
+        try:
+            located = await self._servers.locate(user)
+            await require_first(self.client, user)
+            require_tenant(user, located.home)
+        except NotLocated as reason:
+            self._surveys.forget(KIND, user.key)
+            raise Failed(_with_advice(reason)) from None
+        done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
+        status = DatabaseUserStatus(
+            observed_generation=user.metadata.generation,
+            conditions=(user.status or DatabaseUserStatus()).conditions,
+            server=done.server,
+            secret_name=done.secret,
+            last_rotation_time=done.rotated,
+        )
+        ready = UserCondition(type="Ready", status="True", reason="ProvisionSucceeded", message=SUCCEEDED)
+        await self._report(user, status, ready)
+        if done.wakes is None:
+            return Result()
+        return Result(requeue_after=max((done.wakes - self.runtime.clock.now()).total_seconds(), 0.0) + 0.001)
+
+    async def _without(self, user: DatabaseUser, located: Located) -> _Provisioned:
+        """A role that nobody logs in as."""
+        missing = await self._settle(user, located, Wanted(NoPassword.NONE, None, user.spec.valid_until))
+        secret = await find(self.client, Secret, _secret_key(user))
+        if secret is not None and _belongs_to(secret, user):
+            await self.client.delete(Secret, secret.key, uid=secret.metadata.uid)
+        _require_nothing(missing)
+        return _Provisioned(str(located.server.endpoint), None, None, None)
+
+    async def _with_login(self, user: DatabaseUser, located: Located) -> _Provisioned:
+        second = located.contents.second_username(user.spec.user)
+        rotation = user.spec.rotation
+        every = rotation.every.timedelta if rotation is not None else None
+        overlap = rotation.overlap.timedelta if rotation is not None else timedelta(0)
+        now = self.runtime.clock.now()
+        secret = await self._own_secret(user)
+        held = await self._credentials(user, second, secret)
+        if every is None:
+            held = held.given_up()
+        since = secret.metadata.creation_timestamp if secret is not None else None
+        if secret is None:
+            # The key comes before what it opens: a user without a Secret could be opened by nobody.
+            secret = await self._write(user, located, held, None) if user.spec.password is None else None
+        elif every is not None and held.is_due(every, since or now, now):
+            held = held.begun(other_name(held, user.spec.user, second), _new_password())
+            secret = await self._write(user, located, held, secret)
+        missing = await self._settle(user, located, self._wanted(user, held, second, overlap, now))
+        if held.following is not None:
+            await self._try(located, held.following, user)
+            held = held.switched(now)
+        elif (ends := held.overlap_ends(overlap)) is not None and now >= ends:
+            held = held.ended()
+        secret = await self._write(user, located, held, secret)
+        _require_nothing(missing)
+        since = secret.metadata.creation_timestamp or now
+        return _Provisioned(
+            str(located.server.endpoint), secret.metadata.name, held.rotated, held.wakes(every, overlap, since)
+        )
+
+    def _wanted(
+        self, user: DatabaseUser, held: Credentialed, second: str, overlap: timedelta, now: datetime
+    ) -> Wanted:
+        rotates = user.spec.rotation is not None or held.rotated is not None
+        if not rotates:
+            return Wanted(held.current.password, None, user.spec.valid_until)
+        return wanted(held, user.spec.user, second, user.spec.valid_until, overlap, now)
+
+    async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
+        """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
+        desired = user_of(user, as_wanted, await self._claim(user), guest=is_guest(user, located.home))
+        try:
+            located.contents.check(desired, located.server.login.username)
+            changes = await self._surveys.settle(located, KIND, user.key, (desired,))
+        except ObjectsMissing as error:
+            self._tell(user, error.changes)
+            return str(error)
+        except EngineError as error:
+            self._tell(user, error.changes)
+            raise Failed(str(error), None) from error
+        self._tell(user, changes)
+        return ""
+
+    async def _try(self, located: Located, credentials: Credentials, user: DatabaseUser) -> None:
+        """Applications are given nothing that does not open. Without a database there is nothing to open."""
+        if not user.database:
+            return
+        try:
+            opened = await located.contents.opens(located.server, credentials, user.database)
+        except EngineError as error:
+            raise Failed(str(error), None) from error
+        if not opened:
+            raise Failed(
+                f"{credentials.username} is not let in to database {user.database} with the next password", None
+            )
+
+    async def _own_secret(self, user: DatabaseUser) -> Secret | None:
+        key = _secret_key(user)
+        secret = await find(self.client, Secret, key)
+        if secret is not None and not _belongs_to(secret, user):
+            raise Failed(f"Secret {key.name} exists and does not belong to this DatabaseUser: rename one of them")
+        return secret
+
+    async def _credentials(self, user: DatabaseUser, second: str, secret: Secret | None) -> Credentialed:
+        name = user.spec.user
+        if user.spec.password is not None:
+            return Credentialed(Credentials(name, await self._given_password(user)))
+        held = Credentialed.read(secret.data) if secret is not None else None
+        if held is None or held.current.username not in (name, second):
+            return Credentialed(Credentials(name, _new_password()))
+        return held
+
+    async def _given_password(self, user: DatabaseUser) -> str:
+        selector = user.spec.password
+        assert selector is not None
+        secret = await find_live(self.client, Secret, ObjectKey(user.metadata.namespace, selector.name))
+        if secret is None:
+            raise Failed(f"there is no Secret {selector.name} with the password: create it")
+        try:
+            password = secret.data.get(selector.key, b"").decode()
+        except UnicodeDecodeError:
+            raise Failed(f"key {selector.key} of Secret {selector.name} is no text: correct it") from None
+        if not password:
+            raise Failed(f"Secret {selector.name} has no password under the key {selector.key}: complete it")
+        return password
+
+    async def _write(self, user: DatabaseUser, located: Located, held: Credentialed, secret: Secret | None) -> Secret:
+        """The connection Secret, saying what ``held`` and the server say."""
+        entries = connection_entries(located.server, located.contents, held.current, user.database or "")
+        data = {**entries, **held.entries()}
+        if secret is None:
+            created = await self.client.create(user_secret(_secret_key(user), data), owner=user)
+            self.events.normal(user, "Created", f"created Secret {created.metadata.name}")
+            return created
+        dropped = {key: None for key in (*_ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
+        if not dropped and all(secret.data.get(key) == value for key, value in data.items()):
+            return secret
+        # Not applied by force: a password that somebody has just set must not be overwritten by the one we read.
+        patch: Mapping[str, object] = {
+            "metadata": {"resourceVersion": secret.metadata.resource_version},
+            "data": {**to_builtins(data), **dropped},
+        }
+        return await self.client.patch(Secret, secret.key, MergePatch(patch))
+
+    async def _delete(self, user: DatabaseUser) -> Result:
+        self._surveys.forget(KIND, user.key)
+        if FINALIZER not in user.metadata.finalizers:
+            return Result()
+        try:
+            if user.spec.deletion_policy == "Delete" and user.metadata.annotations.get(FORCE_DELETE) != "true":
+                await self._drop(user)
+        except ServerBusy as busy:
+            return Result(requeue_after=busy.retry_after)
+        except Failed as failed:
+            forced = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
+            return await self._report_failure(user, Failed(f"{failed}; {forced}", failed.retry))
+        await remove_finalizer(self.client, user, FINALIZER)
+        return Result()
+
+    async def _drop(self, user: DatabaseUser) -> None:
+        try:
+            located = await self._servers.locate(user)
+        except NotLocated as reason:
+            # What was inside went with its server; and a namespace that goes must not wait for a Secret that went.
+            if reason.gone or await self._servers.ends_with_its_namespace(user):
+                return
+            raise Failed(_with_advice(reason)) from None
+        name = user.spec.user
+        scope = Scope(users=frozenset({name, located.contents.second_username(name)}))
+        if user.spec.reassign_to:
+            scope |= Scope(users=frozenset({user.spec.reassign_to}))
+        claim, heir = await self._claim(user), user.spec.reassign_to
+
+        def planned(survey: Survey) -> Plan:
+            if heir and is_guest(user, located.home):
+                require_kin(survey, [heir], claim)
+            return located.contents.plan_drop_user(survey, name, claim, heir)
+
+        try:
+            changes = await self._surveys.carry_out(located, scope, planned)
+            self._tell(user, changes)
+        except EngineError as error:
+            self._tell(user, error.changes)
+            raise Failed(str(error), None) from error
+
+    async def _claim(self, user: DatabaseUser) -> Claim:
+        return claim_of(user, await self._mark.read())
+
+    def _tell(self, user: DatabaseUser, changes: tuple[ServerChange, ...]) -> None:
+        for change in changes:
+            self.events.normal(user, change.reason, change.message)
+
+    async def _report_failure(self, user: DatabaseUser, failed: Failed) -> Result:
+        message = f"{_FAILED}{failed}"
+        message = message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
+        ready = UserCondition(type="Ready", status="False", reason="ProvisionFailed", message=message)
+        former = user.status or DatabaseUserStatus()
+        await self._report(user, replace(former, observed_generation=user.metadata.generation), ready)
+        return Result(requeue=True) if failed.retry is None else Result(requeue_after=failed.retry)
+
+    async def _report(self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None) -> None:
+        """Writes ``status`` with the condition ``ready``; None leaves the former and says that the user is paused."""
+        now = self.runtime.clock.now()
+        conditions = tuple(c for c in status.conditions if c.type != "Paused" or ready is None)
+        told = ready or UserCondition(
+            type="Paused", status="True", reason="ByAnnotation", message=f"nothing is written while {PAUSED} is true"
+        )
+        told = replace(told, observed_generation=user.metadata.generation)
+        status = replace(status, conditions=set_user_condition(conditions, told, now))
+        if status == user.status:
+            return
+        # The cache may not hold our last status yet, and nobody should read the same news twice.
+        former = (await self.client.live.get(DatabaseUser, user.key)).status
+        await self.client.apply_status(user, status)
+        known = find_condition(former.conditions, told.type) if former is not None else None
+        if known is None or (known.status, known.message) != (told.status, told.message):
+            emit = self.events.warning if told.status == "False" else self.events.normal
+            emit(user, told.reason, told.message)
+
+
+def _secret_key(user: DatabaseUser) -> ObjectKey:
+    return ObjectKey(user.metadata.namespace, user.secret_name)
+
+
+def _belongs_to(secret: Secret, user: DatabaseUser) -> bool:
+    owner = secret.controller_reference
+    return owner is not None and owner.uid == user.metadata.uid
+
+
+def _require_nothing(missing: str) -> None:
+    if missing:
+        raise Failed(missing, None)
+
+
+def _new_password() -> str:
+    return secrets.token_urlsafe(24)
+
+
+def _with_advice(reason: NotLocated) -> str:
+    advice = ON_ANY_SERVER.get(reason.reason, "")
+    return f"{reason}; {advice}" if advice else str(reason)

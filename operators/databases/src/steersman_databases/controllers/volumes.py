@@ -1,0 +1,139 @@
+"""The volume claims of instances: made, grown, and deleted when nobody uses them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from steersman.api.core_v1 import PersistentVolumeClaim
+from steersman.client import MergePatch
+from steersman.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from steersman.meta import ObjectKey, Quantity
+from steersman_databases.clusters.observed import RETIRED, Instance, Observed, is_lost, is_retired, number_of
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.resources.claims import MAJOR_LABEL, data_claim, wal_claim
+from steersman_databases.resources.volume import ENGINE_LABEL
+
+
+@dataclass(frozen=True, slots=True)
+class StorageFinding:
+    """What the condition ``StorageAsDeclared`` says."""
+
+    reason: Literal["Sized", "Resizing", "FileSystemResizePending", "NotExpandable", "VolumeLost"]
+    message: str
+
+
+class Volumes:
+    """The claims of one cluster."""
+
+    def __init__(self, charge: Charge) -> None:
+        self._charge = charge
+        self._view = charge.view
+
+    async def create(self, number: int) -> bool:
+        """Makes the claims of an instance where they are missing; says whether any was.
+
+        Raises:
+            Blocked: there is one of that name which is not ours, or on its way out.
+        """
+        configs = [data_claim(self._view, number)]
+        if self._view.wal_size is not None:
+            configs.append(wal_claim(self._view, number))
+        made = False
+        for config in configs:
+            present = await self._charge.client.find(PersistentVolumeClaim, config.key)
+            if present is not None:
+                self._charge.require_labels(present)
+                continue
+            try:
+                # Not applied: what has just been deleted elsewhere must not come back by an old read.
+                await self._charge.client.create(config)
+            except AlreadyExists:
+                await self._require_usable(config.key)
+            else:
+                self._charge.created(PersistentVolumeClaim, config.key)
+            made = True
+        return made
+
+    async def _require_usable(self, key: ObjectKey) -> None:
+        found = await find_live(self._charge.client, PersistentVolumeClaim, key)
+        if found is not None:
+            self._charge.require_labels(found)
+
+    def check_adopted(self, claims: Iterable[PersistentVolumeClaim]) -> None:
+        """Refuses data that another server made. Raises Blocked."""
+        for claim in claims:
+            labels = claim.metadata.labels
+            engine, major = labels.get(ENGINE_LABEL, self._view.engine), labels.get(MAJOR_LABEL, self._view.version)
+            if (engine, major) != (self._view.engine, self._view.version):
+                raise Blocked(
+                    "Failed",
+                    "RetainedDataMismatch",
+                    f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine} {major}: declare a "
+                    "new cluster of this name and that version, or delete the claim to give up the data",
+                )
+
+    async def grow(self, instances: Sequence[Instance]) -> StorageFinding:
+        """Asks for the declared sizes, and says how far that is."""
+        findings = [await self._grow(claim, config) for i in instances for claim, config in self._sized(i)]
+        lost = sorted(self._view.names.instance(i.number) for i in instances if is_lost(i))
+        if lost:
+            return StorageFinding("VolumeLost", f"the volume of {', '.join(lost)} is gone, or being deleted")
+        order = ("NotExpandable", "FileSystemResizePending", "Resizing")
+        found = [f for f in findings if f is not None]
+        return min(found, key=lambda f: order.index(f.reason), default=StorageFinding("Sized", "all as declared"))
+
+    def _sized(self, instance: Instance) -> Iterable[tuple[PersistentVolumeClaim, Quantity]]:
+        if instance.data is not None:
+            yield instance.data, self._view.storage_size
+        if instance.wal is not None and self._view.wal_size is not None:
+            yield instance.wal, self._view.wal_size
+
+    async def _grow(self, claim: PersistentVolumeClaim, wanted: Quantity) -> StorageFinding | None:
+        if claim.metadata.deletion_timestamp is not None:
+            return None
+        name = claim.metadata.name
+        requested = Quantity(claim.spec.resources.requests.get("storage", "0"))
+        if wanted > requested:
+            body = {
+                "metadata": {"resourceVersion": claim.metadata.resource_version},
+                "spec": {"resources": {"requests": {"storage": str(wanted)}}},
+            }
+            try:
+                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch(body))
+            except NotFound:
+                return None
+            except (Forbidden, Invalid) as error:
+                # The servers run on with what they have; only the wish cannot be met.
+                return StorageFinding("NotExpandable", f"volume {name} stays at {requested}: {error}")
+            self._charge.events.normal(self._charge.cluster, "VolumeResized", f"requested {wanted} for {name}")
+            return StorageFinding("Resizing", f"volume {name} grows to {wanted}")
+        if any(c.type == "FileSystemResizePending" and c.status == "True" for c in claim.status.conditions):
+            return StorageFinding("FileSystemResizePending", f"the file system on {name} grows when its pod starts")
+        capacity = claim.status.capacity.get("storage")
+        if capacity is not None and Quantity(capacity) < wanted:
+            return StorageFinding("Resizing", f"volume {name} has {capacity} of {wanted}")
+        return None
+
+    async def retire(self, instance: Instance) -> None:
+        """Marks the claims of an instance, so that none uses them again."""
+        for claim in (instance.data, instance.wal):
+            if claim is None or is_retired(claim):
+                continue
+            metadata = {"labels": {RETIRED: "true"}, "resourceVersion": claim.metadata.resource_version}
+            try:
+                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
+            except NotFound:
+                continue
+
+    async def clean_up(self, claims: Iterable[PersistentVolumeClaim], observed: Observed) -> None:
+        """Deletes retired claims once their instance is gone, where the data are not to be kept."""
+        if not self._view.deletes_data:
+            return
+        present = {i.number for i in observed.instances}
+        for claim in claims:
+            if is_retired(claim) and number_of(claim) not in present and claim.metadata.deletion_timestamp is None:
+                await self._charge.delete(PersistentVolumeClaim, claim)

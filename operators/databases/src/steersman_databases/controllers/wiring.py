@@ -1,0 +1,103 @@
+"""What the controllers of databases and users watch, and what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.controller import (
+    Builder,
+    annotations_changed,
+    any_of,
+    changed,
+    generation_changed,
+    labels_changed,
+    referenced_by,
+)
+from steersman.manager import Manager
+from steersman.meta import metadata_only
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.clusters import claims
+from steersman_databases.controllers.database import DatabaseReconciler
+from steersman_databases.controllers.outcome import RECHECK_SECONDS
+from steersman_databases.controllers.rivals import CLAIMS
+from steersman_databases.controllers.servers import ContentsOf, clusters_of, secrets_of, services_of
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.controllers.users import KIND, TargetFilter, UserReconciler
+from steersman_databases.engines import Engine, engine_named
+from steersman_databases.engines.port import Contents
+from steersman_databases.resources import instance_of
+
+C = TypeVar("C", Database, DatabaseUser)
+
+# Reconciles wait for servers most of their time: so many servers may hang at once, and nobody else waits for them.
+_WORKERS = 256
+
+
+def contents_named(name: str) -> Contents:
+    """What is inside servers of an engine. Raises ``UnknownEngine``."""
+    return cast(Contents, engine_named(name))
+
+
+def setup_databases(
+    manager: Manager, engines: Callable[[str], Engine], contents: ContentsOf, target: str | None = None
+) -> None:
+    """Adds the controllers of ``Database`` and ``DatabaseUser`` to ``manager``.
+
+    Args:
+        engines: finds an engine by its name.
+        contents: finds what is inside servers of an engine.
+        target: a value of the label ``target``: only users who bear it; all for None.
+    """
+    surveys, targeted = Surveys(manager.runtime), TargetFilter(target)
+    (
+        _placed(manager.controller(Database), Database)
+        .with_predicate(any_of(generation_changed, annotations_changed))
+        .owns(StatefulSet)
+        .owns(Service)
+        .watches(PersistentVolumeClaim, instance_of)
+        .watches(Secret, instance_of)
+        .watches(Pod, instance_of)
+        .permits(StatefulSet, "create", "patch", "delete")
+        .permits(Service, "create", "patch")
+        .permits(PersistentVolumeClaim, "create", "patch", "delete")
+        .permits(Secret, "create", "patch", "delete")
+        .source(surveys)
+        .source(surveys.tells(Database.api_resource.kind))
+        .max_concurrent_reconciles(_WORKERS)
+        .max_retry_delay(RECHECK_SECONDS)
+        .complete(lambda context: DatabaseReconciler(context, engines, contents, surveys))
+    )
+    (
+        _placed(manager.controller(DatabaseUser), DatabaseUser)
+        .with_predicate(any_of(generation_changed, annotations_changed, labels_changed))
+        .with_predicate(targeted)
+        .owns(Secret)
+        .permits(Secret, "create", "patch", "delete")
+        .source(surveys.tells(KIND))
+        .max_concurrent_reconciles(_WORKERS)
+        .base_retry_delay(2.0)
+        .max_retry_delay(30.0)
+        .complete(lambda context: UserReconciler(context, contents, surveys, targeted))
+    )
+
+
+def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
+    """What lives on a server: whose, and what it refers to."""
+    return (
+        builder.index(kind, CLAIMS, claims.keys)
+        .watches(metadata_only(Secret), referenced_by(kind, secrets_of))
+        .watches(metadata_only(Service), referenced_by(kind, services_of))
+        .watches(PostgreSQLCluster, referenced_by(kind, clusters_of), changed(_reachable))
+        .permits(ConfigMap, "get")
+        .permits(Namespace, "get")
+    )
+
+
+def _reachable(cluster: PostgreSQLCluster) -> object:
+    """What of a cluster matters to those who are on it."""
+    spec, status = cluster.spec, cluster.status
+    serves = status is not None and bool(status.primary)
+    return (serves, spec.allowed_namespaces, spec.hibernated, cluster.metadata.deletion_timestamp)

@@ -1,0 +1,112 @@
+"""What Kubernetes does with the objects of clusters in memory: claims are bound, pods run, garbage goes."""
+
+from __future__ import annotations
+
+from patroni_model import Hosts, Patroni, is_fenced
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
+from steersman.client import Client, MergePatch
+from steersman.errors import AlreadyExists, Conflict, NotFound
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
+from steersman.observability.runtime import Clock
+from steersman.testing import InMemoryApiServer
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL
+
+_LOOK_EVERY = 0.5
+
+
+class ClusterKubelet:
+    """Stands in for the StatefulSet controller (``OnDelete``), the volume binder, the kubelet and Patroni."""
+
+    def __init__(self, server: InMemoryApiServer, client: Client, hosts: Hosts) -> None:
+        self._server = server
+        self._client = client
+        self._hosts = hosts
+        self._patroni = Patroni(server, client, hosts)
+        self._addresses = 0
+
+    async def run(self, clock: Clock) -> None:
+        """Never returns."""
+        seen = -1
+        while True:
+            changes = self._server.changes()
+            if changes != seen:
+                await self.look()
+            # What this look itself changed is looked at, too.
+            seen = changes
+            await clock.sleep(_LOOK_EVERY)
+
+    async def look(self) -> None:
+        """One round."""
+        wanted = {
+            s.key: s for s in self._server.read_all(StatefulSet) if INSTANCE_LABEL in s.spec.template.metadata.labels
+        }
+        for pod in self._server.read_all(Pod):
+            owner = wanted.get(ObjectKey(pod.key.namespace, pod.key.name.removesuffix("-0")))
+            if INSTANCE_LABEL in pod.metadata.labels and (owner is None or owner.spec.replicas == 0):
+                await self._stop(pod)
+        await self._release_claims()
+        # First those that are there: who is gone has lost the lock before its pod is back.
+        await self._patroni.look()
+        for stateful in wanted.values():
+            if stateful.spec.replicas != 0:
+                await self._start(stateful)
+        self._server.collect_garbage()
+
+    async def _start(self, stateful: StatefulSet) -> None:
+        name, namespace = stateful.metadata.name, stateful.metadata.namespace
+        key = ObjectKey(namespace, f"{name}-0")
+        claim = self._server.read(PersistentVolumeClaim, ObjectKey(namespace, f"data-{name}"))
+        if self._server.read(Pod, key) is not None or claim is None:
+            return
+        if claim.metadata.deletion_timestamp is not None or not self._mounted(stateful):
+            return
+        bound = MergePatch({"status": {"phase": "Bound"}})
+        await self._client.patch(PersistentVolumeClaim, claim.key, bound, subresource="status")
+        template = stateful.spec.template
+        metadata = ObjectMeta(
+            name=key.name,
+            namespace=namespace,
+            labels=template.metadata.labels,
+            annotations=FrozenDict[str, str]({**template.metadata.annotations, "volume": claim.metadata.uid}),
+        )
+        try:
+            pod = await self._client.create(Pod(metadata=metadata, spec=template.spec))
+        except AlreadyExists:
+            return
+        if self._hosts.unschedulable & set(pod.spec.node_selector.values()):
+            nowhere = [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}]
+            body = {"status": {"phase": "Pending", "conditions": nowhere}}
+            await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+            return
+        self._addresses += 1
+        address = f"10.0.{self._addresses // 256}.{self._addresses % 256}"
+        ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
+        body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
+        await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+
+    async def _release_claims(self) -> None:
+        """A claim that is deleted goes when no pod uses it any more."""
+        used = {
+            ObjectKey(pod.key.namespace, v.persistent_volume_claim.claim_name)
+            for pod in self._server.read_all(Pod)
+            for v in pod.spec.volumes
+            if v.persistent_volume_claim is not None
+        }
+        for claim in self._server.read_all(PersistentVolumeClaim):
+            if claim.metadata.deletion_timestamp is not None and claim.key not in used and claim.metadata.finalizers:
+                body = {"metadata": {"finalizers": None}}
+                await self._client.patch(PersistentVolumeClaim, claim.key, MergePatch(body))
+
+    def _mounted(self, stateful: StatefulSet) -> bool:
+        """Whether every Secret that the pod mounts is there."""
+        volumes = stateful.spec.template.spec.volumes
+        names = [v.secret.secret_name for v in volumes if v.secret is not None]
+        namespace = stateful.metadata.namespace
+        return all(self._server.read(Secret, ObjectKey(namespace, name or "")) is not None for name in names)
+
+    async def _stop(self, pod: Pod) -> None:
+        try:
+            await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+        except (NotFound, Conflict):
+            return

@@ -1,0 +1,187 @@
+"""A cluster in memory around the operator's clusters: API server, kubelet stand-in, members that are a model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cluster_kubelet import ClusterKubelet
+from patroni_model import Hosts, ModelTopology
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
+from steersman.api.events_v1 import Event
+from steersman.client import Client, MergePatch, Transport
+from steersman.controller import Context
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectKey, ObjectMeta
+from steersman.observability.runtime import Runtime
+from steersman.rbac import cluster_role
+from steersman.testing import InMemoryApiServer, virtual_runtime
+from steersman_databases.api import Database, PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api.users import DatabaseUser
+from steersman_databases.controllers import ClusterParts, setup
+from steersman_databases.engines.cluster import Setting, SettingCatalog
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
+from steersman_databases.engines.server import Server
+
+_SETTINGS = Path(__file__).parents[1] / "unit/databases/engines/postgresql/settings-17.json"
+KEY = ObjectKey("default", "orders")
+NAMES = ClusterNames(KEY)
+OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
+
+
+@dataclass
+class ClusterWorld:
+    """Everything that outlives the operator's process."""
+
+    runtime: Runtime = field(default_factory=virtual_runtime)
+    hosts: Hosts = field(default_factory=Hosts)
+    stubborn: dict[str, str] = field(default_factory=dict[str, str])
+    """What servers run with, whatever they are told."""
+    unreachable: bool = False
+    """Whether nobody can ask servers for their parameters."""
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        self.server = InMemoryApiServer(self.runtime)
+        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+            self.server.register(kind)
+        self.client = Client(self.server, field_manager="test")
+
+    def parts(self, context: Context) -> ClusterParts:
+        """PostgreSQL's objects, and the model of its members."""
+        return ClusterParts(PostgreSQLServers(), ModelTopology(context.client, self.hosts), settings=self.settings)
+
+    async def settings(self, server: Server) -> SettingCatalog:
+        """What the server of a pod knows, and what it runs with: numbers in its own unit, or in MB."""
+        self.asked += 1
+        pod = next(p for p in self.server.read_all(Pod) if p.status.pod_ip == server.endpoint.host)
+        if self.unreachable:
+            raise ServerUnreachable(server.endpoint, "no answer")
+        store = self.server.read(ConfigMap, NAMES.store_config)
+        assert store is not None
+        told = json.loads(store.metadata.annotations["config"])["postgresql"]["parameters"]
+        shown = {**told, **self.hosts.running.get(pod.metadata.uid, {}), **self.stubborn}
+        known = {row["name"]: Setting(**row) for row in json.loads(_SETTINGS.read_text())}
+        for name in known.keys() & shown.keys():
+            value = shown[name]
+            unit = 8 if known[name].unit == "8kB" else 1
+            number = str(int(value[:-2]) * 1024 // unit) if value.endswith("MB") else value
+            known[name] = replace(known[name], value=number)
+        return known
+
+    async def create(self, **spec: Any) -> PostgreSQLCluster:
+        """Creates the cluster orders."""
+        metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+        return await self.client.create(PostgreSQLCluster(metadata=metadata, spec=PostgreSQLClusterSpec(**spec)))
+
+    async def change(self, **spec: Any) -> None:
+        """Patches its spec; names are the wire's."""
+        await self.client.patch(PostgreSQLCluster, KEY, MergePatch({"spec": spec}))
+
+    async def annotate(self, **annotations: str | None) -> None:
+        """Patches its annotations of ours."""
+        notes = {f"databases.steersman.dev/{key}": value for key, value in annotations.items()}
+        await self.client.patch(PostgreSQLCluster, KEY, MergePatch({"metadata": {"annotations": notes}}))
+
+    @property
+    def cluster(self) -> PostgreSQLCluster | None:
+        """It, as it is now."""
+        return self.server.read(PostgreSQLCluster, KEY)
+
+    @property
+    def status(self) -> Any:
+        """Its status; None before there is one."""
+        return self.cluster.status if self.cluster else None
+
+    def condition(self, type_: str) -> str:
+        """``status/reason`` of a condition; empty where there is none."""
+        conditions = self.status.conditions if self.status else ()
+        return next((f"{c.status}/{c.reason}" for c in conditions if c.type == type_), "")
+
+    def pods(self) -> dict[str, Pod]:
+        """Its pods by the instance's name."""
+        return {p.metadata.name.removesuffix("-0"): p for p in self.server.read_all(Pod)}
+
+    def uids(self) -> dict[str, str]:
+        """The pods' UIDs by instance: what differs has been restarted."""
+        return {name: pod.metadata.uid for name, pod in self.pods().items()}
+
+    def secret(self, name: str) -> dict[str, str]:
+        """A Secret's entries, decoded; empty where there is none."""
+        found = self.server.read(Secret, ObjectKey(KEY.namespace, name))
+        return {k: v.decode() for k, v in found.data.items()} if found else {}
+
+    @property
+    def unschedulable(self) -> set[str]:
+        """Values of node selectors that no node has."""
+        return self.hosts.unschedulable
+
+    def claims(self) -> list[str]:
+        """Names of all claims."""
+        return sorted(c.metadata.name for c in self.server.read_all(PersistentVolumeClaim))
+
+    def statefulsets(self) -> list[str]:
+        """Names of all StatefulSets."""
+        return sorted(s.metadata.name for s in self.server.read_all(StatefulSet))
+
+    def events(self) -> list[str]:
+        """Reasons of all Events."""
+        return [e.reason or "" for e in self.server.read_all(Event)]
+
+    async def until(self, what: str, probe: Callable[[], object], seconds: float = 300) -> None:
+        """Waits (in virtual time) until ``probe`` gives something true."""
+        clock = self.runtime.clock
+        deadline = clock.monotonic() + seconds
+        while not probe():
+            if clock.monotonic() > deadline:
+                conditions = self.status.conditions if self.status else ()
+                told = "\n".join(f"{c.type} {c.status} {c.reason}: {c.message}" for c in conditions)
+                raise AssertionError(f"not within {seconds} s: {what}\n{told}")
+            await clock.sleep(0.25)
+
+    async def ready(self, instances: int | None = None) -> None:
+        """Waits until it is as declared, with so many instances."""
+
+        def is_ready() -> bool:
+            cluster = self.cluster
+            if cluster is None or cluster.status is None or cluster.status.phase != "Ready":
+                return False
+            if cluster.status.observed_generation != cluster.metadata.generation:
+                return False
+            return instances is None or cluster.status.ready_instances == instances
+
+        await self.until(f"ready with {instances} instances", is_ready)
+
+    async def rest(self, seconds: float = 60) -> None:
+        """Lets time pass."""
+        await self.runtime.clock.sleep(seconds)
+
+    @asynccontextmanager
+    async def operator(self, transport: Transport | None = None) -> AsyncGenerator[Manager]:
+        """Runs the operator, and what Kubernetes does with its objects, during the block.
+
+        It may do what its generated role allows, and must not be refused anything.
+        """
+        options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
+        manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
+        setup(manager, parts=self.parts)
+        self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
+        kubelet = ClusterKubelet(self.server, Client(self.server, field_manager="kubelet"), self.hosts)
+        tasks = [asyncio.create_task(manager.run()), asyncio.create_task(kubelet.run(self.runtime.clock))]
+        try:
+            yield manager
+        finally:
+            if tasks[1].done():
+                tasks[1].result()
+            manager.stop()
+            tasks[1].cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        assert self.server.refused == []

@@ -1,0 +1,149 @@
+"""The controllers of databases and users in a simulation: what people do, and faults at every request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from contents_in_memory import ContentsInMemory, ServerInMemory
+from steersman.api.apply.core_v1 import NamespaceApply, SecretApply
+from steersman.api.core_v1 import Secret
+from steersman.client import MergePatch
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.testing import World, simulate
+from steersman.testing.simulation import Report
+from steersman.testing.virtual_time import VirtualClock
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.controllers import setup
+from steersman_databases.engines import Endpoint
+
+CLERK = ObjectKey("default", "clerk")
+SHOP = ObjectKey("default", "shop")
+_SERVER: dict[str, Any] = {
+    "engine": "postgresql",
+    "serverRef": {"host": "db.example.com", "administrator": {"name": "admin"}},
+}
+
+
+@dataclass
+class Servers:
+    """What is outside of Kubernetes."""
+
+    sql: ServerInMemory = field(default_factory=lambda: ServerInMemory(now=VirtualClock().now))
+
+    def contents(self, engine: str) -> ContentsInMemory:
+        """In place of the engines."""
+        return ContentsInMemory({Endpoint("db.example.com", 5432): self.sql}, engine)
+
+
+Users = World[Servers]
+
+
+def sweep(scenario: Callable[[Users], Awaitable[None]], **effort: Any) -> Report:
+    """Plays ``scenario`` with the operator under every fault."""
+    return simulate(
+        lambda manager, servers: _setup(manager, servers),
+        scenario,
+        outside=Servers,
+        observe=_holds,
+        kinds=[Database, DatabaseUser, PostgreSQLCluster],
+        invariants=[the_secret_opens],
+        options=ManagerOptions(name="steersman-databases"),
+        **effort,
+    )
+
+
+def _setup(manager: Manager, servers: Servers) -> None:
+    setup(manager, contents=servers.contents)
+
+
+def _holds(servers: Servers) -> dict[str, Any]:
+    """What is compared of the server: who is there and may log in, not with which password."""
+    return {
+        "users": {name: (user.login, user.verifier is not None) for name, user in servers.sql.users.items()},
+        "databases": {name: database.owner for name, database in servers.sql.databases.items()},
+    }
+
+
+def the_secret_opens(world: Users) -> None:
+    """Once a user is provisioned, what its Secret says opens the server, whatever was cut off where."""
+    user = world.read(DatabaseUser, CLERK)
+    secret = world.read(Secret, ObjectKey("default", "clerk-user"))
+    if user is None or secret is None or user.metadata.deletion_timestamp is not None or user.status is None:
+        return
+    ready = [c for c in user.status.conditions if c.type == "Ready" and c.status == "True"]
+    held = {key: value.decode() for key, value in secret.data.items()}
+    if ready and held.get("rotated-at"):
+        assert world.outside.sql.lets_in(held["username"], held["password"]), "the Secret does not open the server"
+
+
+def ready(world: Users) -> bool:
+    """Whether the user is provisioned."""
+    user = world.read(DatabaseUser, CLERK)
+    conditions = user.status.conditions if user is not None and user.status is not None else ()
+    return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+
+async def prepare(world: Users) -> None:
+    """Namespaces and the administrator's Secret."""
+    for name in ("kube-system", "default"):
+        await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=name)))
+    data = {"username": b"admin", "password": b"s3cret"}
+    await world.client.apply(SecretApply(metadata=ObjectMetaApply(name="admin", namespace="default"), data=data))
+
+
+async def make_user(world: Users, **spec: Any) -> None:
+    """Creates the user and waits until it is provisioned."""
+    wire = {"metadata": {"name": "clerk", "namespace": "default"}, "spec": {"user": "clerk", **_SERVER, **spec}}
+    await world.client.create(decode_builtins(wire, DatabaseUser))
+    await world.until("provisioned", lambda: ready(world))
+
+
+async def delete_user(world: Users) -> None:
+    """Deletes it and waits until it is gone, here and there."""
+    await world.client.delete(DatabaseUser, CLERK)
+    await world.until("gone", lambda: world.read(DatabaseUser, CLERK) is None)
+    assert "clerk" not in world.outside.sql.users
+
+
+async def life(world: Users) -> None:
+    """Created, its password set by hand, dropped behind our back, deleted."""
+    await prepare(world)
+    await make_user(world)
+    await world.client.patch(Secret, ObjectKey("default", "clerk-user"), MergePatch({"data": {"password": "bmV3"}}))
+    await world.until("in force", lambda: world.outside.sql.lets_in("clerk", "new"))
+    world.outside.sql.drop_user("clerk")
+    await world.until("healed", lambda: world.outside.sql.lets_in("clerk", "new"))
+    await delete_user(world)
+
+
+async def rotated(world: Users) -> None:
+    """Rotated once, until the former credential has ended."""
+    await prepare(world)
+    await make_user(world, rotation={"every": "5m", "overlap": "1m"})
+
+    def held() -> dict[str, str]:
+        secret = world.read(Secret, ObjectKey("default", "clerk-user"))
+        return {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
+
+    await world.until("rotated", lambda: held().get("username") == "clerk~")
+    await world.until("the former ended", lambda: "previous-username" not in held())
+    await delete_user(world)
+
+
+async def placed(world: Users) -> None:
+    """A database on a server, deleted with all that is in it."""
+    await prepare(world)
+    spec = {**_SERVER, "deletionPolicy": "Delete"}
+    wire = {"metadata": {"name": "shop", "namespace": "default"}, "spec": spec}
+    await world.client.create(decode_builtins(wire, Database))
+    await world.until("made", lambda: "shop" in world.outside.sql.databases)
+    await world.settle()
+    await world.client.delete(Database, SHOP)
+    await world.until("gone", lambda: world.read(Database, SHOP) is None)
+    assert not world.outside.sql.databases and not world.outside.sql.others
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (life, rotated, placed)}

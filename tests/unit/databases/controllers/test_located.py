@@ -1,0 +1,153 @@
+"""References to clusters: who is let in, and how the operator logs in there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster_views import view
+from contents_in_memory import ContentsInMemory, ServerInMemory
+from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from steersman.cache import InformerOptions
+from steersman.client import MergePatch
+from steersman.manager import Manager
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.testing import virtual_time
+from steersman_databases.api import DatabaseUser, PostgreSQLCluster, PostgreSQLClusterStatus
+from steersman_databases.clusters.keyring import KeysWish, keyring
+from steersman_databases.controllers import wiring
+from steersman_databases.engines import Credentials, Endpoint, engine_named
+from steersman_databases.engines.port import Contents
+from steersman_databases.engines.server import Server, Tenancy, TLSMode
+from users_world import UsersWorld
+
+MAIN = ObjectKey("default", "main")
+
+
+class _Recorded(ContentsInMemory):
+    """Remembers what it was connected to."""
+
+    def __init__(self, world: ClusterWorld, name: str) -> None:
+        super().__init__(world.servers, name)
+        self._world = world
+
+    def connect(self, server: Server) -> Any:
+        self._world.connected.append(server)
+        return super().connect(server)
+
+
+class ClusterWorld(UsersWorld):
+    """A cluster that is as its own controller leaves it, which does not run here."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.connected: list[Server] = []
+        operator = Credentials("steersman_operator", "")
+        self.servers[Endpoint("main-rw.default.svc", 5432)] = ServerInMemory(administrator=operator)
+
+    def contents(self, engine: str) -> Contents:
+        return _Recorded(self, engine)
+
+    def setup(self, manager: Manager) -> None:
+        ours = InformerOptions(label_selector="app.kubernetes.io/managed-by=steersman-databases")
+        for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod):
+            manager.cache.configure(kind, ours)
+        wiring.setup_databases(manager, engine_named, self.contents)
+
+    async def cluster(self, **spec: Any) -> None:
+        wire = {"metadata": {"name": MAIN.name, "namespace": MAIN.namespace}, "spec": {"instances": 1, **spec}}
+        made = await self.client.create(decode_builtins(wire, PostgreSQLCluster))
+        ring = keyring(view(MAIN.name, MAIN.namespace), KeysWish(), {}, None, self.runtime.clock.now())
+        for key, data in ring.data.items():
+            labels = {"app.kubernetes.io/managed-by": "steersman-databases"}
+            metadata = ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
+            await self.client.apply(SecretApply(metadata=metadata, data=data))
+        await self.client.apply_status(made, PostgreSQLClusterStatus(primary="main-0"))
+
+
+@virtual_time
+async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
+        await world.failed("there is no PostgreSQLCluster main", "seed")
+        await world.cluster()
+        await world.ready("seed", seconds=5)
+        await world.user("clerk", clusterRef={"name": "main"}, engine=None, serverRef=None)
+        await world.ready()
+        assert len(world.connected) == 1, "both share what is open to the server"
+        (server,) = world.connected
+        assert (server.login.username, server.login.password) == ("steersman_operator", None)
+        assert server.login.certificate is not None and server.login.certificate.chain.startswith(b"-----BEGIN")
+        assert server.verification.mode is TLSMode.VERIFY_FULL and server.verification.authorities
+        assert server.tenancy is Tenancy.CLUSTER
+        assert server.elevate is not None and server.elevate().username == "steersman_superuser"
+        assert world.entries()["ca.crt"].encode() == server.verification.authorities
+        assert world.entries()["uri"].endswith("?sslmode=verify-full")
+
+
+@virtual_time
+async def test_a_cluster_lets_in_whom_it_names() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        reference: dict[str, Any] = {
+            "clusterRef": {"name": "main", "namespace": "default"},
+            "engine": None,
+            "serverRef": None,
+        }
+        await world.user("clerk", "guest", **reference)
+        missing = {**reference, "clusterRef": {"name": "other", "namespace": "default"}}
+        await world.user("nobody", "guest", **missing)
+        await world.failed("PostgreSQLCluster default/main does not exist, or does not let in", "clerk", "guest")
+        await world.failed("PostgreSQLCluster default/other does not exist, or does not let in", "nobody", "guest")
+        allowed = MergePatch({"spec": {"allowedNamespaces": ["guest"]}})
+        await world.client.patch(PostgreSQLCluster, MAIN, allowed)
+        await world.ready("clerk", "guest", seconds=5)
+        await world.user("greedy", "guest", **reference, createDatabase=True)
+        await world.failed("createDatabase is only for objects from the cluster's own namespace", "greedy", "guest")
+
+
+@virtual_time
+async def test_a_guest_gets_nothing_of_others_by_naming_it_too() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        await world.client.patch(PostgreSQLCluster, MAIN, MergePatch({"spec": {"allowedNamespaces": ["guest"]}}))
+        here: dict[str, Any] = {"clusterRef": {"name": "main"}, "engine": None, "serverRef": None}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("victim", **here)
+        await world.ready("victim")
+        world.servers[Endpoint("main-rw.default.svc", 5432)].make_database("orders")
+        await world.user("victim", "guest", **there)
+        await world.failed("is claimed by an object of another namespace", "victim", "guest")
+        await world.user("member", "guest", **there, roles=[{"name": "victim"}])
+        await world.failed("role victim is not declared in this namespace", "member", "guest")
+        await world.user("reader", "guest", **there, grants=[{"database": "orders", "privileges": ["CONNECT"]}])
+        await world.failed("database orders is not declared in this namespace", "reader", "guest")
+        await world.user("taker", "guest", **there, adopt=True)
+        await world.failed("adopt is only for objects from the cluster's own namespace", "taker", "guest")
+        await world.database("evil", "guest", **{**there, "engine": "postgresql"}, owner="victim")
+        await world.until("it is refused", lambda: world.database_reason("evil", "guest") == "NotPermitted")
+        await world.user("heirless", "guest", **there)
+        await world.ready("heirless", "guest")
+        heir = MergePatch({"spec": {"reassignTo": "victim"}})
+        await world.client.patch(DatabaseUser, ObjectKey("guest", "heirless"), heir)
+        await world.client.delete(DatabaseUser, ObjectKey("guest", "heirless"))
+        await world.failed("role victim is not declared in this namespace", "heirless", "guest")
+
+
+@virtual_time
+async def test_with_its_cluster_a_user_goes_at_once() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.cluster()
+        await world.user("clerk", clusterRef={"name": "main"}, engine=None, serverRef=None)
+        await world.ready()
+        world.servers.clear()
+        await world.client.delete(PostgreSQLCluster, MAIN)
+        await world.client.delete(DatabaseUser, ObjectKey("default", "clerk"))
+        await world.until("gone", lambda: world.read() is None, 5)

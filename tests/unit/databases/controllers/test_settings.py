@@ -1,0 +1,122 @@
+"""Parameters of clusters that servers do not take, in virtual time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cluster_world import NAMES, ClusterWorld
+from steersman.api.core_v1 import ConfigMap
+from steersman.meta import FrozenDict
+from steersman.testing import virtual_time
+from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
+
+REFUSED = "False/ParameterRefused"
+
+
+def stored(world: ClusterWorld) -> dict[str, str]:
+    """The parameters that Patroni is told."""
+    found = world.server.read(ConfigMap, NAMES.store_config)
+    assert found is not None
+    settings: dict[str, Any] = json.loads(found.metadata.annotations["config"])
+    return settings["postgresql"]["parameters"]
+
+
+def message(world: ClusterWorld) -> str:
+    """What the condition says."""
+    return next(c.message for c in world.status.conditions if c.type == "ParametersApplied")
+
+
+async def declare(world: ClusterWorld, **values: str | None) -> None:
+    """Changes parameters; None takes one away."""
+    await world.change(postgresql={"parameters": values})
+
+
+@virtual_time
+async def test_what_the_server_does_not_know_or_take_is_not_written_and_the_rest_is() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await declare(world, wrok_mem="4MB", work_mem="8MB", max_connections="0")
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        await world.until("written", lambda: stored(world).get("work_mem") == "8MB")
+        assert not {"wrok_mem", "max_connections"} & stored(world).keys()
+        assert 'unrecognized configuration parameter "wrok_mem"' in message(world)
+        assert '0 is outside the valid range for parameter "max_connections" (1 .. 262143)' in message(world)
+        assert message(world).endswith("correct the parameter")
+        assert "ParameterRefused" in world.events()
+        await declare(world, wrok_mem=None, max_connections=None)
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+
+@virtual_time
+async def test_parameters_of_a_new_cluster_are_judged_once_it_runs() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"wrok_mem": "4MB"})))
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        assert "wrok_mem" not in stored(world)
+
+
+@virtual_time
+async def test_servers_that_run_with_something_else_are_told_with_both_values() -> None:
+    world = ClusterWorld(stubborn={"wal_log_hints": "on"})
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await declare(world, wal_log_hints="off")
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        assert 'parameter "wal_log_hints" is declared as off, and orders-0 runs with on' in message(world)
+        world.stubborn.clear()
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+
+@virtual_time
+async def test_servers_are_not_asked_again_when_all_is_as_declared() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2, postgresql=PostgreSQLSettings(parameters=FrozenDict({"work_mem": "8MB"})))
+        await world.ready(2)
+        await world.rest()
+        asked = world.asked
+        await world.rest(600)
+        assert world.asked == asked > 0
+
+
+@virtual_time
+async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value_is_written_back() -> None:
+    world = ClusterWorld()
+    world.hosts.unstartable.add(("shared_buffers", "900000MB"))
+    async with world.operator():
+        await world.create(postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"})))
+        await world.ready(3)
+        await declare(world, shared_buffers="900000MB", work_mem="8MB")
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        await world.ready(3)
+        assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
+        assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
+        words = 'an instance did not start with parameter "shared_buffers" = 900000MB; 64MB is kept'
+        assert words in message(world)
+    async with world.operator():
+        await world.rest()
+        assert stored(world)["shared_buffers"] == "64MB", "another process does not try it again"
+        assert world.condition("ParametersApplied") == REFUSED
+        await declare(world, shared_buffers="128MB")
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+        assert stored(world)["shared_buffers"] == "128MB"
+
+
+@virtual_time
+async def test_nothing_is_written_that_no_server_could_judge() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"work_mem": "8MB"})))
+        await world.ready(1)
+        world.unreachable = True
+        await declare(world, work_mem="16MB")
+        await world.until("unreachable", lambda: world.condition("ParametersApplied") == "False/ServerUnreachable")
+        assert stored(world)["work_mem"] == "8MB"
+        world.unreachable = False
+        await world.until("written", lambda: stored(world)["work_mem"] == "16MB")
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")

@@ -1,0 +1,444 @@
+"""The controller of users, in virtual time."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import replace
+
+import pytest
+
+from contents_in_memory import ADMINISTRATOR, ServerInMemory
+from steersman.api.core_v1 import Secret
+from steersman.client import MergePatch
+from steersman.meta import ObjectKey
+from steersman.testing import run_virtual, virtual_time
+from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.engines import Endpoint
+from steersman_databases.engines.actions import DropDatabase
+from steersman_databases.engines.survey import UserState
+from users_world import HOST, UsersWorld
+
+CLERK = ObjectKey("default", "clerk")
+GIVEN = {"name": "my-secret", "key": "my-key"}
+FORCED = {"metadata": {"annotations": {"databases.steersman.dev/force-delete": "true"}}}
+
+
+@virtual_time
+async def test_a_user_is_made_and_then_nothing_is_written() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        entries = world.entries()
+        assert world.sql.lets_in("clerk", entries["password"])
+        assert entries["uri"] == f"postgresql://clerk:{entries['password']}@db.example.com:5432/"
+        found = world.condition()
+        assert found is not None and found.message == "The user provisioning has succeeded."
+        version, writes, looks = world.server.resource_version, world.sql.writes, world.sql.looks
+        await world.runtime.clock.sleep(600)
+        assert (world.server.resource_version, world.sql.writes) == (version, writes)
+        assert world.sql.looks - looks < 90, "one look in eight seconds"
+        assert entries["password"] not in " ".join(world.notes())
+
+
+@virtual_time
+async def test_a_given_password_is_followed_at_once() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user(password=GIVEN)
+        await world.failed("there is no Secret my-secret")
+        await world.secret("my-secret", {"other": "x"})
+        await world.failed("has no password under the key my-key")
+        await world.secret("my-secret", {"my-key": "first"})
+        await world.ready(seconds=5)
+        assert world.sql.lets_in("clerk", "first")
+        assert world.entries()["password"] == "first"
+        await world.secret("my-secret", {"my-key": "second"})
+        await world.until("it is in force", lambda: world.sql.lets_in("clerk", "second"), 5)
+        await world.until("applications have it", lambda: world.entries()["password"] == "second", 5)
+
+
+@virtual_time
+async def test_drift_is_healed_within_thirty_seconds_and_told() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.make_database("shop", "orders")
+        grants = [{"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}]
+        await world.user(grants=grants)
+        await world.ready()
+        password = world.entries()["password"]
+        world.sql.drop_user("clerk")
+        await world.until("the user is back", lambda: world.sql.lets_in("clerk", password), 30)
+        world.sql.revoke("clerk", "shop")
+        await world.until(
+            "the grant is back", lambda: world.sql.granted("clerk", "shop") == {("SELECT", "orders")}, 30
+        )
+        assert "Granted: granted SELECT on table shop.public.orders to clerk" in world.notes()
+        await world.client.delete(Secret, ObjectKey("default", "clerk-user"))
+        await world.until("the Secret is back", lambda: world.entries(), 30)
+        await world.until("and in force", lambda: world.sql.lets_in("clerk", world.entries()["password"]), 30)
+
+
+@virtual_time
+async def test_what_is_missing_is_waited_for() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.make_database("shop")
+        grants = [{"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}]
+        await world.user(grants=grants)
+        await world.failed("orders is not there")
+        world.sql.make_table("shop", "orders")
+        await world.ready(seconds=30)
+
+
+@virtual_time
+async def test_the_servers_own_words_are_in_the_condition_and_it_is_tried_again() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.refuses = "permission denied to create role"
+        await world.user()
+        await world.failed("permission denied to create role")
+        first = world.condition()
+        await world.runtime.clock.sleep(100)
+        again = world.condition()
+        assert first is not None and again is not None
+        assert again.last_update_time == first.last_update_time, "the same words are not told twice"
+        world.sql.refuses = ""
+        await world.ready(seconds=33)
+        told = world.condition()
+        assert told is not None and told.last_transition_time == told.last_update_time != first.last_update_time
+
+
+@virtual_time
+async def test_a_service_that_is_not_there_yet_is_found_when_it_comes() -> None:
+    world = UsersWorld()
+    world.servers[Endpoint("late.default.svc", 5432)] = world.sql
+    async with world.operator():
+        await world.user(serverRef={"service": {"name": "late"}, "administrator": {"name": "admin"}})
+        await world.failed("there is no Service late")
+        await world.service("late")
+        await world.ready(seconds=2)
+
+
+@virtual_time
+async def test_a_server_away_for_an_hour_costs_one_attempt_for_all_its_users() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        for number in range(30):
+            await world.user(f"clerk{number}")
+        for number in range(30):
+            await world.ready(f"clerk{number}")
+        world.sql.up = False
+        await world.failed("cannot reach db.example.com:5432", "clerk0")
+        version = world.server.resource_version
+        await world.runtime.clock.sleep(3600)
+        assert world.server.resource_version - version < 100, "nobody is told of the same thing all the time"
+        world.sql.up = True
+        for number in range(30):
+            await world.ready(f"clerk{number}", seconds=45)
+
+
+@virtual_time
+async def test_servers_that_hang_delay_nobody_else() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        for number in range(99):
+            world.servers[Endpoint(f"hung{number}.example.com", 5432)] = ServerInMemory(hangs=True)
+            reference = {"host": f"hung{number}.example.com", "administrator": {"name": "admin"}}
+            for member in range(3):
+                await world.user(f"hung{number}-{member}", serverRef=reference)
+        await world.user()
+        await world.ready(seconds=20)
+
+
+@virtual_time
+async def test_a_wrong_administrator_password_is_told_and_mended() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.secret("admin", {"username": "admin", "password": "wrong"})
+        await world.user()
+        await world.failed('the server rejected the administrator "admin"')
+        await world.secret("admin", {"username": "admin", "password": ADMINISTRATOR.password})
+        await world.ready(seconds=5)
+
+
+@virtual_time
+async def test_the_older_of_two_keeps_the_name() -> None:
+    """Scenario 9 of the research: two objects claim one role."""
+    world = UsersWorld()
+    async with world.operator():
+        await world.namespace("other")
+        await world.user("first", user="clerk")
+        await world.ready("first")
+        await world.runtime.clock.sleep(2)
+        await world.user("second", user="clerk")
+        await world.user("third", "other", user="clerk")
+        await world.failed("user clerk on this server is claimed by DatabaseUser first, which is older", "second")
+        await world.failed("claimed by an object of another namespace", "third", "other")
+        password = world.entries("first-user")["password"]
+        await world.client.delete(DatabaseUser, ObjectKey("default", "second"))
+        await world.until("the loser goes", lambda: world.read("second") is None)
+        assert world.sql.lets_in("clerk", password), "and takes nothing with it"
+        await world.client.delete(DatabaseUser, ObjectKey("default", "first"))
+        await world.ready("third", "other", seconds=60)
+
+
+@virtual_time
+async def test_what_somebody_made_by_hand_is_taken_only_if_told_to() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        world.sql.users["old"] = UserState("old", verifier=world.sql.like.new_verifier("mine"))
+        await world.user("old")
+        await world.failed("set spec.adopt to true", "old")
+        assert world.sql.lets_in("old", "mine")
+        key = ObjectKey("default", "old")
+        await world.client.delete(DatabaseUser, key)
+        await world.until("it goes", lambda: world.read("old") is None)
+        assert world.sql.lets_in("old", "mine"), "what bears no mark of ours is not dropped"
+
+
+@virtual_time
+async def test_deletion_drops_the_user_first() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        world.sql.up = False
+        await world.client.delete(DatabaseUser, CLERK)
+        await world.failed("annotate it with databases.steersman.dev/force-delete=true")
+        world.sql.up = True
+        await world.until("gone", lambda: world.read() is None, 45)
+        assert "clerk" not in world.sql.users
+        assert "UserDropped: dropped user clerk" in world.notes()
+
+
+@virtual_time
+async def test_deletion_by_force_and_with_retain() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.user("kept", deletionPolicy="Retain")
+        await world.ready()
+        await world.ready("kept")
+        world.sql.up = False
+        for name in ("clerk", "kept"):
+            await world.client.delete(DatabaseUser, ObjectKey("default", name))
+        await world.until("the retained one goes", lambda: world.read("kept") is None)
+        assert world.read() is not None
+        await world.client.patch(DatabaseUser, CLERK, MergePatch(FORCED))
+        await world.until("by force", lambda: world.read() is None, 5)
+        assert world.sql.others == {"clerk", "kept"}
+
+
+@virtual_time
+async def test_only_targeted_users_are_touched_in_whatever_case() -> None:
+    world = UsersWorld(target="Orders")
+    async with world.operator():
+        await world.user("mine", labels={"target": "orders"})
+        await world.user("theirs", labels={"target": "stock"})
+        await world.user("nobodys")
+        await world.ready("mine")
+        await world.runtime.clock.sleep(60)
+        assert world.sql.others == {"mine"}
+        assert all(world.read(n) and not world.read(n).metadata.finalizers for n in ("theirs", "nobodys"))  # type: ignore[union-attr]
+        moved = MergePatch({"metadata": {"labels": {"target": "ORDERS"}}})
+        await world.client.patch(DatabaseUser, ObjectKey("default", "theirs"), moved)
+        await world.ready("theirs", seconds=5)
+        away = MergePatch({"metadata": {"labels": {"target": "stock"}}})
+        await world.client.patch(DatabaseUser, ObjectKey("default", "mine"), away)
+        world.sql.drop_user("mine")
+        await world.runtime.clock.sleep(60)
+        assert "mine" not in world.sql.users, "another operator's now"
+
+
+@virtual_time
+async def test_other_namespaces_must_be_let_in() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        reference = {"host": HOST.host, "administrator": {"name": "admin", "namespace": "default"}}
+        await world.user("clerk", "guest", serverRef=reference)
+        await world.failed("Secret default/admin does not exist, or does not let in", "clerk", "guest")
+        data = {"username": "admin", "password": "s3cret"}
+        await world.secret("admin", data, annotations={"databases.steersman.dev/allowed-namespaces": "a, guest"})
+        await world.ready("clerk", "guest", seconds=5)
+
+
+@virtual_time
+async def test_paused_writes_nothing_until_it_goes_on() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        pause = {"metadata": {"annotations": {"databases.steersman.dev/paused": "true"}}}
+        await world.client.patch(DatabaseUser, CLERK, MergePatch(pause))
+        await world.runtime.clock.sleep(1)
+        world.sql.drop_user("clerk")
+        await world.runtime.clock.sleep(120)
+        assert "clerk" not in world.sql.users
+        found = world.read()
+        assert found is not None and found.status is not None
+        assert {c.type: c.status for c in found.status.conditions} == {"Ready": "True", "Paused": "True"}
+        go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
+        await world.client.patch(DatabaseUser, CLERK, MergePatch(go_on))
+        await world.until("healed", lambda: "clerk" in world.sql.users, 5)
+        await world.until("and no more paused", lambda: "Paused" not in str(world.read()), 5)
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+def test_rotation_leaves_no_moment_without_a_valid_credential(engine: str) -> None:
+
+    async def story() -> None:
+        world = UsersWorld()
+        if engine == "mysql":
+            mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
+            world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
+        async with world.operator():
+            world.sql.make_database("shop")
+            privilege = "CONNECT" if engine == "postgresql" else "SELECT"
+            grants = [{"database": "shop", "privileges": [privilege]}]
+            await world.user(engine=engine, grants=grants, rotation={"every": "10m", "overlap": "2m"})
+            await world.ready()
+            seen: list[tuple[str, str]] = []
+            clock = world.runtime.clock
+            end = clock.monotonic() + 45 * 60
+            while clock.monotonic() < end:
+                entries = world.entries()
+                current = (entries["username"], entries["password"])
+                assert world.sql.lets_in(*current), f"{current[0]} is not let in"
+                if not seen or seen[-1] != current:
+                    seen.append(current)
+                await clock.sleep(1)
+            assert len(seen) == 5
+            assert len({password for _, password in seen}) == 5
+            expected = ["clerk", "clerk~"] if engine == "postgresql" else ["clerk", "clerk"]
+            assert [name for name, _ in seen[:2]] == expected
+            found = world.read()
+            assert found is not None and found.status is not None and found.status.last_rotation_time is not None
+
+    run_virtual(story())
+
+
+@virtual_time
+async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user(rotation={"every": "10m", "overlap": "2m"})
+        await world.ready()
+        former = world.entries()["password"]
+        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
+        await world.runtime.clock.sleep(110)
+        assert world.sql.lets_in("clerk", former)
+        await world.until("over", lambda: not world.sql.lets_in("clerk", former), 20)
+        await world.until("and forgotten", lambda: "previous-password" not in world.entries(), 5)
+
+
+@virtual_time
+async def test_a_role_without_login_has_no_secret() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user("reporting", login=False)
+        await world.ready("reporting")
+        assert world.entries("reporting-user") == {}
+        assert not world.sql.users["reporting"].login
+
+
+@virtual_time
+async def test_a_database_on_a_server_with_its_owner_and_secret() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(deletionPolicy="Delete")
+        key = ObjectKey("default", "shop")
+
+        def phase() -> str | None:
+            found = world.server.read(Database, key)
+            return found.status.phase if found is not None and found.status is not None else None
+
+        await world.until("Ready", lambda: phase() == "Ready")
+        assert world.sql.databases["shop"].owner == "shop"
+        assert world.sql.lets_in("shop", world.entries("shop-app")["password"])
+        world.sql.apply(DropDatabase("shop"))
+        await world.until("healed", lambda: "shop" in world.sql.databases, 30)
+        await world.client.delete(Database, key)
+        await world.until("gone", lambda: world.server.read(Database, key) is None)
+        assert not world.sql.databases and not world.sql.others and world.entries("shop-app") == {}
+
+
+@virtual_time
+async def test_a_retained_database_is_adopted_by_the_next_of_its_name() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database()
+        await world.until("made", lambda: "shop" in world.sql.databases)
+        password = world.entries("shop-app")["password"]
+        key = ObjectKey("default", "shop")
+        await world.client.delete(Database, key)
+        await world.until("gone", lambda: world.server.read(Database, key) is None)
+        assert world.sql.lets_in("shop", password)
+        await world.database()
+        await world.until("Ready", lambda: "Ready" in str(world.server.read(Database, key)))
+        assert world.entries("shop-app")["password"] == password
+
+
+@virtual_time
+async def test_a_database_says_what_its_owner_is_missing() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(owner="boss")
+        key = ObjectKey("default", "shop")
+        await world.until(
+            "it waits", lambda: "the owner boss is not on the server" in str(world.server.read(Database, key))
+        )
+        await world.user("boss", login=False)
+        await world.until("Ready", lambda: "shop" in world.sql.databases, 40)
+        assert world.entries("shop-app") == {}
+
+
+@virtual_time
+async def test_a_rotation_that_is_given_up_midway_leaves_what_is_in_use() -> None:
+    world = UsersWorld()
+    await world.namespace("default")
+    # As a process leaves it that ended between choosing the next password and switching to it.
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        former = world.entries()["password"]
+        half = {"next-username": b64encode(b"clerk~").decode(), "next-password": b64encode(b"never-used").decode()}
+        await world.client.patch(Secret, ObjectKey("default", "clerk-user"), MergePatch({"data": half}))
+        await world.until("it is given up", lambda: "next-password" not in world.entries(), 30)
+        await world.ready()
+        assert (world.entries()["username"], world.entries()["password"]) == ("clerk", former)
+        assert world.sql.lets_in("clerk", former) and world.sql.others == {"clerk"}
+
+
+@virtual_time
+async def test_a_missing_table_does_not_keep_a_password_from_being_rotated() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.make_database("shop")
+        missing = {"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}
+        connect = {"database": "shop", "privileges": ["CONNECT"]}
+        await world.user(grants=[connect, missing], rotation={"every": "10m", "overlap": "2m"})
+        await world.failed("orders is not there yet")
+        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
+        assert world.sql.lets_in("clerk~", world.entries()["password"])
+        assert "orders is not there yet" in world.message()
+
+
+@virtual_time
+async def test_a_paused_database_is_left_alone() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database("shop")
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        paused = {"metadata": {"annotations": {"databases.steersman.dev/paused": "true"}}}
+        await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(paused))
+        await world.until("paused", lambda: world.database_reason("shop") == "Paused", 5)
+        world.sql.databases["shop"] = replace(world.sql.databases["shop"], connection_limit=3)
+        await world.runtime.clock.sleep(60)
+        assert world.sql.databases["shop"].connection_limit == 3
+        go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
+        await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(go_on))
+        await world.until("healed", lambda: world.sql.databases["shop"].connection_limit == -1, 10)
