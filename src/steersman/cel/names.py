@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = rf"{LABEL}(\.{LABEL})*"
@@ -34,11 +35,16 @@ NAME_PART_TEXT = (
     f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{NAME_PART}')"
 )
 
+is_label = re.compile(LABEL).fullmatch
+is_subdomain = re.compile(SUBDOMAIN).fullmatch
+is_label_value = re.compile(LABEL_VALUE).fullmatch
+_is_name_part = re.compile(NAME_PART).fullmatch
+
 
 def subdomain_problem(value: str) -> str:
     """Why ``value`` is no RFC 1123 subdomain; empty where it is one."""
     problems = ["must be no more than 253 characters"] if len(value) > 253 else []
-    return ",".join(problems if re.fullmatch(SUBDOMAIN, value) else [*problems, SUBDOMAIN_TEXT])
+    return ",".join(problems if is_subdomain(value) else [*problems, SUBDOMAIN_TEXT])
 
 
 def label_problem(value: str) -> str:
@@ -50,13 +56,13 @@ def label_problem(value: str) -> str:
 def lower_label_problem(value: str) -> str:
     """Why ``value`` is no RFC 1123 label; empty where it is one."""
     problems = ["must be no more than 63 characters"] if len(value) > 63 else []
-    return ",".join(problems if re.fullmatch(LABEL, value) else [*problems, LABEL_TEXT])
+    return ",".join(problems if is_label(value) else [*problems, LABEL_TEXT])
 
 
 def label_value_problem(value: str) -> str:
     """Why ``value`` is not the value of a label; empty where it may be."""
     problems = ["must be no more than 63 bytes"] if len(value) > 63 else []
-    return ",".join(problems if re.fullmatch(LABEL_VALUE, value) else [*problems, LABEL_VALUE_TEXT])
+    return ",".join(problems if is_label_value(value) else [*problems, LABEL_VALUE_TEXT])
 
 
 def label_key_problem(value: str) -> str:
@@ -64,17 +70,22 @@ def label_key_problem(value: str) -> str:
     return ",".join(key_problems(value, "qualified name"))
 
 
-def key_problems(key: str, noun: str) -> Iterator[str]:
-    """Why ``key``, which is called ``noun``, is no key of labels and the like."""
+@lru_cache(maxsize=4096)
+def key_problems(key: str, noun: str) -> tuple[str, ...]:
+    """Why ``key``, called ``noun``, is no key of labels and the like; kept, since objects have keys in common."""
+    return tuple(_key_problems(key, noun))
+
+
+def _key_problems(key: str, noun: str) -> Iterator[str]:
     if key.count("/") > 1:
         yield f"a valid {noun}{NAME_PART_TEXT.removeprefix('name part')}{WITH_PREFIX}"
         return
     prefix, slash, name = key.rpartition("/")
-    if slash and not re.fullmatch(SUBDOMAIN, prefix):
+    if slash and not is_subdomain(prefix):
         yield f"prefix part {SUBDOMAIN_TEXT}"
     if not name:
         yield "name part must be non-empty"
     elif len(name) > 63:
         yield "name part must be no more than 63 bytes"
-    if not re.fullmatch(NAME_PART, name):
+    if not _is_name_part(name):
         yield NAME_PART_TEXT

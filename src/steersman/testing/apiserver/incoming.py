@@ -16,7 +16,7 @@ from steersman.testing.apiserver.kinds import Kind, KindRegistry
 from steersman.testing.apiserver.options import WriteOptions
 from steersman.testing.apiserver.requests.bodies import How, as_kind, complete_from_url, repeated_fields, sent_to
 from steersman.testing.apiserver.schemas.embedded import metadata_mismatch
-from steersman.testing.apiserver.strategy import unknown_fields
+from steersman.testing.apiserver.strategy import conformed
 from steersman.testing.apiserver.values import JsonObject, is_map, map_at
 
 
@@ -49,8 +49,9 @@ class Incoming:
 
     def decoded(self, kind: Kind, request: HttpRequest, options: WriteOptions, *, name: str) -> JsonObject:
         """As ``sent``, not completed, and not compared with the URL."""
-        repeated = repeated_fields(request) if options.validation != "Ignore" else ()
-        return self._read(kind, sent_to(kind, request, kind.resource.kind), "write", options, repeated, name)
+        sent = sent_to(kind, request, kind.resource.kind)
+        repeated = repeated_fields(request, sent) if options.validation != "Ignore" else ()
+        return self._read(kind, sent, "write", options, repeated, name)
 
     def read(
         self, kind: Kind, body: Any, how: How, options: WriteOptions, *, name: str, namespace: str
@@ -83,13 +84,14 @@ class Incoming:
             result["metadata"] |= {n: v for n, v in map_at(body, "metadata").items() if v is None}
         if kind.schema is not None and (wrong := metadata_mismatch(result, kind.schema)):
             raise _undecodable(kind, body, how, f"{wrong[0].path}: {wrong[0].text}")
-        if how == "apply" or (options.validation == "Ignore" and kind.schema is not None):
+        if how == "apply":
+            # What it is merged with makes it whole.
             return result
         try:
-            unknown = [*strange, *unknown_fields(kind, result)]
+            result, unknown = conformed(kind, result)
         except WrongType as error:
             raise _undecodable(kind, body, how, str(error)) from None
-        found = [*repeated, *(f'unknown field "{p}"' for p in unknown)]
+        found = [*repeated, *(f'unknown field "{p}"' for p in (*strange, *unknown))]
         if options.strict and found:
             raise _undecodable(kind, body, how, "strict decoding error: " + ", ".join(found))
         if options.validation != "Ignore":

@@ -103,6 +103,7 @@ class Kind:
         columns: what a table of custom resources shows.
         versions: of custom resources, what all versions have in common.
         kept_in: the collection of its objects, where that is another kind's.
+        collection: where its objects are stored.
         deprecation: what answers to requests in this version warn of; empty where it is not deprecated.
     """
 
@@ -127,11 +128,11 @@ class Kind:
     versions: Versions | None = None
     deprecation: str = ""
     kept_in: GroupResource | None = None
+    collection: GroupResource = field(init=False)
 
-    @property
-    def collection(self) -> GroupResource:
-        """Where its objects are stored."""
-        return self.kept_in or GroupResource(self.resource.group, self.resource.plural)
+    def __post_init__(self) -> None:
+        collection = self.kept_in or GroupResource(self.resource.group, self.resource.plural)
+        object.__setattr__(self, "collection", collection)
 
 
 _BUILTIN = """

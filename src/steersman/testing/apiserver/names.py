@@ -8,12 +8,12 @@ from random import Random
 from typing import Any
 
 from steersman.cel.names import (
-    LABEL,
     LABEL_TEXT,
-    LABEL_VALUE,
     LABEL_VALUE_TEXT,
-    SUBDOMAIN,
     SUBDOMAIN_TEXT,
+    is_label,
+    is_label_value,
+    is_subdomain,
     key_problems,
     lower_label_problem,
 )
@@ -76,11 +76,12 @@ def _check_name(kind: str, name: str, path: str = "metadata.name", sent: str = "
         elif "/" in name or "%" in name:
             yield invalid_value(path, sent or name, f"may not contain '{'/' if '/' in name else '%'}'")
     else:
-        pattern, text, longest = (LABEL, LABEL_TEXT, 63) if kind in _LABEL_NAMED else (SUBDOMAIN, SUBDOMAIN_TEXT, 253)
+        labelled = kind in _LABEL_NAMED
+        fits, text, longest = (is_label, LABEL_TEXT, 63) if labelled else (is_subdomain, SUBDOMAIN_TEXT, 253)
         if len(name) > longest:
             yield invalid_value(path, sent or name, f"must be no more than {longest} characters")
-        if not re.fullmatch(pattern, name):
-            problem = "must not contain dots" if pattern == LABEL and "." in name else text
+        if not fits(name):
+            problem = "must not contain dots" if labelled and "." in name else text
             yield invalid_value(path, sent or name, problem)
 
 
@@ -112,14 +113,15 @@ def check_labels(labels: Any) -> Iterator[FieldError]:
             continue
         if len(value) > 63:
             yield invalid_value("metadata.labels", value, "must be no more than 63 bytes")
-        if not re.fullmatch(LABEL_VALUE, value):
+        if not is_label_value(value):
             yield invalid_value("metadata.labels", value, LABEL_VALUE_TEXT)
 
 
 def key_errors(key: str, path: str) -> Iterator[FieldError]:
     """What is wrong with ``key``, which stands at ``path``, as the key of a label or the name of a finalizer."""
     noun = "label key" if path == "metadata.labels" else "qualified name"
-    yield from (invalid_value(path, key, problem) for problem in key_problems(key, noun))
+    for problem in key_problems(key, noun):
+        yield invalid_value(path, key, problem)
 
 
 def _check_owners(owners: Any) -> Iterator[FieldError]:

@@ -87,6 +87,8 @@ def _check_manager(kind: str, manager: str) -> None:
     if len(manager) > _LONGEST_MANAGER:
         text = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
         raise failures.invalid_options(kind, "fieldManager", text, "FieldValueTooLong")
+    if manager.isprintable():
+        return
     for position, character in enumerate(manager):
         if not character.isprintable():
             detail = f"invalid character U+{ord(character):04X} (at position {position})"

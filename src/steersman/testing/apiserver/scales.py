@@ -29,7 +29,7 @@ from steersman.testing.apiserver.requests.bodies import SCHEME, complete_from_ur
 from steersman.testing.apiserver.requests.routes import Route
 from steersman.testing.apiserver.requests.selectors import selector_text
 from steersman.testing.apiserver.storage import Stored
-from steersman.testing.apiserver.strategy import prepare_update
+from steersman.testing.apiserver.strategy import prepare_update, reread
 from steersman.testing.apiserver.values import JsonObject, clone, is_map, map_at, metadata, section
 from steersman.testing.apiserver.verbs import Verbs, attempt_of, patched
 
@@ -63,7 +63,7 @@ class Scales:
         sent = admission.mutate(attempt, Change(sent, before), clone)
         self.verbs.check_sent_version(route, old, metadata(sent))
         obj = _with_replicas(old, kind, map_at(sent, "spec").get("replicas") or 0)
-        obj = prepare_update(kind, old.object, obj, "")
+        obj = prepare_update(kind, old.object, reread(kind, obj), "")
         managers = self._managers(kind, options, old, before, sent)
         draft = Stored(old.collection, old.key, obj, managers, old.version)
         admission.validate(attempt, Change(_scale(draft, kind), before))
@@ -78,7 +78,8 @@ class Scales:
         if owned:
             # A number that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
             manager = ManagerKey(options.writer, "Update", "scale")
-            owned = self.verbs.own(_SCALE, manager, owned, _number(before), _number(sent))
+            now = self.verbs.writer.timestamp()
+            owned = self.verbs.own(_SCALE, manager, owned, _number(before), _number(sent), now=now)
         return managers_of_scaled(former, owned, kind.resource.api_version, place)
 
     def _place(self, kind: Kind, api_version: str) -> Path | None:

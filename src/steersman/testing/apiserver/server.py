@@ -23,7 +23,6 @@ from steersman.testing.apiserver.access.authorization import (
     ADMINISTRATOR,
     Authorizer,
     User,
-    attributes_of,
     impersonated,
 )
 from steersman.testing.apiserver.access.grants import RoleLike, granting
@@ -180,7 +179,7 @@ class InMemoryApiServer:
         if failure := before or after:
             raise failure
         user = identify()
-        self._authorizer.check(user, attributes_of(request))
+        self._authorizer.check_request(user, request)
         route = find_route(request.path, self._kinds)
         if route.subresource:
             yield each(self._subresources.stream(route, request, user))
@@ -299,7 +298,7 @@ class InMemoryApiServer:
         self._admission.warnings.clear()
         try:
             user = identify()
-            self._authorizer.check(user, attributes_of(request))
+            self._authorizer.check_request(user, request)
             response = HttpResponse(*self._dispatcher.answer(request, user))
         except ApiError as error:
             response = refusal(error)

@@ -7,7 +7,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -107,7 +107,7 @@ class Stored:
 
     def keep_view(self, version: str, versions: Versions, obj: JsonObject) -> Stored:
         """Notes that this is read in ``version`` as ``obj``, and returns it so."""
-        differs = obj != self.object
+        differs = obj is not self.object and obj != self.object
         view = Stored(self.collection, self.key, obj, self.managers, self.version, self) if differs else None
         self._views[version] = (versions, view)
         return view or self
@@ -118,8 +118,7 @@ class Stored:
         return Stored(self.collection, self.key, {**self.object, "metadata": metadata}, self.managers, version)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One change. ``before`` is None for a new object, ``after`` for one that is gone."""
 
     version: int

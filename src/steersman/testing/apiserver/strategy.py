@@ -29,8 +29,7 @@ from steersman.testing.apiserver.fields.ownership import Reach
 from steersman.testing.apiserver.go_values import WrongType
 from steersman.testing.apiserver.kinds import Kind
 from steersman.testing.apiserver.names import check_finalizers, check_metadata, finalizer_errors
-from steersman.testing.apiserver.schemas.embedded import embeds, tidy_metadata
-from steersman.testing.apiserver.schemas.schema import fill_defaults, prune
+from steersman.testing.apiserver.schemas.schema import fill_defaults
 from steersman.testing.apiserver.values import (
     MISSING,
     JsonObject,
@@ -66,28 +65,65 @@ _STATUS = Reach(roots=frozenset({_STATUS_ROOT}))
 _STATUS_AND_METADATA = Reach(roots=frozenset({_STATUS_ROOT, ("f:metadata",)}))
 
 
-def decoded(kind: Kind, obj: JsonObject, *, applied: bool = False) -> JsonObject:
-    """The sent ``obj`` as mutating webhooks see it: pruned, and with the defaults; for ``applied`` see below."""
-    result = _conform(kind, obj, keep_nulls=applied)
-    _tidy_metadata(result)
-    _fill(kind, result)
-    return result
+def conformed(kind: Kind, obj: JsonObject, *, applied: bool = False) -> tuple[JsonObject, list[str]]:
+    """A copy of ``obj`` as its kind holds it, and the paths of fields that the kind does not have; those of metadata,
+    which are taken as they are, aside.
+
+    Args:
+        applied: whether it comes of an apply: of custom resources its nulls are nowhere dropped.
+
+    Raises:
+        WrongType: a value of a built-in kind does not fit its field.
+    """
+    resource = kind.resource
+    if kind.schema is not None:
+        result, unknown = conform(obj, kind.schema, keep_nulls=applied)
+    elif resource == CRD:
+        completed: JsonObject = clone(obj)
+        unknown = complete_definition(completed)
+        result = without_nulls(completed)
+    else:
+        result, unknown = conform_builtin(resource, obj)
+        if applied:
+            result["metadata"] = without_nulls(result["metadata"])
+    result["apiVersion"], result["kind"] = resource.api_version, resource.kind
+    return result, unknown
 
 
-def prepare_create(
-    kind: Kind, obj: JsonObject, *, now: str, random: Random, check: bool = True, applied: bool = False
-) -> JsonObject:
-    """The object to store for the sent ``obj``, whose name and namespace are decided; ``complete`` comes after it.
+def reread(kind: Kind, obj: JsonObject, *, applied: bool = False) -> JsonObject:
+    """As ``conformed``, of what the server or a webhook has made of a sent object.
+
+    Raises:
+        ApiError: 400, a value does not fit its field.
+    """
+    try:
+        return conformed(kind, obj, applied=applied)[0]
+    except WrongType as error:
+        named, version = kind.resource.kind, kind.resource.version
+        raise failures.bad_request(
+            f'{named} in version "{version}" cannot be handled as a {named}: {error}'
+        ) from None
+
+
+def decoded(kind: Kind, obj: JsonObject) -> JsonObject:
+    """``obj``, which is conformed, as mutating webhooks see it: with the defaults, which are put in place."""
+    _tidy_metadata(obj)
+    _fill(kind, obj)
+    return obj
+
+
+def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, check: bool = True) -> JsonObject:
+    """The object to store for ``obj``, which is conformed, and changed in place.
+
+    Its name and namespace are decided; ``complete`` comes after it.
 
     Args:
         check: whether to validate it.
-        applied: whether it comes of an apply, whose nulls are nowhere dropped.
 
     Raises:
         ApiError: 422.
     """
-    result = _conform(kind, obj, keep_nulls=applied)
-    meta = _tidy_metadata(result)
+    meta = _tidy_metadata(obj)
     sent_generation = meta.get("generation")
     for name in _SET_BY_SERVER:
         meta.pop(name, None)
@@ -99,15 +135,15 @@ def prepare_create(
         # Nobody counts it, nobody takes it away.
         meta["generation"] = sent_generation
     if kind.has_status:
-        result.pop("status", None)
+        obj.pop("status", None)
     if kind.resource == CRD:
-        result["status"] = first_status(result)
-    _fill(kind, result)
+        obj["status"] = first_status(obj)
+    _fill(kind, obj)
     if check:
-        _refuse(kind, result, _creation_errors(kind, result))
+        _refuse(kind, obj, _creation_errors(kind, obj))
     if kind.custom or kind.resource == CRD:
-        write_whole_numbers(result)
-    return result
+        write_whole_numbers(obj)
+    return obj
 
 
 def _creation_errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
@@ -125,31 +161,29 @@ def kept(kind: Kind, obj: JsonObject) -> JsonObject:
     return obj if kind.custom else as_stored(kind.resource, obj)
 
 
-def complete(kind: Kind, obj: JsonObject) -> JsonObject:
-    """``obj`` with what the server decides at creation, which no manager owns."""
-    if kind.custom:
-        return obj
-    result: JsonObject = clone(obj)
-    complete_new(kind.resource.kind, result)
-    return result
+def complete(kind: Kind, obj: JsonObject) -> None:
+    """Fills in what the server decides at creation, which no manager owns, in place."""
+    if not kind.custom:
+        complete_new(kind.resource.kind, obj)
 
 
 def prepare_update(
-    kind: Kind, old: JsonObject, obj: JsonObject, subresource: str, *, check: bool = True, applied: bool = False
+    kind: Kind, old: JsonObject, obj: JsonObject, subresource: str, *, check: bool = True
 ) -> JsonObject:
-    """The object to store in place of ``old`` for the sent ``obj``; equal to ``old`` where nothing changes.
+    """The object to store in place of ``old`` for ``obj``, which is conformed, and not to be used any more.
+
+    It is equal to ``old`` where nothing changes.
 
     Args:
         subresource: which it is written to; empty: the object itself.
         check: whether to validate it.
-        applied: whether it comes of an apply, whose nulls are nowhere dropped.
 
     Raises:
         ApiError: 422.
     """
-    result = _conform(kind, obj, keep_nulls=applied)
+    result = obj
     if subresource == "status":
-        result = _with_status_of(kind, old, result)
+        result = _with_status_of(kind, old, obj)
     elif kind.has_status:
         result.pop("status", None)
         if "status" in old:
@@ -174,40 +208,6 @@ def prepare_update(
         # After the comparison: 1.0 in place of the 1 that is stored counts as a change, each time it is written.
         write_whole_numbers(result)
     return result
-
-
-def unknown_fields(kind: Kind, obj: JsonObject) -> list[str]:
-    """The paths of fields that the kind does not have, as far as its schema is known; those of metadata aside.
-
-    Raises:
-        WrongType: a value of a built-in kind does not fit its field.
-    """
-    if kind.resource == CRD:
-        return list(complete_definition(clone(obj)))
-    if kind.schema is None:
-        return conform_builtin(kind.resource, obj)[1]
-    unknown = prune(obj, kind.schema, keep_nulls=True)[1]
-    return [*unknown, *tidy_metadata(clone(obj), kind.schema)] if embeds(kind.schema) else unknown
-
-
-def _conform(kind: Kind, obj: JsonObject, *, keep_nulls: bool = False) -> JsonObject:
-    """A copy in the stored version, pruned by the schema."""
-    schema = kind.schema
-    result: JsonObject = _builtin(kind, obj) if schema is None else conform(obj, schema, keep_nulls=keep_nulls)
-    result["apiVersion"] = kind.resource.api_version
-    result["kind"] = kind.resource.kind
-    return result
-
-
-def _builtin(kind: Kind, obj: JsonObject) -> JsonObject:
-    """``obj`` as the Go type of a built-in kind holds it."""
-    resource = kind.resource
-    try:
-        return without_nulls(conform_builtin(resource, obj)[0])
-    except WrongType as error:
-        raise failures.bad_request(
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
-        ) from None
 
 
 def reach_of(kind: Kind, subresource: str) -> Reach:

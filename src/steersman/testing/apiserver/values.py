@@ -50,6 +50,8 @@ def write_whole_numbers(value: Any) -> None:
     pairs: Iterable[tuple[Any, Any]] = value.items() if is_map(value) else enumerate(value) if is_list(value) else ()
     holder: Any = value
     for key, content in pairs:
+        if isinstance(content, str):
+            continue
         if isinstance(content, dict | list):
             write_whole_numbers(content)
         elif isinstance(content, float) and content.is_integer() and abs(content) < _EXPONENTS:

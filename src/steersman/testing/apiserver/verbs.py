@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
@@ -53,6 +53,7 @@ from steersman.testing.apiserver.strategy import (
     prepare_create,
     prepare_update,
     reach_of,
+    reread,
 )
 from steersman.testing.apiserver.values import JsonObject, clone, map_at, write_whole_numbers
 from steersman.testing.apiserver.writes import Writer
@@ -89,7 +90,7 @@ class Verbs:
     def _create(
         self, route: Route, body: JsonObject, options: WriteOptions, managers: Managers | None = None
     ) -> Stored:
-        """A new object; ``managers`` are those of an apply, which leave its nulls to validation."""
+        """A new object of ``body``, which is conformed; ``managers`` are those of an apply, which keeps its nulls."""
         kind, manager = route.kind, ManagerKey(options.writer, "Update")
         namespace, name = body["metadata"].get("namespace", ""), body["metadata"].get("name", "")
         version = body["metadata"].get("resourceVersion")
@@ -98,29 +99,27 @@ class Verbs:
             raise failures.forbidden(kind.resource, name, because)
         if kind.resource.namespaced:
             self._admit_into(kind, namespace, name)
-        _complete(kind, body)
+        complete_configuration(kind, body)
         now, random = self.writer.timestamp(), self.runtime.random
-        applied = managers is not None
-        attempt = attempt_of(route, "CREATE", options, name)
         if self.admission.is_configured:
+            applied = managers is not None
             if managers is None:
-                draft = prepare_create(kind, body, now=now, random=random, check=False)
-                managers = self.own(kind, manager, {}, blank(kind), draft)
+                draft = prepare_create(kind, clone(body), now=now, random=random, check=False)
+                managers = self.own(kind, manager, {}, blank(kind), draft, now=now)
+            attempt = attempt_of(route, "CREATE", options, name)
             body = self._mutated(attempt, kind, body, managers, None, applied=applied)
         self._check_escalation(route, options, body)
         _choose_name(body, random)
-        obj = prepare_create(kind, body, now=now, random=random, applied=applied)
+        obj = prepare_create(kind, body, now=now, random=random)
         check_configuration(kind, obj)
         if managers is None:
-            managers = self.own(kind, manager, {}, blank(kind), obj)
-        obj = complete(kind, obj)
+            managers = self.own(kind, manager, {}, blank(kind), obj, now=now)
+        complete(kind, obj)
         self.allocator.allocate(kind, obj, None)
         check_plugins(self.storage, kind, obj)
         name = obj["metadata"]["name"]
         self._check_creation(route, options)
-        if attempt.name != name:
-            attempt = replace(attempt, name=name)
-        self._validate(attempt, kind, obj, managers, None)
+        self._validate(route, "CREATE", options, obj, managers, None)
         if self.storage.get(kind.collection, ObjectKey(namespace, name)) is not None:
             raise failures.already_exists(kind.resource, name)
         self._warn(kind, obj, None)
@@ -167,15 +166,22 @@ class Verbs:
         applied: bool,
     ) -> JsonObject:
         """``body`` as the mutating webhooks leave it. What they set belongs to no manager."""
-        change = _change(kind, decoded(kind, body, applied=applied), managers, old)
+        change = _change(kind, decoded(kind, clone(body)), managers, old)
         result = self.admission.mutate(attempt, change, partial(read_as, kind, applied=applied))
         return {**result, "metadata": {k: v for k, v in result["metadata"].items() if k != "managedFields"}}
 
     def _validate(
-        self, attempt: Attempt, kind: Kind, obj: JsonObject, managers: Managers, old: Stored | None
+        self,
+        route: Route,
+        operation: Operation,
+        options: WriteOptions,
+        obj: JsonObject,
+        managers: Managers,
+        old: Stored | None,
     ) -> None:
         if self.admission.is_configured:
-            self.admission.validate(attempt, _change(kind, obj, managers, old))
+            attempt = attempt_of(route, operation, options, obj["metadata"]["name"])
+            self.admission.validate(attempt, _change(route.kind, obj, managers, old))
 
     def _admit_into(self, kind: Kind, namespace: str, name: str) -> None:
         """The NamespaceLifecycle admission plugin."""
@@ -227,48 +233,52 @@ class Verbs:
         options: WriteOptions,
         managers: Managers | None = None,
     ) -> Stored:
-        kind = route.kind
-        _complete(kind, body)
+        kind, now = route.kind, self.writer.timestamp()
+        complete_configuration(kind, body)
         manager = ManagerKey(options.writer, "Update", route.subresource, kind.resource.api_version)
         former = as_read(old.managers) if route.subresource else sent_managers(body["metadata"], old.managers)
-        applied = managers is not None
-        attempt = attempt_of(route, "UPDATE", options, route.name)
         if self.admission.is_configured:
+            applied = managers is not None
             if managers is None:
-                draft = prepare_update(kind, old.object, body, route.subresource, check=False)
-                managers = self.own(kind, manager, former, old.object, draft)
+                draft = prepare_update(kind, old.object, clone(body), route.subresource, check=False)
+                managers = self.own(kind, manager, former, old.object, draft, now=now)
+            attempt = attempt_of(route, "UPDATE", options, route.name)
             body = self._mutated(attempt, kind, body, managers, old, applied=applied)
         self.check_sent_version(route, old, body["metadata"])
         self._check_unconditional(route, body["metadata"])
         self._keep_uid(route, old, body["metadata"])
         self._check_escalation(route, options, body, old)
-        obj = prepare_update(kind, old.object, body, route.subresource, applied=applied)
+        obj = prepare_update(kind, old.object, body, route.subresource)
         check_configuration(kind, obj)
         if managers is None:
-            managers = self.own(kind, manager, former, old.object, obj)
+            managers = self.own(kind, manager, former, old.object, obj, now=now)
         self.allocator.allocate(kind, obj, old)
-        self._validate(attempt, kind, obj, managers, old)
+        self._validate(route, "UPDATE", options, obj, managers, old)
         self._warn(kind, obj, old.object)
         return self.keep(kind, old, obj, managers, dry_run=options.dry_run)
 
-    def own(self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject) -> Managers:
+    def own(
+        self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject, *, now: str
+    ) -> Managers:
         """The managers after ``manager`` wrote ``new`` in place of ``old``."""
         if not managers and "uid" in old.get("metadata", {}):
             # Where nothing is tracked, updates do not begin to: see skipNonApplied in apimachinery's managedfields.
             return managers
         try:
-            return self._own(kind, manager, managers, old, new)
+            return self._own(kind, manager, managers, old, new, now)
         except ApiError:
             # What does not fit a version that somebody wrote in has no managers: UpdateNoErrors, as above.
             return {}
 
-    def _own(self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject) -> Managers:
+    def _own(
+        self, kind: Kind, manager: ManagerKey, managers: Managers, old: JsonObject, new: JsonObject, now: str
+    ) -> Managers:
         version = kind.resource.api_version
         return own_changes(
             _fitting(kind, managers),
             manager._replace(api_version=version),
             FieldChange(old, new, kind.shape, version, self._translation(kind, managers)),
-            time=self.writer.timestamp(),
+            time=now,
             reach=reach_of(kind, manager.subresource),
         )
 
@@ -346,7 +356,7 @@ class Verbs:
             return as_read(old.managers)
         manager = ManagerKey("before-first-apply", "Update", route.subresource)
         try:
-            return self._own(route.kind, manager, {}, blank(route.kind), old.object)
+            return self._own(route.kind, manager, {}, blank(route.kind), old.object, self.writer.timestamp())
         except ApiError as error:
             why = f"failed to convert new object ({named(route.kind, old.object)}) to smd typed: {error}"
             raise failures.untyped(f"failed to create manager for existing fields: {why}") from error
@@ -369,7 +379,7 @@ class Verbs:
         kind = route.kind
         config = clone(config)
         _complete(kind, config)
-        return apply_configuration(
+        merged, managers = apply_configuration(
             live,
             config,
             _fitting(kind, managers),
@@ -381,6 +391,7 @@ class Verbs:
             reach=reach_of(kind, route.subresource),
             translate=self._translation(kind, managers),
         )
+        return reread(kind, merged, applied=True), managers
 
     def _existing(self, route: Route) -> Stored:
         found = self.storage.get(route.kind.collection, route.key)

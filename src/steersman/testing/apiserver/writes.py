@@ -35,7 +35,7 @@ class Writer:
     def timestamp(self, seconds: int = 0) -> str:
         """The time ``seconds`` from now, as the API writes it."""
         moment = self.runtime.clock.now() + timedelta(seconds=seconds)
-        # Twice as fast as strftime, and every write asks for it twice.
+        # Twice as fast as strftime, and every write asks for it.
         return f"{moment.isoformat()[:19]}Z"
 
     def create(self, kind: Kind, obj: JsonObject, managers: Managers, *, dry_run: bool = False) -> Stored:

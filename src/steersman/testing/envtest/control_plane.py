@@ -122,7 +122,7 @@ class ControlPlane:
         """
         if self._apiserver is None:
             raise SteersmanError("kube-apiserver does not run")
-        self._apiserver.signal(signal.SIGSTOP)
+        self._apiserver.freeze()
         try:
             yield
         finally:

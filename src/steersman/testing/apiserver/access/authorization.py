@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
-from urllib.parse import unquote
 
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
@@ -23,7 +22,7 @@ from steersman.testing.apiserver.access.default_roles import (
 )
 from steersman.testing.apiserver.kinds import GroupResource
 from steersman.testing.apiserver.requests.parameters import flag
-from steersman.testing.apiserver.requests.routes import Route
+from steersman.testing.apiserver.requests.routes import Route, parts_of
 from steersman.testing.apiserver.storage import Storage, Stored
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 
@@ -128,8 +127,7 @@ class Attributes(NamedTuple):
 def attributes_of(request: HttpRequest) -> Attributes:
     """What ``request`` asks for, told from its method and URL alone; nothing needs to be served there."""
     verb = _VERBS.get(request.method, "")
-    parts = [unquote(p) for p in request.path.strip("/").split("/")]
-    match parts:
+    match parts_of(request.path):
         case ["api", version, first, *rest]:
             group = ""
         case ["apis", group, version, first, *rest]:
@@ -209,6 +207,11 @@ class Authorizer:
         decision = self.decide(user, wanted)
         if not decision.allowed:
             raise self.refusal(forbidden(user, wanted, decision.reason))
+
+    def check_request(self, user: User, request: HttpRequest) -> None:
+        """As ``check``, of what ``request`` asks for; nobody needs to know that of who may do everything."""
+        if self.observers or not user.is_master:
+            self.check(user, attributes_of(request))
 
     def refusal(self, error: ApiError) -> ApiError:
         """``error``, which is noted."""

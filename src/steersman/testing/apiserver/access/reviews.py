@@ -42,6 +42,7 @@ def _kind(group: str, plural: str) -> Kind:
     return Kind(resource=resource, shape=BuiltinShape((resource.kind,)))
 
 
+_PATHS = ("apis/authentication.k8s.io/", "apis/authorization.k8s.io/")
 # The real server's refusals leave the kind out.
 _REVIEW = ApiResource("authorization.k8s.io", "v1", "", "")
 
@@ -72,6 +73,8 @@ class Reviews:
         Raises:
             ApiError: 400 or 422, the question is none.
         """
+        if not request.path.lstrip("/").startswith(_PATHS):
+            return None
         match request.path.strip("/").split("/"):
             case [
                 "apis",

@@ -24,7 +24,7 @@ from steersman.testing.apiserver.go_values import WrongType
 from steersman.testing.apiserver.kinds import NAMESPACES, GroupResource, Kind, KindRegistry
 from steersman.testing.apiserver.requests.bodies import SCHEME, head_problem
 from steersman.testing.apiserver.storage import Storage
-from steersman.testing.apiserver.strategy import decoded
+from steersman.testing.apiserver.strategy import decoded, reread
 from steersman.testing.apiserver.values import JsonObject, clone, list_at, map_at
 
 _GROUP = "admissionregistration.k8s.io"
@@ -273,7 +273,7 @@ def read_as(kind: Kind, obj: JsonObject, *, applied: bool) -> JsonObject:
         applied: whether it comes of an apply, whose nulls are nowhere dropped.
     """
     managed = obj["metadata"].pop("managedFields", None)
-    result = {**decoded(kind, obj, applied=applied), "apiVersion": obj["apiVersion"]}
+    result = {**decoded(kind, reread(kind, obj, applied=applied)), "apiVersion": obj["apiVersion"]}
     if managed is not None:
         result["metadata"] = {**result["metadata"], "managedFields": managed}
     return result

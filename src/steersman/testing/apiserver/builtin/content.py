@@ -22,6 +22,7 @@ from steersman.testing.apiserver.names import label_error
 from steersman.testing.apiserver.values import JsonObject, list_at, map_at
 
 _KEY = r"[-._a-zA-Z0-9]+"
+_is_key = re.compile(_KEY).fullmatch
 _KEY_TEXT = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
     f"or 'key-name', regex used for validation is '{_KEY}')"
@@ -55,7 +56,8 @@ def _config_map(obj: JsonObject) -> Iterator[FieldError]:
     data, binary = map_at(obj, "data"), map_at(obj, "binaryData")
     for field, values in (("data", data), ("binaryData", binary)):
         for key in values:
-            yield from _key(field, key)
+            if not _is_key(key):
+                yield _odd_key(field, key)
             if field == "data" and key in binary:
                 yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
     yield from _size("[]", [*data.values(), *binary.values()])
@@ -64,7 +66,8 @@ def _config_map(obj: JsonObject) -> Iterator[FieldError]:
 def _secret(obj: JsonObject) -> Iterator[FieldError]:
     data, kind = map_at(obj, "data"), obj.get("type")
     for key in data:
-        yield from _key("data", key)
+        if not _is_key(key):
+            yield _odd_key("data", key)
     yield from _size("data", data.values())
     missing = [k for k in _SECRET_KEYS.get(str(kind), ()) if k not in data]
     # One of user name and password is enough.
@@ -75,9 +78,8 @@ def _secret(obj: JsonObject) -> Iterator[FieldError]:
         yield required(f"metadata.annotations[{_ACCOUNT}]")
 
 
-def _key(field: str, key: str) -> Iterator[FieldError]:
-    if not re.fullmatch(_KEY, key):
-        yield invalid_value(f"{field}[{key}]", key, _KEY_TEXT)
+def _odd_key(field: str, key: str) -> FieldError:
+    return invalid_value(f"{field}[{key}]", key, _KEY_TEXT)
 
 
 def _size(path: str, values: Iterable[str]) -> Iterator[FieldError]:

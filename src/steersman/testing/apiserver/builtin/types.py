@@ -29,7 +29,7 @@ from steersman.testing.apiserver.go_values import (
     quantity_text,
     time_text,
 )
-from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, without_keys
+from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, without_keys, without_nulls
 
 _TYPE_META = ("apiVersion", "kind")
 _ROOT = (*_TYPE_META, "metadata")
@@ -214,9 +214,10 @@ class _Decoder:
     def _map(self, value: Any, content: Any, place: _Place) -> JsonObject:
         if not is_map(value):
             raise place.wrong(value, f"map[string]{_go_name(content, place)}")
-        return {
+        found = {
             k: _nothing(content) if v is None else self.value(v, content, place.entry(k)) for k, v in value.items()
         }
+        return without_nulls(found) if content is Any else found
 
 
 def _nothing(kind: Any) -> Any:
@@ -276,7 +277,7 @@ def _scalar(value: Any, kind: Any, place: _Place) -> Any:
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
             raise place.wrong(value, _go_name(kind, place))
         return float(value) if isinstance(value, Spelled) else value
-    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=float))
+    return without_nulls(msgspec.json.decode(msgspec.json.encode(value, enc_hook=float)))
 
 
 def _go_name(kind: Any, place: _Place) -> str:
@@ -333,14 +334,14 @@ def _value_schema(kind: Any) -> JsonObject:
 
 
 def conform_builtin(resource: ApiResource, obj: JsonObject) -> tuple[JsonObject, list[str]]:
-    """``obj`` as the Go type holds it, and the paths of the fields that it does not have.
+    """A copy of ``obj`` as the Go type holds it, its metadata aside, and the paths of fields that it does not have.
 
     Raises:
         WrongType: a value does not fit its field.
     """
     struct = struct_of(resource)
     if struct is None:
-        return obj, []
+        return without_nulls(obj), []
     decoder = _Decoder()
     head = {n: obj[n] for n in _ROOT if n in obj}
     body = decoder.struct({n: v for n, v in obj.items() if n not in _ROOT}, struct, "", "")

@@ -73,7 +73,7 @@ class Conversion:
         if schema is None:
             group = kind.resource.group
             raise failures.untyped(f"request to convert CR from an invalid group/version: {group}/{kept_in}")
-        obj = conform(kept, schema)
+        obj, _ = conform(kept, schema)
         fill_defaults(obj, schema)
         return self._convert(versions, obj, managers, kind.resource.group, kind.resource.version)
 
@@ -102,7 +102,7 @@ class Conversion:
         wanted = f"{group}/{version}"
         if obj["apiVersion"] == wanted:
             return obj
-        return conform(self.convert(versions, obj, wanted, managers), versions.schemas[version])
+        return conform(self.convert(versions, obj, wanted, managers), versions.schemas[version])[0]
 
     def convert(
         self, versions: Versions, obj: JsonObject, wanted: str, managers: Managers | None = None
@@ -145,11 +145,11 @@ class _Wrong(Exception):
     """The answer is no answer to the question."""
 
 
-def conform(obj: JsonObject, schema: JsonObject, *, keep_nulls: bool = False) -> JsonObject:
-    """A copy of ``obj`` without what ``schema`` does not know, and unless ``keep_nulls`` without wrong nulls."""
-    result: JsonObject = prune(obj, schema, keep_nulls=keep_nulls)[0]
-    tidy_metadata(result, schema)
-    return result
+def conform(obj: JsonObject, schema: JsonObject, *, keep_nulls: bool = False) -> tuple[JsonObject, list[str]]:
+    """A copy of ``obj`` without what ``schema`` does not know, of which it tells the paths, and unless ``keep_nulls``
+    without wrong nulls."""
+    result, unknown = prune(obj, schema, keep_nulls=keep_nulls)
+    return result, [*unknown, *tidy_metadata(result, schema)]
 
 
 def _failed(obj: JsonObject, text: str) -> ApiError:

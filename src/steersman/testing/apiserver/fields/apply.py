@@ -48,7 +48,7 @@ def apply_configuration(
     Raises:
         ApiError: 409, another manager owns a field that would change; 500, a list item lacks its key.
     """
-    declared = frozenset(p for p in field_set(config, shape) if reach.has(p))
+    declared = frozenset(reach.of(field_set(config, shape)))
     merged = merge(live, config, shape)
     former = managers[key].fields if key in managers else frozenset[Path]()
     if same(merged, live) and former <= declared:

@@ -5,7 +5,7 @@ Source: ``sigs.k8s.io/structured-merge-diff/v6/merge`` and ``k8s.io/apimachinery
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -85,10 +85,16 @@ class Reach(NamedTuple):
     roots: FieldSet | None = None
     resets: FieldSet = frozenset()
 
-    def has(self, path: Path) -> bool:
-        """Whether such a write can own ``path``."""
+    def of(self, paths: Set[Path]) -> Set[Path]:
+        """Those of ``paths`` that such a write can own."""
+        owned = paths - NOBODYS
+        if self.roots is None and not self.resets:
+            return owned
+        return {path for path in owned if self._has(path)}
+
+    def _has(self, path: Path) -> bool:
         root = path[:1]
-        if path in NOBODYS or root in self.resets or path[:2] in self.resets:
+        if root in self.resets or path[:2] in self.resets:
             return False
         return self.roots is None or root in self.roots
 
@@ -143,11 +149,9 @@ class FieldChange:
 def own_changes(managers: Managers, key: ManagerKey, change: FieldChange, *, time: str, reach: Reach) -> Managers:
     """The managers after ``key`` wrote by POST, PUT or a patch: it owns what it changed, others lose that."""
     changes = change.own
-    touched = changes.added | changes.modified
     result = _disown(managers, key, change)
     former = managers[key].fields if key in managers else frozenset[Path]()
-    gained = {p for p in touched if reach.has(p)}
-    fields = (former - changes.removed) | gained
+    fields = (former - changes.removed) | reach.of(changes.added | changes.modified)
     return _with(result, managers, key, fields, change.api_version, time)
 
 
@@ -192,7 +196,7 @@ def _with(
     result: dict[ManagerKey, Owned],
     managers: Managers,
     key: ManagerKey,
-    fields: FieldSet | set[Path],
+    fields: Set[Path],
     api_version: str,
     time: str,
 ) -> dict[ManagerKey, Owned]:

@@ -156,7 +156,11 @@ def _gather(value: Any, shape: Shape, path: Path, gathered: set[Path]) -> None:
     if is_map(value):
         if shape.relation != "atomic":
             for name, content in value.items():
-                _gather(content, shape.field(name), (*path, f"f:{name}"), gathered)
+                inner = (*path, f"f:{name}")
+                if isinstance(content, dict | list):
+                    _gather(content, shape.field(name), inner, gathered)
+                else:
+                    gathered.add(inner)
     elif is_associative(value, shape):
         item_shape = shape.item()
         for element, item in _lenient_elements(value, shape, path).items():
@@ -203,10 +207,17 @@ def to_fields_v1(fields: FieldSet) -> JsonObject:
     root: JsonObject = {}
     for path in sorted(fields):
         node = root
-        for element in path:
-            node = node.setdefault(element, {})
-        node["."] = {}
-    return _without_leaf_dots(root)
+        *containers, last = path
+        for element in containers:
+            inner: JsonObject | None = node.get(element)
+            if inner is None:
+                node[element] = inner = {}
+            elif not inner:
+                # It came before what is within it, so it is a member.
+                inner["."] = {}
+            node = inner
+        node[last] = {}
+    return root
 
 
 def from_fields_v1(wire: JsonObject, path: Path = ()) -> FieldSet:
@@ -214,10 +225,6 @@ def from_fields_v1(wire: JsonObject, path: Path = ()) -> FieldSet:
     members = {path} if path and (not wire or "." in wire) else set[Path]()
     inner = (from_fields_v1(content, (*path, name)) for name, content in wire.items() if name != ".")
     return frozenset(members).union(*inner)
-
-
-def _without_leaf_dots(node: JsonObject) -> JsonObject:
-    return {k: ({} if v.keys() == {"."} else _without_leaf_dots(v)) for k, v in node.items()}
 
 
 def path_text(path: Path) -> str:

@@ -58,14 +58,19 @@ def unserved(kinds: KindRegistry, group: str, version: str) -> ApiError:
     return failures.unknown_resource() if ours else failures.unknown_path()
 
 
+def parts_of(path: str) -> list[str]:
+    """What stands between the slashes of ``path``."""
+    parts = path.strip("/").split("/")
+    return [unquote(p) for p in parts] if "%" in path else parts
+
+
 def find_route(path: str, kinds: KindRegistry) -> Route:
     """The route of a resource path.
 
     Raises:
         ApiError: 404, nothing is served there; or 501, it is not imitated.
     """
-    parts = [unquote(p) for p in path.strip("/").split("/")]
-    match parts:
+    match parts_of(path):
         case ["api", version, *rest]:
             group = ""
         case ["apis", group, version, *rest]:

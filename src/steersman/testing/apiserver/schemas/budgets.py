@@ -8,8 +8,11 @@ Source: ``pkg/apis/cel/config.go`` of ``k8s.io/apiserver``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from steersman.cel.types import LONGEST_KEY, REQUEST
 from steersman.crd.costs import rule_costs
@@ -19,6 +22,10 @@ from steersman.testing.apiserver.values import JsonObject, is_list, is_map, map_
 _CALL = 1_000_000
 _OBJECT = 10_000_000
 _WITHIN = ("additionalProperties", "items")
+_SMALL = 16
+
+Size = Callable[[int], int]
+"""What a length counts as."""
 
 
 def may_cost_too_much(schema: JsonObject) -> bool:
@@ -27,7 +34,12 @@ def may_cost_too_much(schema: JsonObject) -> bool:
 
 
 def _exceeds(schema: JsonObject) -> bool:
-    costs = rule_costs(schema)
+    return _encoded_exceeds(msgspec.json.encode(schema))
+
+
+@lru_cache(maxsize=1024)
+def _encoded_exceeds(schema: bytes) -> bool:
+    costs = rule_costs(msgspec.json.decode(schema))
     return any(c.once > _CALL for c in costs) or sum(c.cost for c in costs) > _OBJECT
 
 
@@ -42,7 +54,9 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
     Raises:
         ApiError: 501, they may.
     """
-    if _exceeds(_measured(_with_names(schema), [v for v in (obj, old) if is_map(v)])):
+    whole, values = _with_names(schema), [v for v in (obj, old) if is_map(v)]
+    # Objects change their sizes all the time, and to estimate takes long: first by sizes that many objects share.
+    if all(_exceeds(_measured(whole, values, size)) for size in (_rounded, _exactly)):
         raise refused_here("CEL rules on an object so large that they may cost more than the real server allows")
 
 
@@ -64,24 +78,36 @@ def _with_long_keys(schema: JsonObject) -> JsonObject:
     return found
 
 
-def _measured(schema: JsonObject, values: Sequence[Any]) -> JsonObject:
+def _exactly(length: int) -> int:
+    return length
+
+
+def _rounded(length: int) -> int:
+    """The next power of two."""
+    return max(_SMALL, 1 << (length - 1).bit_length())
+
+
+def _measured(schema: JsonObject, values: Sequence[Any], size: Size) -> JsonObject:
     """``schema`` with bounds no wider than ``values`` need."""
     kind = "text" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
     found = dict(schema)
     if kind in ("string", "text"):
-        longest = max((len(v) for v in values if isinstance(v, str)), default=1)
+        longest = size(max((len(v) for v in values if isinstance(v, str)), default=1))
         # A character counts as four bytes, but for those of bytes.
         found["maxLength"] = longest if schema.get("format") == "byte" else (longest + 3) // 4
     elif kind == "array":
         lists = [v for v in values if is_list(v)]
-        found["maxItems"] = max(map(len, lists), default=0)
-        found["items"] = _measured(map_at(schema, "items"), [item for v in lists for item in v])
+        found["maxItems"] = size(max(map(len, lists), default=0))
+        found["items"] = _measured(map_at(schema, "items"), [item for v in lists for item in v], size)
     elif kind == "object":
         maps = [v for v in values if is_map(v)]
         if is_map(additional := schema.get("additionalProperties")):
-            found[LONGEST_KEY] = max((len(key) for v in maps for key in v), default=0)
-            found["maxProperties"] = max(map(len, maps), default=0)
-            found["additionalProperties"] = _measured(additional, [item for v in maps for item in v.values()])
+            found[LONGEST_KEY] = size(max((len(key) for v in maps for key in v), default=0))
+            found["maxProperties"] = size(max(map(len, maps), default=0))
+            inner = [item for v in maps for item in v.values()]
+            found["additionalProperties"] = _measured(additional, inner, size)
         if properties := map_at(schema, "properties"):
-            found["properties"] = {n: _measured(s, [v[n] for v in maps if n in v]) for n, s in properties.items()}
+            found["properties"] = {
+                n: _measured(s, [v[n] for v in maps if n in v], size) for n, s in properties.items()
+            }
     return found

@@ -10,11 +10,13 @@ from typing import Any
 
 from steersman.testing.apiserver.failures import FieldError
 from steersman.testing.apiserver.schemas.fitting import surely_fits
+from steersman.testing.apiserver.schemas.keywords import Mentions
 from steersman.testing.apiserver.schemas.validation import Found, check
 from steersman.testing.apiserver.values import MISSING, JsonObject, child, clone, is_list, is_map, map_at
 
 _META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _NESTED = (dict, list)
+_has_defaults = Mentions("default")
 
 
 def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool = False) -> tuple[Any, list[str]]:
@@ -96,6 +98,8 @@ def _lacks(value: Any, schema: JsonObject) -> bool:
 
 def fill_defaults(value: Any, schema: JsonObject) -> None:
     """Puts the schema's defaults where fields are missing or wrongly null, in place."""
+    if not isinstance(value, _NESTED) or not _has_defaults(schema):
+        return
     if is_list(value):
         items = schema.get("items")
         if is_map(items):
