@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,6 +10,7 @@ import msgspec
 import typer
 
 from steersman.cli.declaring import declared
+from steersman.cli.manifests import declared_by
 from steersman.cli.project import Project
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource, ObjectKey
@@ -47,6 +47,12 @@ def check(
             help="It declares controllers to a Manager; the project's setup unless given.",
         ),
     ] = None,
+    webhooks: Annotated[
+        str | None,
+        typer.Option(
+            "--webhooks", metavar="MODULE:NAME", help="Where what --declared declares serves its webhooks, if any."
+        ),
+    ] = None,
     recorded: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What pytest --steersman-rbac recorded.")
     ] = None,
@@ -65,7 +71,7 @@ def check(
     from steersman.rbac import compare
 
     try:
-        needed = _needed(declares, recorded)
+        needed = _needed(declares, webhooks, recorded)
         findings = compare([rule for role in roles for rule in _rules(role)], needed)
     except SteersmanError as error:
         typer.echo(f"steersman: {error}", err=True)
@@ -82,13 +88,12 @@ def check(
         raise typer.Exit(1)
 
 
-def _needed(declares: str | None, recorded: Path | None) -> set[Access]:
+def _needed(declares: str | None, webhooks: str | None, recorded: Path | None) -> set[Access]:
     from steersman.rbac import Access, accesses
 
     found: set[Access] = set()
     if declares is not None or recorded is None:
-        setup = Project.here().setup() if declares is None else _setup(declares)
-        found |= accesses(declared(setup).permissions)
+        found |= accesses(_manager(declares, webhooks).permissions)
     if recorded is not None:
         try:
             found |= set(msgspec.json.decode(recorded.read_bytes(), type=list[Access]))
@@ -97,12 +102,22 @@ def _needed(declares: str | None, recorded: Path | None) -> set[Access]:
     return found
 
 
-def _setup(place: str) -> Callable[[Manager], None]:
-    name, _, function = place.partition(":")
+def _manager(declares: str | None, webhooks: str | None) -> Manager:
+    from steersman.manager import ManagerOptions
+
+    if declares is None:
+        project = Project.here()
+        return declared_by(project, project.webhooks())
+    serving = None if webhooks is None else _named(webhooks, "WEBHOOKS")
+    return declared(_named(declares, "setup"), ManagerOptions(webhooks=serving))
+
+
+def _named(place: str, default: str) -> Any:
+    name, _, attribute = place.partition(":")
     try:
-        return getattr(import_module(name), function or "setup")
+        return getattr(import_module(name), attribute or default)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{place} is no function: {error}; write package.module:setup") from error
+        raise ConfigurationError(f"{place} is not there: {error}; write package.module:{default}") from error
 
 
 def _rules(role: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ def check(*arguments: str) -> Result:
 
 
 OPERATOR = Path(__file__).parents[3] / "operators/databases"
-DECLARED = ("--declared", "steersman_databases.main:setup")
+DECLARED = ("--declared", "steersman_databases.main:setup", "--webhooks", "steersman_databases.main:WEBHOOKS")
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def test_within_a_project_its_setup_is_what_declares(role: str, monkeypatch: pyt
 
 def test_what_tests_did_and_nobody_declared_is_missing(role: str, tmp_path: Path) -> None:
     record = tmp_path / ".steersman" / "rbac.json"
-    write_accesses(record, {Access("batch", "jobs", "create")})
+    write_accesses(record, {Access("batch", "cronjobs", "create")})
     write_accesses(record, {Access("", "secrets", "get", "a")})
     result = check(role, *DECLARED, "--recorded", str(record))
-    assert (result.exit_code, result.output) == (1, "missing: create jobs.batch\n")
+    assert (result.exit_code, result.output) == (1, "missing: create cronjobs.batch\n")
     found = json.loads(check(role, *DECLARED, "--recorded", str(record), "-o", "json").output)
-    assert found["missing"] == [{"group": "batch", "resource": "jobs", "verb": "create", "name": ""}]
+    assert found["missing"] == [{"group": "batch", "resource": "cronjobs", "verb": "create", "name": ""}]
 
 
 def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_pa
     ("arguments", "text"),
     [
         ((), "this is no project"),
-        (("--declared", "nowhere:setup"), "nowhere:setup is no function"),
+        (("--declared", "nowhere:setup"), "nowhere:setup is not there"),
         (("--recorded", "absent.json"), "cannot read absent.json"),
     ],
 )
