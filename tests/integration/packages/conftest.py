@@ -44,6 +44,10 @@ class Chart:
         return ended.stderr
 
 
+Write = Callable[..., Chart]
+"""Writes the chart of an installation."""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def kubectl() -> Iterator[None]:
     """Puts a kubectl, which puts manifests together, in PATH."""
@@ -59,7 +63,7 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 
 @pytest.fixture
-def charted(tmp_path: Path, helm: Helm) -> Callable[..., Chart]:
+def charted(tmp_path: Path, helm: Helm) -> Write:
     """Writes the chart of an installation."""
 
     def write(installation: Installation, **options: Any) -> Chart:

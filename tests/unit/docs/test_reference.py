@@ -40,6 +40,8 @@ def reported() -> Iterator[str]:
             if not isinstance(node, ast.Call):
                 continue
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name == "Cause":
+                continue
             given = [k.value for k in node.keywords if k.arg == "reason"]
             if name in REPORTING and len(node.args) > REPORTING[name]:
                 given.append(node.args[REPORTING[name]])

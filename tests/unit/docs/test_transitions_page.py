@@ -26,9 +26,10 @@ def explored(pages: Pages, operator: str, replay: str = "") -> Report:
     return run_virtual(explore(kind, in_memory(kind, setup), replay=replay))
 
 
-def test_its_tests_pass(pages: Pages) -> None:
+def test_its_tests_pass(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
     tests = pages(PAGE)("test_sites")
     tests.test_it_follows_every_change()
+    assert capsys.readouterr().out.rstrip("\n") == shown("report")
     tests.test_it_follows_titles_that_occur()
     tests.test_a_banner_goes()
     pages(PAGE)("test_publishing").test_it_publishes_every_change()
@@ -47,10 +48,6 @@ def test_what_it_observes_outside_is_compared(pages: Pages, monkeypatch: pytest.
     monkeypatch.setattr(reconciler, "write", write)
     with pytest.raises(TransitionFailed, match="Network trial"):
         tests.test_it_publishes_every_change()
-
-
-def test_its_report_is_what_is_printed(pages: Pages) -> None:
-    assert str(explored(pages, "sites")) == shown("report")
 
 
 def test_its_story_is_told_and_its_replay_tells_it_again(pages: Pages) -> None:

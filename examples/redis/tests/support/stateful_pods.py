@@ -53,6 +53,7 @@ class Kubelet:
         self._read = read
         self._machines = machines
         self._running: set[str] = set()
+        self._revisions: dict[tuple[str, int], str] = {}
 
     async def look(self) -> None:
         """Does what is to be done now."""
@@ -70,7 +71,7 @@ class Kubelet:
     async def _keep(
         self, owner: StatefulSet, pods: dict[ObjectKey, Pod], claims: dict[ObjectKey, PersistentVolumeClaim]
     ) -> None:
-        revision = hashlib.sha256(repr(to_builtins(owner.spec.template)).encode()).hexdigest()[:8]
+        revision = self._revision(owner)
         name, namespace = owner.metadata.name, owner.metadata.namespace
         for number in range(owner.spec.replicas or 0):
             key = ObjectKey(namespace, f"{name}-{number}")
@@ -94,6 +95,14 @@ class Kubelet:
             status["updateRevision"],
         ):
             await self._client.patch(StatefulSet, owner.key, MergePatch({"status": status}), subresource="status")
+
+    def _revision(self, owner: StatefulSet) -> str:
+        """Of its template, which changes with its generation alone."""
+        key = owner.metadata.uid, owner.metadata.generation
+        if key not in self._revisions:
+            template = repr(to_builtins(owner.spec.template))
+            self._revisions[key] = hashlib.sha256(template.encode()).hexdigest()[:8]
+        return self._revisions[key]
 
     async def _create(self, owner: StatefulSet, key: ObjectKey, number: int, revision: str) -> Pod:
         template = owner.spec.template
