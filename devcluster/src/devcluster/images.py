@@ -93,6 +93,13 @@ def _postgresql(major: str) -> Recipe:
 
 POSTGRESQL = _postgresql("17")
 POSTGRESQL_15 = _postgresql("15")
+UPGRADE_15_17 = Recipe(
+    "steersman.dev/postgresql-upgrade:15-17",
+    TRIXIE,
+    DIRECTORY / "postgresql/Containerfile",
+    DIRECTORY / "postgresql",
+    {"MAJOR": "17", "FORMER": "15"},
+)
 MYSQL = Recipe("steersman.dev/mysql:9.7", SID, DIRECTORY / "mysql/Containerfile", DIRECTORY / "mysql")
 MARIADB = Recipe("steersman.dev/mariadb:11.8", TRIXIE, DIRECTORY / "mysql/Containerfile.mariadb", DIRECTORY / "mysql")
 OPERATOR = Recipe(
@@ -313,7 +320,7 @@ def build_command(
 @app.command("list")
 def list_command() -> None:
     """Show the operator's images and which of them are built."""
-    for recipe in (POSTGRESQL, POSTGRESQL_15, MYSQL, MARIADB, OPERATOR):
+    for recipe in (POSTGRESQL, POSTGRESQL_15, UPGRADE_15_17, MYSQL, MARIADB, OPERATOR):
         found = cached(recipe)
         typer.echo(f"{recipe.reference:<40} {found.archive if found else 'not built'}")
 

@@ -25,7 +25,7 @@ from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SLICES = Path("/etc/steersman/patroni/slices")
-ROLES = "/usr/local/share/steersman/roles.sql"
+ROLES = "/etc/steersman/patroni/roles.sql"
 LEADERSHIP = "databases.steersman.dev/leadership"
 _ANSWER = 3.0  # seconds that the API server has for a request
 _PAUSES = (0.1, 0.2, 0.5, 1.0)  # seconds before a request is tried again; the last for ever
@@ -167,7 +167,8 @@ def main(arguments: Sequence[str]) -> None:
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{pod.namespace}/endpointslices"
     for name in SLICES.read_text().split():
         carry_out(take(pod, f"{slices}/{name}", leader), server)
-    subprocess.run(["psql", "--no-psqlrc", "--quiet", "--dbname=postgres", f"--file={ROLES}"], check=True)
+    options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
+    subprocess.run(["psql", *options], check=True)
 
 
 if __name__ == "__main__":

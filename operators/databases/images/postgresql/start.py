@@ -1,5 +1,6 @@
 #!/usr/bin/python3 -I
-"""steersman-start: makes the pod ready for Patroni and becomes it. `steersman-start fenced` only keeps the pod.
+"""steersman-start: makes the pod ready for Patroni and becomes it. `steersman-start fenced` only keeps the pod, and
+`steersman-start upgrade` becomes steersman-upgrade.
 
 What is the cluster's stands in Patroni's file, the same for all members; what is the pod's comes from its
 environment.
@@ -92,6 +93,27 @@ def check_version(version: str) -> None:
         fail(f"the data are PostgreSQL {data}'s, which PostgreSQL {version} cannot read")
 
 
+def settle_upgrade(version: str) -> None:
+    """Undoes an upgrade from this major that did not come through, or ends the way back from one that did.
+
+    The former data lie in pgdata.<major> from the moment they are replaced until the new ones are first started: so
+    long this major takes them back. Afterwards they are called former-<major>, and only a person moves them.
+    """
+    major = version.partition(".")[0]
+    returned, aside = VOLUME / f"pgdata.{major}", VOLUME / "pgdata.new"
+    if returned.exists():
+        if DATA.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            DATA.rename(aside)
+        returned.rename(DATA)
+    if DATA.exists():
+        for former in VOLUME.glob("pgdata.[0-9]*"):
+            kept = VOLUME / f"former-{former.suffix[1:]}"
+            shutil.rmtree(kept, ignore_errors=True)
+            former.rename(kept)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def clear_unfinished() -> None:
     """Puts aside what an initdb left that was killed, and makes room for a new one or for a copy.
 
@@ -123,14 +145,17 @@ def keep() -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Either `fenced` or nothing."""
+    """`fenced`, `upgrade` or nothing."""
     os.umask(0o077)
     take_volume()
     if list(arguments) == ["fenced"]:
         keep()
+    if list(arguments) == ["upgrade"]:
+        os.execvp("steersman-upgrade", ["steersman-upgrade", "run"])  # noqa: S606
     if arguments:
-        fail("usage: steersman-start [fenced]")
+        fail("usage: steersman-start [fenced | upgrade]")
     version = server_version()
+    settle_upgrade(version)
     check_version(version)
     clear_unfinished()
     # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.

@@ -1,0 +1,327 @@
+#!/usr/bin/python3 -I
+"""steersman-upgrade: what a Job does to bring a volume to this image's major version of PostgreSQL.
+
+``offers`` looks whether this image has what the databases use. ``run``, which `steersman-start upgrade` becomes when
+it holds the volume, makes new data beside the old ones by pg_upgrade, checks them, and puts them in their place last:
+until then the old data are as they were, and afterwards they are still there. ``forget`` removes them when nobody
+wants to return any more.
+
+Exit code 1 is a refusal that trying again does not change; its words are in /dev/termination-log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+VOLUME = Path("/var/lib/steersman/data")
+WAL = Path("/var/lib/steersman/wal")
+RUN = Path("/run/steersman")
+PROGRAMS = Path("/usr/lib/postgresql")
+SHARED = Path("/usr/share/postgresql")
+TOLD = Path("/dev/termination-log")
+ADMINISTRATOR = "postgres"
+_LONGEST = 3000  # bytes; the kubelet cuts at 4096
+# Its own catalog search only: what owners of databases planted must not be found by a superuser.
+_ENVIRONMENT = {
+    "PGOPTIONS": "-c search_path=pg_catalog -c statement_timeout=0 -c client_min_messages=error",
+    "PGUSER": ADMINISTRATOR,
+}
+
+
+class Refused(Exception):
+    """The upgrade cannot be done; the words are for people."""
+
+
+# Source: documentation of REINDEX and ALTER COLLATION. The majors of an image have ICU libraries of their
+# own, whatever versions are recorded; the C library is the same for both, and its recorded version tells.
+DOUBTFUL_INDEXES = """
+WITH doubtful AS (
+    SELECT c.oid FROM pg_collation c, pg_database d
+    WHERE d.datname = current_database() AND CASE c.collprovider
+        WHEN 'i' THEN true
+        WHEN 'd' THEN d.datlocprovider = 'i'
+            OR d.datcollversion IS DISTINCT FROM pg_database_collation_actual_version(d.oid)
+        ELSE c.collversion IS DISTINCT FROM pg_collation_actual_version(c.oid) END
+)
+SELECT format('REINDEX INDEX %I.%I', n.nspname, x.relname)
+FROM pg_class x JOIN pg_namespace n ON n.oid = x.relnamespace
+WHERE x.relkind = 'i' AND x.oid IN (
+    SELECT i.indexrelid FROM pg_index i, unnest(i.indcollation) AS used(oid)
+    WHERE used.oid IN (SELECT oid FROM doubtful)
+    UNION SELECT p.objid FROM pg_depend p WHERE p.classid = 'pg_class'::regclass
+        AND p.refclassid = 'pg_collation'::regclass AND p.refobjid IN (SELECT oid FROM doubtful)
+) ORDER BY 1
+"""
+STALE_COLLATIONS = """
+SELECT format('ALTER COLLATION %I.%I REFRESH VERSION', n.nspname, c.collname)
+FROM pg_collation c JOIN pg_namespace n ON n.oid = c.collnamespace
+WHERE c.collversion IS DISTINCT FROM pg_collation_actual_version(c.oid) AND c.collprovider <> 'd'
+UNION ALL SELECT format('ALTER DATABASE %I REFRESH COLLATION VERSION', datname) FROM pg_database
+WHERE datname = current_database() AND datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid)
+"""
+
+
+def missing(major: str, extensions: Iterable[str], libraries: Iterable[str]) -> list[str]:
+    """What of these this image has not for ``major``, in words."""
+    found = [
+        f"extension {name} is not in the image for PostgreSQL {major}"
+        for name in extensions
+        if not (SHARED / major / "extension" / f"{name}.control").exists()
+    ]
+    for name in libraries:
+        file = name.removeprefix("$libdir/")
+        if not file.startswith("/") and not (PROGRAMS / major / "lib" / f"{file.removesuffix('.so')}.so").exists():
+            found.append(f"library {name} is not in the image for PostgreSQL {major}")
+    return found
+
+
+def say(words: str) -> None:
+    """To the container's log."""
+    sys.stderr.write(f"steersman: {words}\n")
+
+
+def controlled(text: str) -> dict[str, str]:
+    """What pg_controldata printed, by its words."""
+    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def like(control: Mapping[str, str]) -> list[str]:
+    """The options of initdb for data that must agree with these. Locales are copied by pg_upgrade itself."""
+    size = int(control["Bytes per WAL segment"]) // (1024 * 1024)
+    checksums = control.get("Data page checksum version", "0") != "0"
+    return [
+        *("--encoding=UTF8", "--locale=C.UTF-8", f"--username={ADMINISTRATOR}", "--no-instructions"),
+        *("--auth-local=peer", "--auth-host=scram-sha-256", f"--wal-segsize={size}"),
+        *(["--data-checksums"] if checksums else []),
+    ]
+
+
+class Upgrade:
+    """Of the volume's data to ``major``."""
+
+    def __init__(self, major: str) -> None:
+        self.major = major
+        self.data = VOLUME / "pgdata"
+        self.new = VOLUME / "pgdata.new"
+        self.sockets = RUN / "upgrade"
+        self._libraries = ""
+
+    def run(self) -> str:
+        """What was done, in words. Raises Refused, with the old data as they were."""
+        shutil.rmtree(self.sockets, ignore_errors=True)
+        self.sockets.mkdir()
+        if not self.data.exists() and self.new.exists():
+            # Cut between the two renames: what is new was complete.
+            self.new.rename(self.data)
+        if not self.data.exists():
+            raise Refused(f"there are no data on the volume: {self.data} is missing")
+        former = (self.data / "PG_VERSION").read_text().strip()
+        if former == self.major:
+            return f"the data are PostgreSQL {self.major}'s"
+        self._clear()
+        try:
+            self._require_stopped(former)
+            self._require_room()
+            self._make(former)
+            told = self._finish()
+        except Refused:
+            if (self.new / "postmaster.pid").exists():
+                self._stop(self.major, self.new)
+            self._clear()
+            raise
+        self.data.rename(VOLUME / f"pgdata.{former}")
+        self.new.rename(self.data)
+        os.sync()
+        return told
+
+    def _clear(self) -> None:
+        """Removes what an attempt left that was cut."""
+        shutil.rmtree(self.new, ignore_errors=True)
+        shutil.rmtree(WAL / f"pg_wal.{self.major}", ignore_errors=True)
+
+    def _control(self, major: str) -> dict[str, str]:
+        return controlled(self._do(major, "pg_controldata", "-D", str(self.data)))
+
+    def _require_stopped(self, former: str) -> None:
+        """The data must be a primary's that stopped in order; what was killed recovers first."""
+        if not (PROGRAMS / former / "bin").exists():
+            raise Refused(f"this image has no PostgreSQL {former}, whose data are on the volume")
+        if (self.data / "standby.signal").exists():
+            raise Refused("the data are a standby's, and may lack what was committed")
+        for stale in self.data.glob("postmaster.pid"):
+            # The volume is ours alone, so its writer is gone.
+            stale.unlink()
+        if self._control(former)["Database cluster state"] != "shut down":
+            self._start(former, self.data)
+            self._stop(former, self.data)
+        state = self._control(former)["Database cluster state"]
+        if state != "shut down":
+            raise Refused(f"the former server was not stopped in order: {state}")
+
+    def _require_room(self) -> None:
+        """All is copied: the old files are what can be returned to."""
+        files = (path for path in self.data.rglob("*") if path.is_file() and not path.is_symlink())
+        needed = sum(path.stat().st_size for path in files) + 64 * 1024 * 1024
+        free = shutil.disk_usage(VOLUME).free
+        if free < needed:
+            raise Refused(f"the copy needs {needed >> 20} MiB, and the volume has {free >> 20} MiB free")
+
+    def _make(self, former: str) -> None:
+        separate = [f"--waldir={WAL}/pg_wal.{self.major}"] if WAL.exists() else []
+        self._do(self.major, "initdb", f"--pgdata={self.new}", *like(self._control(former)), *separate)
+        preload = self._do(former, "postgres", "-D", str(self.data), "-C", "shared_preload_libraries").splitlines()
+        if preload and preload[-1]:
+            self._libraries = f"-c shared_preload_libraries={preload[-1].replace(' ', '')}"
+        # Nobody is there to wait for, and nobody comes in from outside.
+        alone = "-c ssl=off -c synchronous_standby_names="
+        options = [
+            *("--old-bindir", str(PROGRAMS / former / "bin"), "--new-bindir", str(PROGRAMS / self.major / "bin")),
+            *("--old-datadir", str(self.data), "--new-datadir", str(self.new)),
+            *("--old-options", alone, "--new-options", f"{alone} {self._libraries}"),
+            *("--socketdir", str(self.sockets), "--username", ADMINISTRATOR, "--copy"),
+        ]
+        self._do(self.major, "pg_upgrade", "--check", *options)
+        self._do(self.major, "pg_upgrade", *options)
+
+    def _finish(self) -> str:
+        """Runs the new server for nobody else, and leaves it as it should be found."""
+        # What people set by ALTER SYSTEM, and what Patroni keeps beside its own files.
+        for name in ("postgresql.auto.conf", "patroni.dynamic.json"):
+            if (self.data / name).exists():
+                shutil.copy2(self.data / name, self.new / name)
+        shutil.copy2(self.new / "postgresql.conf", self.new / "postgresql.base.conf")
+        self._start(self.major, self.new)
+        for script in sorted(self.sockets.glob("*.sql")):
+            self._do(self.major, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-f", str(script))
+        databases = self._ask("postgres", "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1")
+        rebuilt = 0
+        for database in databases:
+            doubtful = self._ask(database, DOUBTFUL_INDEXES)
+            for statement in [*doubtful, *self._ask(database, STALE_COLLATIONS)]:
+                self._ask(database, statement)
+            rebuilt += len(doubtful)
+        # Nobody is served meanwhile, so the quick and rough stages of --analyze-in-stages would only cost time.
+        self._do(self.major, "vacuumdb", "--all", "--analyze-only", "--quiet")
+        self._check(databases)
+        self._stop(self.major, self.new)
+        return f"{len(databases)} databases, {rebuilt} indexes rebuilt for their collations, amcheck clean"
+
+    def _check(self, databases: Sequence[str]) -> None:
+        without = [d for d in databases if not self._ask(d, "SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")]
+        self._do(self.major, "pg_amcheck", "--all", "--install-missing")
+        for database in without:
+            self._ask(database, "DROP EXTENSION amcheck")
+
+    def _start(self, major: str, data: Path) -> None:
+        libraries = self._libraries if major == self.major else ""
+        options = f"-c listen_addresses= -c unix_socket_directories={self.sockets} -c ssl=off {libraries}"
+        log = self.sockets / "server.log"
+        try:
+            self._do(
+                major, "pg_ctl", "start", "-w", "-t", "86400", "-D", str(data), "-l", str(log),
+                "-o", f"{options} -c synchronous_standby_names=",
+            )  # fmt: skip
+        except Refused as refused:
+            words = log.read_text(errors="replace") if log.exists() else ""
+            raise Refused(f"{refused}\n{words[-_LONGEST:]}") from None
+
+    def _stop(self, major: str, data: Path) -> None:
+        self._do(major, "pg_ctl", "stop", "-w", "-t", "86400", "-m", "fast", "-D", str(data))
+
+    def _ask(self, database: str, statement: str) -> list[str]:
+        told = self._do(
+            self.major, "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement, PGDATABASE=database
+        )  # fmt: skip
+        return told.splitlines()
+
+    def _do(self, major: str, program: str, *arguments: str, **environment: str) -> str:
+        """Runs a program of a major, and gives what it printed. Raises Refused with its words."""
+        variables = {**os.environ, **_ENVIRONMENT, "PGHOST": str(self.sockets), "LC_ALL": "C.UTF-8", **environment}
+        command = [str(PROGRAMS / major / "bin" / program), *arguments]
+        say(" ".join(f"{program} {' '.join(arguments)}".split())[:300])
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace",
+            cwd=self.sockets, env=variables, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode:
+            said = f"{done.stdout}\n{done.stderr}"
+            say(said)
+            raise Refused(f"{program}: {self._words(said)}")
+        return done.stdout
+
+    def _words(self, printed: str) -> str:
+        """The tool's own words, those in the files that it names included."""
+        lines = [line.strip() for line in printed.splitlines() if line.strip() and not re.search(r" ok$", line)]
+        files = re.findall(rf"({re.escape(str(VOLUME))}/\S+\.txt)", printed)
+        found = [Path(f).read_text(errors="replace").strip() for f in dict.fromkeys(files) if Path(f).exists()]
+        return "\n".join([*lines[-15:], *found])[-_LONGEST:]
+
+
+def forget() -> str:
+    """Removes what is only there to be returned to."""
+    removed: list[str] = []
+    for kept in sorted(VOLUME.glob("former-*")):
+        log = (kept / "pg_wal").resolve()
+        if log.is_relative_to(WAL) and log.exists():
+            shutil.rmtree(log)
+        shutil.rmtree(kept)
+        removed.append(kept.name)
+    return f"removed {', '.join(removed)}" if removed else "there is nothing to remove"
+
+
+def major_of_image() -> str:
+    """The one that the way to the programs leads to."""
+    return Path("/usr/local/lib/postgresql").resolve().parent.name
+
+
+def leave(_signal: int, _frame: object) -> NoReturn:
+    """Ends as asked, which is no refusal."""
+    sys.exit(143)
+
+
+def main(arguments: Sequence[str]) -> str:
+    """Does it, and gives the words for it. Raises Refused."""
+    parser = argparse.ArgumentParser(prog="steersman-upgrade", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    offers = commands.add_parser("offers", help="look whether this image has what is used")
+    offers.add_argument("--extension", action="append", default=[])
+    offers.add_argument("--library", action="append", default=[])
+    commands.add_parser("run", help="upgrade the data on the volume")
+    commands.add_parser("forget", help="remove the former data")
+    given = parser.parse_args(arguments)
+    major = major_of_image()
+    if given.command == "forget":
+        return forget()
+    if given.command == "offers":
+        if lacking := missing(major, given.extension, given.library):
+            raise Refused("; ".join(lacking))
+        return "nothing is missing"
+    return Upgrade(major).run()
+
+
+def tell(words: str) -> None:
+    """To people, and to whoever reads why the container ended."""
+    say(words)
+    if os.access(TOLD, os.W_OK):
+        TOLD.write_text(words[-_LONGEST:])
+
+
+if __name__ == "__main__":
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, leave)
+    os.umask(0o077)
+    try:
+        tell(main(sys.argv[1:]))
+    except Refused as refused:
+        tell(str(refused))
+        sys.exit(1)
