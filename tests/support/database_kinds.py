@@ -54,6 +54,24 @@ CREATED = {
         {"version": "15"},
         "builtin needs version 17",
     ),
+    "initial-database": Case(
+        CLUSTER,
+        {"bootstrap": {"initdb": {"database": "shop", "owner": "keeper"}}},
+        {"bootstrap": {"initdb": {"database": "postgres", "owner": "keeper"}}},
+        "keeps this database",
+    ),
+    "initial-owner": Case(
+        CLUSTER,
+        {"bootstrap": {"initdb": {"owner": "keeper"}}},
+        {"bootstrap": {"initdb": {"owner": "pg_monitor"}}},
+        "keeps this role",
+    ),
+    "initial-owner-by-default": Case(
+        CLUSTER,
+        {"bootstrap": {"initdb": {"database": "pg_shop", "owner": "keeper"}}},
+        {"bootstrap": {"initdb": {"database": "pg_shop", "owner": None}}},
+        "keeps the role of the database's name",
+    ),
     "segments": Case(
         CLUSTER,
         {"bootstrap": {"initdb": {"walSegmentSize": 64}}},
@@ -119,7 +137,9 @@ CREATED = {
         {"engine": "mysql"},
         "extensions is PostgreSQL's",
     ),
-    "on-other-servers": Case(DATABASE, _OWN, {"schemas": [{"name": "a"}]}, "need clusterRef or serverRef"),
+    "on-other-servers": Case(
+        DATABASE, {"engine": "mysql", "version": "9.7"}, {"encoding": "latin1"}, "need clusterRef or serverRef"
+    ),
     "host-or-service": Case(
         DATABASE, _ELSEWHERE, {"serverRef": {"service": {"name": "s"}}}, "exactly one of the fields in [host service]"
     ),
@@ -192,7 +212,7 @@ CREATED = {
 }
 
 UPDATED = {
-    "cluster-version": Case(CLUSTER, {"version": "15"}, {"version": "17"}, "immutable"),
+    "cluster-version": Case(CLUSTER, {"version": "17"}, {"version": "15"}, "cannot be lowered"),
     "cluster-bootstrap": Case(
         CLUSTER, {"bootstrap": {"initdb": {}}}, {"bootstrap": {"initdb": {"owner": "o"}}}, "immutable"
     ),
@@ -221,5 +241,6 @@ PERMITTED = {
     "administrator": Case(DATABASE, _ELSEWHERE, {"serverRef": {"administrator": {"name": "other"}}}, ""),
     "tls": Case(USER, {"user": "u", **_ELSEWHERE}, {"serverRef": {"tls": {"mode": "Require"}}}, ""),
     "password": Case(USER, {"user": "u"}, {"password": {"name": "a", "key": "b"}}, ""),
+    "cluster-version-raised": Case(CLUSTER, {"version": "15"}, {"version": "17"}, ""),
 }
 """Changes that are no change of the server: here the second object is taken, too."""

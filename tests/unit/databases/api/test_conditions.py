@@ -40,7 +40,7 @@ def test_a_reason_of_trouble_says_what_to_do_next() -> None:
     going_on_by_themselves = {
         *("Creating", "RollingOut", "Deleting", "FailingOver", "RestartPending", "Lowering", "Resizing"),
         *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerRestarting", "ServerTerminating"),
-        *("VolumeTerminating", "SecretTerminating"),
+        *("VolumeTerminating", "SecretTerminating", "Running", "Hibernating"),
     }
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "ClusterReady", "PrimaryAccepts", "Applied", "InSync"),

@@ -29,7 +29,7 @@ _EFFECTIVE_DATABASE = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}
 _EFFECTIVE_USER = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE + ")"
 _SIZE = "(has({0}.storageSize) ? quantity(string({0}.storageSize)) : quantity('1Gi'))"
 _ON_POSTGRESQL = "(!has(self.engine) || self.engine == 'postgresql')"
-# Of a database on a server that was not made for it; the server's own has one database and one user, as they come.
+# The MySQL server that is made for a Database has one database and one user, as they come.
 _ON_OTHER_SERVERS = (
     *("owner", "encoding", "collation", "characterType"),
     *("template", "connectionLimit", "extensions", "schemas"),
@@ -115,10 +115,11 @@ class Schema(FrozenStruct):
             field_path=".owner",
         ),
         Rule(
-            rule="has(self.clusterRef) || has(self.serverRef) || !("
+            rule="has(self.clusterRef) || has(self.serverRef) || "
+            "has(self.engine) && self.engine == 'postgresql' || !("
             + " || ".join(f"has(self.{field})" for field in _ON_OTHER_SERVERS)
             + " || has(self.adopt) && self.adopt)",
-            message=f"{', '.join(_ON_OTHER_SERVERS)} and adopt need clusterRef or serverRef",
+            message=f"{', '.join(_ON_OTHER_SERVERS)} and adopt need clusterRef or serverRef on MySQL",
         ),
         *_postgresql_only("extensions", "schemas", "template", "connectionLimit"),
     ]
@@ -241,8 +242,18 @@ class Database(Resource[DatabaseSpec, DatabaseStatus]):
         return self.spec.engine or "postgresql"
 
     @property
+    def makes_cluster(self) -> bool:
+        """Whether it is on a ``PostgreSQLCluster`` of its own name, which is made for it."""
+        return self.makes_server and self.engine == "postgresql"
+
+    @property
     def has_own_server(self) -> bool:
-        """Whether the server is made for this object."""
+        """Whether it is on a server without a cluster, which is made for it."""
+        return self.makes_server and self.engine != "postgresql"
+
+    @property
+    def makes_server(self) -> bool:
+        """Whether a server is made for it alone: a cluster of one instance, or one of the operator's own."""
         return self.spec.cluster_ref is None and self.spec.server_ref is None
 
     @property

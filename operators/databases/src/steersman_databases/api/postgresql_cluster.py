@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
+import msgspec
+
 from steersman.api.core_v1 import (
     Affinity,
     LocalObjectReference,
@@ -39,11 +41,10 @@ from steersman_databases.api.cluster_parts import (
     Storage,
 )
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy
-from steersman_databases.api.references import Namespace
+from steersman_databases.api.references import KeySelector, Namespace
 
 ClusterPhase = Literal["Pending", "Provisioning", "Ready", "Degraded", "Failed", "Hibernated", "Deleting"]
 SynchronousMode = Literal["Off", "Priority", "Quorum"]
-SqlName = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class Synchronous(FrozenStruct):
@@ -100,15 +101,68 @@ class PostgreSQLSettings(FrozenStruct):
     """Synchronous replication."""
 
 
+_KEPT_DATABASES = "['postgres', 'template0', 'template1']"
+
+
+def _free_role(name: str) -> str:
+    kept = "['postgres', 'public', 'none']"
+    return f"(!({name} in {kept}) && !{name}.startsWith('pg_') && !{name}.startsWith('steersman_'))"
+
+
+class SqlReferences(FrozenStruct):
+    """SQL in Secrets and ConfigMaps of the cluster's namespace: first the Secrets', then the ConfigMaps', each list
+    in its order."""
+
+    secret_refs: Annotated[tuple[KeySelector, ...], Field(max_items=32, list_type="atomic")] = ()
+    """Keys of Secrets."""
+    config_map_refs: Annotated[tuple[KeySelector, ...], Field(max_items=32, list_type="atomic")] = ()
+    """Keys of ConfigMaps."""
+
+
 class InitDb(FrozenStruct):
     """A new cluster with a database in it."""
 
-    database: SqlName | None = None
+    database: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=63,
+                rules=(
+                    Rule(
+                        rule=f"!(self in {_KEPT_DATABASES})",
+                        message="PostgreSQL keeps this database for itself: choose another name",
+                    ),
+                ),
+            ),
+        ]
+        | None
+    ) = None
     """The first database; the name of the cluster unless given."""
-    owner: SqlName | None = None
-    """Its owner; the name of the database unless given."""
+    owner: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=63,
+                rules=(
+                    Rule(
+                        rule=_free_role("self"),
+                        message="PostgreSQL or the operator keeps this role for itself: choose another name",
+                    ),
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """Its owner, who may do everything in it and nothing outside; the name of the database unless given."""
     secret: SecretReference | None = None
-    """Secret of type kubernetes.io/basic-auth with the owner's name and password; generated unless given."""
+    """Secret of type kubernetes.io/basic-auth with the owner's name and password; generated unless given. Where it
+    changes, the owner's password does."""
+    post_init_application_sql_refs: SqlReferences | None = msgspec.field(
+        default=None, name="postInitApplicationSQLRefs"
+    )
+    """SQL that is run once in the first database, by its owner, in one transaction."""
     encoding: Annotated[str, Field(min_length=1, max_length=63)] = "UTF8"
     """Encoding of databases."""
     locale_provider: Literal["builtin", "icu", "libc"] | None = None
@@ -170,8 +224,20 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
 class PostgreSQLClusterSpec(Spec):
     """The cluster that is wanted."""
 
-    version: Annotated[str, Field(pattern="^[1-9][0-9]$", immutable=True)] = "17"
-    """Major version of PostgreSQL: 15 or 17. Immutable."""
+    version: Annotated[
+        str,
+        Field(
+            pattern="^[1-9][0-9]$",
+            rules=(
+                Rule(
+                    rule="self == oldSelf || self in ['15', '17']",
+                    message="version can be changed to 15 or 17 only: the operator knows no other",
+                ),
+            ),
+        ),
+    ] = "17"
+    """Major version of PostgreSQL: 15 or 17. A higher one upgrades the data in place; a lower one is refused, unless
+    it is what still runs."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image of the servers; the operator's for this version unless given."""
     image_pull_policy: PullPolicy = "IfNotPresent"
@@ -245,13 +311,16 @@ class LastSwitchover(FrozenStruct):
     """The last switchover that somebody asked for."""
 
     time: datetime | None = None
-    """When it ended."""
+    """When it was asked for, and when it ended."""
     former: str | None = None
     """The former primary."""
     to: str | None = None
-    """The primary since."""
+    """The primary since, or who should have become it."""
     outcome: str | None = None
-    """Succeeded, or why not."""
+    """Requested, Succeeded, or why not."""
+    declared: str | None = None
+    """For which generation it was asked for, and after which requested restart: it is not asked for again for the
+    same."""
 
 
 class PostgreSQLClusterStatus(Status):
@@ -305,6 +374,26 @@ class PostgreSQLClusterStatus(Status):
             message="metadata.name must be at most 45 lower-case letters, digits and '-', starting with a letter: "
             "Services are named after it",
         ),
+        Rule(
+            rule="!has(self.spec.bootstrap) || has(self.spec.bootstrap.initdb.database)"
+            f" || !(self.metadata.name in {_KEPT_DATABASES})",
+            message="PostgreSQL keeps the database of the cluster's name for itself: give another",
+            field_path=".spec.bootstrap.initdb.database",
+        ),
+        Rule(
+            rule="!has(self.spec.bootstrap) || has(self.spec.bootstrap.initdb.owner)"
+            " || (has(self.spec.bootstrap.initdb.database)"
+            f" ? {_free_role('self.spec.bootstrap.initdb.database')} : {_free_role('self.metadata.name')})",
+            message="PostgreSQL keeps the role of the database's name for itself: give another",
+            field_path=".spec.bootstrap.initdb.owner",
+        ),
+        Rule(
+            rule="int(self.spec.version) >= int(oldSelf.spec.version)"
+            " || (has(self.status) && has(self.status.version)"
+            " && self.status.version.startsWith(self.spec.version + '.'))",
+            message="version cannot be lowered: data are never brought back to a former one",
+            field_path=".spec.version",
+        ),
     ],
 )
 class PostgreSQLCluster(Resource[PostgreSQLClusterSpec, PostgreSQLClusterStatus]):
@@ -314,3 +403,16 @@ class PostgreSQLCluster(Resource[PostgreSQLClusterSpec, PostgreSQLClusterStatus]
     def synchronous_mode(self) -> SynchronousMode:
         """Synchronous replication, default included."""
         return self.spec.postgresql.synchronous.mode or ("Quorum" if self.spec.instances >= 3 else "Off")
+
+    @property
+    def initial_database(self) -> str | None:
+        """The first database, default included; None where none is declared."""
+        if self.spec.bootstrap is None:
+            return None
+        return self.spec.bootstrap.initdb.database or self.metadata.name
+
+    @property
+    def initial_owner(self) -> str | None:
+        """Its owner, likewise."""
+        declared = self.spec.bootstrap
+        return None if declared is None else declared.initdb.owner or self.initial_database

@@ -100,7 +100,7 @@ class ServerReference(FrozenStruct):
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """Port; that of the engine unless given. Immutable."""
     administrator: AdministratorReference
-    """The account that the operator uses."""
+    """The Secret with the account that the operator uses."""
     maintenance_database: Annotated[str, Field(min_length=1, max_length=63)] | None = None
     """PostgreSQL: the database that the operator logs in to; postgres unless given."""
     tls: ServerTls = ServerTls()
