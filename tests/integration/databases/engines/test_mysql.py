@@ -8,6 +8,7 @@ import time
 import pytest
 
 from mysql_server import MySQLServer
+from steersman_databases import engines
 from steersman_databases.engines import Desired, InvalidName, MySQL, ServerUnreachable, SqlFailed
 
 _numbers = itertools.count(1)
@@ -22,7 +23,7 @@ async def desired(mysql_server: MySQLServer) -> Desired:
 
 
 async def ensure(server: MySQLServer, desired: Desired) -> list[str]:
-    changes = await MySQL().ensure(server.endpoint, server.administrator, desired)
+    changes = await engines.ensure(MySQL(), server.endpoint, server.administrator, desired)
     return [change.reason for change in changes]
 
 
@@ -95,5 +96,5 @@ async def test_server_that_stops_answering_midway(mysql_server: MySQLServer, des
     async with mysql_server.stalling_after(messages) as endpoint:
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
-            await MySQL().ensure(endpoint, mysql_server.administrator, desired, timeout=0.5)
+            await engines.ensure(MySQL(), endpoint, mysql_server.administrator, desired, timeout=0.5)
         assert time.monotonic() - started < 20

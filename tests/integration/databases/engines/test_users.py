@@ -18,7 +18,7 @@ from steersman_databases.engines.desired import (
     ObjectKind,
     SecondCredential,
 )
-from steersman_databases.engines.postgresql.verifiers import READER
+from steersman_databases.engines.postgresql import accounts
 from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
@@ -36,10 +36,8 @@ CONTENTS = PostgreSQL()
 async def operator(postgresql: PostgreSQLServer) -> AsyncGenerator[Sessions]:
     """Sessions of an operator that is no superuser, on a server with one database and a table in it."""
     if (OPERATOR.username,) not in postgresql.administer("SELECT rolname FROM pg_roles"):
-        password = f"PASSWORD '{OPERATOR.password}'"
-        postgresql.administer(f"CREATE ROLE {{}} LOGIN CREATEROLE CREATEDB NOINHERIT {password}", OPERATOR.username)
-        for statement in READER:
-            postgresql.administer(statement)
+        postgresql.run(accounts.statements())
+    postgresql.administer(f"ALTER ROLE {{}} PASSWORD '{OPERATOR.password}'", OPERATOR.username)
     superuser = Login(postgresql.administrator.username, postgresql.administrator.password)
     login = Login(OPERATOR.username, OPERATOR.password)
     verification = Verification(TLSMode.VERIFY_CA, (postgresql.log.parent / "cert.pem").read_bytes())

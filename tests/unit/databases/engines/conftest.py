@@ -23,7 +23,7 @@ class Model:
         self.administrator = Credentials("the-administrator", "4dmin-s3cret")
         self.model = ModelServer(like, self.administrator, self._pause)
         self.servers = {self.endpoint: self.model}
-        self.engine = ModelContents(like, self.servers)
+        self.contents = ModelContents(like, self.servers)
         self._statements_left: int | None = None
 
     async def can_log_in(self, credentials: Credentials, database: str) -> bool:

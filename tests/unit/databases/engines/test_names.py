@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from steersman_databases.engines import ENGINES, InvalidName
+from steersman_databases.engines import ENGINES, InvalidName, check_names
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["orders", "Orders", "or-ders", "o r", "o\"`';--", "заказы", "50%_", "select"])
 def test_ordinary_names_are_taken(engine: str, name: str) -> None:
-    ENGINES[engine].check_names(name, name, "the-administrator")
+    check_names(ENGINES[engine], name, name, "the-administrator")
 
 
 REFUSED = [
@@ -23,6 +23,7 @@ REFUSED = [
     ("postgresql", "username", "none", "keeps this role"),
     ("postgresql", "username", "pg_monitor", '"pg_"'),
     ("postgresql", "username", "pg_anything", '"pg_"'),
+    ("postgresql", "username", "clerk~", "the second login of users"),
     ("mysql", "databaseName", "mysql", "keeps this database"),
     ("mysql", "databaseName", "sys", "keeps this database"),
     ("mysql", "databaseName", "Information_Schema", "keeps this database"),
@@ -56,7 +57,7 @@ REFUSED = [
 def test_name_is_refused_with_the_reason(engine: str, field: str, name: str, reason: str) -> None:
     names = {"databaseName": "shop", "username": "clerk", field: name}
     with pytest.raises(InvalidName) as caught:
-        ENGINES[engine].check_names(names["databaseName"], names["username"], "the-administrator")
+        check_names(ENGINES[engine], names["databaseName"], names["username"], "the-administrator")
     assert caught.value.field == field
     assert reason in caught.value.reason
     assert field in str(caught.value)
@@ -74,4 +75,4 @@ def test_name_is_refused_with_the_reason(engine: str, field: str, name: str, rea
     ],
 )
 def test_longest_names_are_taken(engine: str, database: str, username: str) -> None:
-    ENGINES[engine].check_names(database, username, "the-administrator")
+    check_names(ENGINES[engine], database, username, "the-administrator")

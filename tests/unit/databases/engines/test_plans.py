@@ -14,6 +14,7 @@ from steersman_databases.engines import Credentials, Endpoint, MySQL, PostgreSQL
 from steersman_databases.engines.desired import (
     Claim,
     DesiredDatabase,
+    DesiredExtension,
     DesiredGrant,
     DesiredMembership,
     DesiredSchema,
@@ -27,6 +28,7 @@ from steersman_databases.engines.errors import (
     Claimed,
     HeirMissing,
     InvalidName,
+    NotPermitted,
     NotSupported,
     ObjectsMissing,
 )
@@ -249,3 +251,20 @@ async def test_schemas_are_there_and_their_owners(world: World) -> None:
 async def test_what_nobody_gets(world: World, desired: DesiredUser, error: type[Exception]) -> None:
     with pytest.raises(error):
         await world.make(desired)
+
+
+@pytest.mark.parametrize("version", [None, "1.2"])
+async def test_a_guest_gets_trusted_extensions_only(version: str | None) -> None:
+    world = await World(PostgreSQL()).start()
+    claim = Claim("c1", "Database", "guests", "till")
+    await world.make(DesiredUser("till", "pw", owns=frozenset({"till"}), claim=claim))
+    till = DesiredDatabase("till", "till", claim=claim, guest=True)
+    await world.make(replace(till, extensions=(DesiredExtension("pgcrypto", version),)))
+    untrusted = replace(till, extensions=(DesiredExtension("pageinspect"),))
+    with pytest.raises(NotPermitted, match="extension pageinspect is not trusted, so only objects from the cluster"):
+        await world.make(untrusted)
+    assert await world.make(replace(untrusted, guest=False)) == ["ExtensionCreated"]
+    # What somebody who may has put there is no reason to complain.
+    assert await world.make(untrusted) == []
+    with pytest.raises(NotPermitted):
+        await world.make(replace(till, extensions=(DesiredExtension("pageinspect", present=False),)))

@@ -12,6 +12,7 @@ from steersman_databases.engines import (
     UnknownEngine,
     UnsupportedVersion,
     engine_named,
+    ensure,
     image,
     override_variable,
 )
@@ -37,7 +38,7 @@ def test_unknown_engine_says_which_there_are() -> None:
 
 
 def test_unsupported_version_says_which_there_are() -> None:
-    with pytest.raises(UnsupportedVersion, match='version "16" of postgresql is not supported: use "17"'):
+    with pytest.raises(UnsupportedVersion, match='version "16" of postgresql is not supported: use "15" or "17"'):
         image("postgresql", "16", {})
 
 
@@ -50,8 +51,7 @@ def test_passwords_never_show() -> None:
 @pytest.mark.parametrize("password", ["", "hush\0", "hush\ud800"])
 async def test_unusable_passwords_are_refused_unseen(name: str, password: str) -> None:
     with pytest.raises(InvalidName) as caught:
-        await engine_named(name).ensure(
-            Endpoint("127.0.0.1", 1), Credentials("admin", "s3cret"), Desired("shop", "clerk", password)
-        )
+        desired = Desired("shop", "clerk", password)
+        await ensure(engine_named(name), Endpoint("127.0.0.1", 1), Credentials("admin", "s3cret"), desired)
     assert caught.value.field == "password"
     assert "hush" not in f"{caught.value} {caught.value.args} {vars(caught.value)}"

@@ -1,10 +1,9 @@
 """Database servers as the operator sees them: a narrow port, and one implementation for each engine.
 
 ```python
-engine = engine_named("postgresql")
-changes = await engine.ensure(
-    Endpoint("orders-primary.shop.svc", engine.port), administrator, Desired("orders", "orders", password)
-)
+contents = engine_named("postgresql")
+endpoint = Endpoint("orders-primary.shop.svc", contents.port)
+changes = await ensure(contents, endpoint, administrator, Desired("orders", "orders", password))
 for change in changes:
     ...  # an Event: change.reason, change.message
 ```
@@ -17,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .ensuring import Desired, check_names, ensure
 from .errors import (
     AdministratorRejected,
     EngineError,
@@ -28,16 +28,16 @@ from .errors import (
 )
 from .mysql import MySQL
 from .plan import Change
-from .port import Desired, Engine
+from .port import Contents
 from .postgresql import PostgreSQL
 from .server import Credentials, Endpoint
-from .uri import connection_uri, masked_uri
+from .uri import connection_uri, jdbc_uri, masked_uri
 from .versions import SUPPORTED_VERSIONS, image, override_variable
 
 ENGINES: Mapping[str, PostgreSQL | MySQL] = {engine.name: engine for engine in (PostgreSQL(), MySQL())}
 
 
-def engine_named(name: str) -> Engine:
+def engine_named(name: str) -> Contents:
     """The engine of this name. Raises `UnknownEngine`, which says what names there are."""
     try:
         return ENGINES[name]
@@ -50,10 +50,10 @@ __all__ = [
     "SUPPORTED_VERSIONS",
     "AdministratorRejected",
     "Change",
+    "Contents",
     "Credentials",
     "Desired",
     "Endpoint",
-    "Engine",
     "EngineError",
     "InvalidName",
     "MySQL",
@@ -62,9 +62,12 @@ __all__ = [
     "SqlFailed",
     "UnknownEngine",
     "UnsupportedVersion",
+    "check_names",
     "connection_uri",
     "engine_named",
+    "ensure",
     "image",
+    "jdbc_uri",
     "masked_uri",
     "override_variable",
 ]

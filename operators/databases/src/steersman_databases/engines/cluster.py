@@ -17,6 +17,7 @@ from steersman.api.core_v1 import (
 from steersman.meta import ApplyConfiguration, ObjectKey, Quantity
 
 from .cluster_names import ClusterNames
+from .survey import SecuredObject
 
 SynchronousMode = Literal["Off", "Priority", "Quorum"]
 
@@ -33,13 +34,26 @@ class Synchronous:
     required: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SqlSource:
+    """SQL that stands under a key of a Secret or a ConfigMap in the namespace of the cluster."""
+
+    kind: Literal["Secret", "ConfigMap"]
+    name: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialDatabase:
-    """How ``initdb`` makes a new volume, and the first database with its owner. ``wal_segment_size`` is in MiB."""
+    """How ``initdb`` makes a new volume, and the first database with its owner. ``wal_segment_size`` is in MiB.
+
+    ``sql`` is run in the database once, in its order.
+    """
 
     database: str
     owner: str
     secret: str | None = None
+    sql: Sequence[SqlSource] = ()
     encoding: str = "UTF8"
     locale_provider: str = "libc"
     locale: str = "C.UTF-8"
@@ -89,7 +103,7 @@ class ClusterView:
     ``pg_hba.conf``; ``preload_libraries`` is what the server loads at its start. ``image_given``: the image is the
     user's and taken at once; ``upgrades_minor``: so is the operator's. ``writable_services`` are those whose
     EndpointSlices the primary fills. ``has_database``: ``initial`` names a first database, and is not only how a new
-    volume is made.
+    volume is made. ``generation`` is the declaration's number.
     """
 
     key: ObjectKey
@@ -118,12 +132,28 @@ class ClusterView:
     replaces_failed: bool = True
     deletes_data: bool = False
     requests: Requests = Requests()
+    generation: int = 0
     cluster_domain: str = "cluster.local"
 
     @property
     def names(self) -> ClusterNames:
         """The names of everything that belongs to it."""
         return ClusterNames(self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configurer:
+    """What applies the SQL for a new database: as a whole or not at all, leaving ``marker`` in the database.
+
+    ``container`` mounts the volumes ``sql``, with the file ``paths`` of each source, and ``application``, the Secret
+    for applications. It ends with one of ``refused`` where the server refused the SQL; other failures may be tried
+    again as it is.
+    """
+
+    container: ContainerApply
+    paths: Mapping[SqlSource, str]
+    marker: SecuredObject
+    refused: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +210,19 @@ class Verdict:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """What an upgrade has to bring along, as the primary tells: of all databases together.
+
+    ``problems`` are sentences about what cannot be brought along; ``size`` is in bytes.
+    """
+
+    problems: Sequence[str] = ()
+    extensions: Sequence[str] = ()
+    libraries: Sequence[str] = ()
+    size: int = 0
+
+
 class ClusterEngine(Protocol):
     """One engine's part in the Kubernetes objects of a cluster. Pure."""
 
@@ -206,6 +249,14 @@ class ClusterEngine(Protocol):
 
     def settings(self, cluster: ClusterView) -> Mapping[str, Any]:
         """What `Topology.configure` should write: the part of the configuration that all members share."""
+        ...
+
+    def configurer(self, cluster: ClusterView) -> Configurer:
+        """What runs ``cluster.initial.sql``."""
+        ...
+
+    def access_problem(self, rule: str) -> str | None:
+        """Why a user's access rule is not taken; None where it is."""
         ...
 
     def judge(self, name: str, value: str, catalog: SettingCatalog) -> Verdict:

@@ -16,6 +16,8 @@ ROLE_LABEL = "databases.steersman.dev/role"
 """On the same pods: ``primary`` or ``replica``, written by the members themselves."""
 INSTANCE_LABEL = "databases.steersman.dev/instance"
 """On StatefulSets, pods and claims: the number of the instance."""
+VERSION_LABEL = "app.kubernetes.io/version"
+"""On StatefulSets and pods: the version of the servers."""
 
 ServiceRole = Literal["rw", "ro", "r"]
 
@@ -117,6 +119,15 @@ class ClusterNames:
     @property
     def initial_job(self) -> ObjectKey:
         return self._suffixed("init")
+
+    @property
+    def upgrade_job(self) -> ObjectKey:
+        return self._suffixed("upgrade")
+
+    @property
+    def upgrade_check_job(self) -> ObjectKey:
+        """It looks whether the image of the upgrade has what the databases use."""
+        return self._suffixed("upgrade-check")
 
     def _suffixed(self, suffix: str) -> ObjectKey:
         return self._named(f"{self.key.name}-{suffix}")

@@ -4,7 +4,7 @@
 EngineError
 ├── InvalidName            the spec asks for something that can never be; retrying is of no use
 ├── NotSupported           this engine, or this version of the server, does not have what the spec asks for
-├── NotPermitted           a guest refers to what its namespace did not declare
+├── NotPermitted           a guest asks for what is not its namespace's to have
 ├── AlreadyExists          something of this name is there, and nobody's who may be asked
 ├── Claimed                another object has this name on the server
 ├── ImmutableOnServer      it is there, otherwise, and cannot be changed
@@ -58,10 +58,10 @@ class InvalidName(EngineError):
 
 
 class NotPermitted(EngineError):
-    """A guest on the server refers to something that its own namespace did not declare."""
+    """A guest on the server asks for what is not its own namespace's to have."""
 
-    def __init__(self, what: str, name: str) -> None:
-        super().__init__(f"{what} {name} is not declared in this namespace")
+    def __init__(self, what: str, name: str, reason: str = "is not declared in this namespace") -> None:
+        super().__init__(f"{what} {name} {reason}")
 
 
 class NotSupported(EngineError):

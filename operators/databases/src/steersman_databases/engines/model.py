@@ -25,11 +25,10 @@ from steersman.testing import fault_point
 
 from .actions import Action, DropUser, Reassign
 from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind
-from .ensuring import check_names, ensure
-from .errors import AdministratorRejected, EngineError, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from .errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from .model_state import ON_DISK, ModelInside, State
-from .plan import Change, Plan
-from .port import Contents, Desired
+from .plan import Change, Plan, carried_out
+from .port import Contents
 from .server import Credentials, Endpoint, Server
 from .sessions import Sessions
 from .survey import Inside, Privilege, Scope, SecuredObject, Survey, UserState
@@ -252,30 +251,12 @@ class ModelContents:
         return self.like.plan_drop_user(survey, name, claim, heir)
 
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
-        changes: list[Change] = []
-        try:
-            async with self._in_time(sessions.server, timeout) as server:
-                await self._log_in(server, sessions.server)
-                for step in plan.steps:
-                    await self._do(server, sessions.server.endpoint, step.action)
-                    changes += [step.change] if step.change else []
-        except EngineError as error:
-            error.changes = tuple(changes)
-            raise
-        return tuple(changes)
+        return await carried_out(plan, self._hands(sessions.server, timeout))
 
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         async with self._in_time(server, timeout) as model:
             await self._statement(model, server.endpoint)
             return model.opens(credentials, database)
-
-    def check_names(self, database: str, username: str, administrator: str) -> None:
-        check_names(self, database, username, administrator)
-
-    async def ensure(
-        self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
-    ) -> tuple[Change, ...]:
-        return await ensure(self, endpoint, administrator, desired, timeout)
 
     @asynccontextmanager
     async def _in_time(self, server: Server, timeout: float) -> AsyncGenerator[ModelServer]:
@@ -287,6 +268,12 @@ class ModelContents:
                 yield model
         except TimeoutError:
             raise ServerUnreachable(server.endpoint, "no answer in time") from None
+
+    @asynccontextmanager
+    async def _hands(self, server: Server, timeout: float) -> AsyncGenerator[Callable[[Action], Awaitable[None]]]:
+        async with self._in_time(server, timeout) as model:
+            await self._log_in(model, server)
+            yield lambda action: self._do(model, server.endpoint, action)
 
     async def _log_in(self, model: ModelServer, server: Server) -> None:
         await self._statement(model, server.endpoint)

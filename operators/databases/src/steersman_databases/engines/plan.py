@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from .actions import Action
+from .errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +50,21 @@ class Plan:
 
     def __add__(self, other: Plan) -> Plan:
         return Plan(self.steps + other.steps, self.missing + other.missing, self.again or other.again)
+
+
+Hands = AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]
+"""Does one action after the other on a server, for as long as it is entered."""
+
+
+async def carried_out(plan: Plan, hands: Hands) -> tuple[Change, ...]:
+    """Do the steps in their order, and say what was changed; an `EngineError` says it in its `changes`."""
+    changes: list[Change] = []
+    try:
+        async with hands as do:
+            for step in plan.steps:
+                await do(step.action)
+                changes += [step.change] if step.change else []
+    except EngineError as error:
+        error.changes = tuple(changes)
+        raise
+    return tuple(changes)

@@ -2,66 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from .desired import Claim, DesiredDatabase, DesiredUser
 from .plan import Change, Plan
-from .server import Credentials, Endpoint, Server
+from .server import Credentials, Server
 from .sessions import Sessions
 from .survey import Scope, Survey
-
-
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """One database and the one user who may do everything in it, and nothing outside."""
-
-    database: str
-    username: str
-    password: str = field(repr=False)
-
-    @property
-    def credentials(self) -> Credentials:
-        return Credentials(self.username, self.password)
-
-
-class Engine(Protocol):
-    """One kind of database server. Stateless: everything it knows, it asks the server."""
-
-    @property
-    def name(self) -> str:
-        """The engine's name in `spec.engine`."""
-        ...
-
-    @property
-    def port(self) -> int:
-        """The port its servers listen on."""
-        ...
-
-    @property
-    def uri_scheme(self) -> str:
-        """The scheme of its connection strings."""
-        ...
-
-    def check_names(self, database: str, username: str, administrator: str) -> None:
-        """Refuse names that the server could not, or must not, take. Needs no server.
-
-        Raises `InvalidName` for the first field that is wrong.
-        """
-        ...
-
-    async def ensure(
-        self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
-    ) -> tuple[Change, ...]:
-        """Make the server hold the desired database, user, password and grants, and say what was changed.
-
-        Looks first and changes only what differs: when all is as desired it writes nothing and returns an
-        empty tuple. May be cut off at any point and called again, and may be called twice at once. Takes
-        `timeout` seconds at most.
-
-        Raises `InvalidName`, `ServerUnreachable`, `AdministratorRejected` or `SqlFailed`.
-        """
-        ...
 
 
 class Contents(Protocol):

@@ -106,22 +106,23 @@ class Pool(Generic[S]):
     async def _take(self, deadline: float) -> S:
         while self._idle:
             session = self._idle.pop()
-            self._used.add(session)
-            try:
-                if await session.begin_use(deadline):
-                    return session
-            finally:
-                self._used.discard(session)
-            await session.close()
+            if await self._begun(session, deadline):
+                return session
         session = await self._connect(deadline)
+        if await self._begun(session, deadline):
+            return session
+        raise self._late()
+
+    async def _begun(self, session: S, deadline: float) -> bool:
+        """Whether a session can be worked with; it is closed where it cannot."""
         self._used.add(session)
         try:
             if await session.begin_use(deadline):
-                return session
+                return True
         finally:
             self._used.discard(session)
         await session.close()
-        raise self._late()
+        return False
 
     async def _put_back(self, session: S) -> None:
         session.end_use()

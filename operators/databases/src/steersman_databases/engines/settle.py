@@ -41,7 +41,7 @@ async def settle(
             if survey is None:
                 survey = await contents.survey(sessions, Scope.of([desired]), max(deadline - loop.time(), 0.0))
             require_permitted(survey, desired)
-            plan = _plan(contents, survey, desired)
+            plan = planned(contents, survey, desired)
             if plan:
                 changes += await contents.carry_out(sessions, plan, max(deadline - loop.time(), 0.0))
             failure = ObjectsMissing(plan.missing) if plan.missing else None
@@ -60,7 +60,8 @@ async def settle(
     return changes
 
 
-def _plan(contents: Contents, survey: Survey, desired: DesiredDatabase | DesiredUser) -> Plan:
+def planned(contents: Contents, survey: Survey, desired: DesiredDatabase | DesiredUser) -> Plan:
+    """The steps from what is there to what is desired. Raises what `Contents.plan_database` and `plan_user` raise."""
     if isinstance(desired, DesiredDatabase):
         return contents.plan_database(survey, desired)
     return contents.plan_user(survey, desired)

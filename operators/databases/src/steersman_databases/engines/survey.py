@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from .desired import DesiredDatabase, DesiredUser, ObjectKind
@@ -164,10 +164,6 @@ class Survey:
     inside: Mapping[str, Inside] = field(default_factory=dict[str, Inside])
     opened: Mapping[str, bool] = field(default_factory=dict[str, bool])
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
-
-    def with_login(self, username: str, opened: bool) -> Survey:
-        """The same, knowing what a login as this user came to."""
-        return replace(self, opened={**self.opened, username: opened})
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,7 @@ class Members:
     ``leader`` is the instance that holds the lock, or held it last when nobody released it: its pod may be gone.
     ``former_leader`` is who held it before it was released (a stopped cluster), where that is known.
     ``initialized``: some member has made the data, all others must be copies of them.
+    ``leadership`` is another text each time that somebody begins to lead.
     ``settings`` is the shared configuration as stored, None where there is none yet.
     """
 
@@ -73,6 +74,7 @@ class Members:
     members: Sequence[Member] = ()
     leader: int | None = None
     former_leader: int | None = None
+    leadership: str = ""
     initialized: bool = False
     switchover: SwitchoverRequest | None = None
     settings: Mapping[str, Any] | None = None
@@ -116,16 +118,12 @@ class Topology(Protocol):
         """Ask the primary to hand over to the instance ``to``, or to the best. Raises as `configure` does."""
         ...
 
-    async def cancel_switchover(self, members: Members) -> None:
-        """Take back a switchover that was asked for and does not begin."""
+    async def forget_data(self, members: Members) -> None:
+        """Let the next leader's data be the cluster's, although others made them: asked while no member runs."""
         ...
 
     async def restart_server(self, members: Members, member: Member) -> None:
         """Restart the server of ``member`` in its pod. Raises ServerUnreachable."""
-        ...
-
-    async def rebuild(self, members: Members, member: Member) -> None:
-        """Throw the data of the replica ``member`` away and copy the primary's. Raises ServerUnreachable."""
         ...
 
     async def reload(self, members: Members, member: Member) -> None:

@@ -18,6 +18,12 @@ def connection_uri(scheme: str, endpoint: Endpoint, username: str, password: str
     return _uri(scheme, endpoint, username, quote(password, safe=""), database)
 
 
+def jdbc_uri(scheme: str, endpoint: Endpoint, username: str, password: str, database: str) -> str:
+    """The same for Java: `jdbc:postgresql://orders-primary.ns:5432/orders?user=orders&password=s3cret`."""
+    credentials = f"user={quote(username, safe='')}&password={quote(password, safe='')}"
+    return f"jdbc:{scheme}://{endpoint}/{quote(database, safe='')}?{credentials}"
+
+
 def masked_uri(scheme: str, endpoint: Endpoint, username: str, database: str) -> str:
     """The same URI with `<secret>` in the password's place, fit for a status or a log."""
     return _uri(scheme, endpoint, username, MASK, database)

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from .errors import UnknownEngine, UnsupportedVersion
 
 SUPPORTED_VERSIONS: Mapping[str, Mapping[str, str]] = {
-    "postgresql": {"17": "steersman.dev/postgresql:17"},
+    "postgresql": {"15": "steersman.dev/postgresql:15", "17": "steersman.dev/postgresql:17"},
     "mysql": {"9.7": "steersman.dev/mysql:9.7"},
 }
 """Engine name → version → image."""
+UPGRADES: Mapping[tuple[str, str, str], str] = {
+    ("postgresql", "15", "17"): "steersman.dev/postgresql-upgrade:15-17",
+}
+"""Engine name, version of the data, version that is wanted → image with the programs of both."""
 
 
 def image(engine: str, version: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -28,6 +32,15 @@ def image(engine: str, version: str, environ: Mapping[str, str] = os.environ) ->
     if version not in versions:
         raise UnsupportedVersion(engine, version, versions)
     return environ.get(override_variable(engine, version)) or versions[version]
+
+
+def upgrade_image(engine: str, former: str, version: str, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The image that upgrades data in place; None where nothing leads from ``former`` to ``version``.
+
+    Overridden as `image` is, by `STEERSMAN_IMAGE_POSTGRESQL_15_17`.
+    """
+    known = UPGRADES.get((engine, former, version))
+    return known and (environ.get(override_variable(engine, f"{former}-{version}")) or known)
 
 
 def override_variable(engine: str, version: str) -> str:

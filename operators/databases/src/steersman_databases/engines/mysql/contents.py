@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import cast
 
 from ..actions import Action, DropDatabase, DropUser, MarkDatabase, MarkUser
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..ensuring import check_names, ensure
-from ..errors import EngineError, LoginRejected, Raced, SqlFailed
-from ..plan import Change, Plan
-from ..port import Desired
-from ..server import Credentials, Endpoint, Login, Server
+from ..errors import LoginRejected, Raced, SqlFailed
+from ..plan import Change, Plan, carried_out
+from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
@@ -65,20 +65,7 @@ class MySQL:
         return users.plan_drop_user(survey, name, claim)
 
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
-        changes: list[Change] = []
-        try:
-            async with _own(sessions).session(asyncio.get_running_loop().time() + timeout) as session:
-                settings = await session.rows(
-                    "looking at the server's settings", "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'"
-                )
-                literal = any(row["Value"] == "ON" for row in settings)
-                for step in plan.steps:
-                    await _do(session, step.action, literal)
-                    changes += [step.change] if step.change else []
-        except EngineError as error:
-            error.changes = tuple(changes)
-            raise
-        return tuple(changes)
+        return await carried_out(plan, _hands(_own(sessions), asyncio.get_running_loop().time() + timeout))
 
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         deadline = asyncio.get_running_loop().time() + timeout
@@ -94,13 +81,15 @@ class MySQL:
             return False
         return True
 
-    def check_names(self, database: str, username: str, administrator: str) -> None:
-        check_names(self, database, username, administrator)
 
-    async def ensure(
-        self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
-    ) -> tuple[Change, ...]:
-        return await ensure(self, endpoint, administrator, desired, timeout)
+@asynccontextmanager
+async def _hands(sessions: MySQLSessions, deadline: float) -> AsyncGenerator[Callable[[Action], Awaitable[None]]]:
+    async with sessions.session(deadline) as session:
+        settings = await session.rows(
+            "looking at the server's settings", "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'"
+        )
+        literal = any(row["Value"] == "ON" for row in settings)
+        yield lambda action: _do(session, action, literal)
 
 
 async def _do(session: Session, action: Action, literal: bool) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.meta import ApplyConfiguration, ObjectKey, ObjectMetaApply
-from steersman_databases.engines.cluster import ClusterView, PodParts, SettingCatalog, Verdict
+from steersman_databases.engines.cluster import ClusterView, Configurer, PodParts, SettingCatalog, Verdict
 
-from . import parameters, patroni, pod
+from . import accounts, hba, initial, parameters, patroni, pod
 
 
 class PostgreSQLCluster:
@@ -37,6 +37,7 @@ class PostgreSQLCluster:
                 data={
                     "patroni.yaml": patroni.local_configuration(cluster),
                     "slices": "".join(f"{name}\n" for name in slices),
+                    "roles.sql": accounts.statements(),
                 },
             ),
         ]
@@ -44,6 +45,14 @@ class PostgreSQLCluster:
     def settings(self, cluster: ClusterView) -> Mapping[str, Any]:
         """Patroni's dynamic configuration."""
         return patroni.settings(cluster)
+
+    def configurer(self, cluster: ClusterView) -> Configurer:
+        """See `initial.configurer`."""
+        return initial.configurer(cluster)
+
+    def access_problem(self, rule: str) -> str | None:
+        """See `hba.problem`."""
+        return hba.problem(rule)
 
     def judge(self, name: str, value: str, catalog: SettingCatalog) -> Verdict:
         """See `parameters.judge`."""

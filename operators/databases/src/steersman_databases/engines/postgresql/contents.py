@@ -8,17 +8,16 @@ nothing of a user's; `search_path` is `pg_catalog` from the first packet on.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from typing import cast
 
 from ..actions import Action, CreateExtension, GiveBack, Revoke
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..ensuring import check_names, ensure
-from ..errors import EngineError, LoginRejected, Raced, SqlFailed
-from ..plan import Change, Plan
-from ..port import Desired
-from ..server import Credentials, Endpoint, Login, Server
+from ..errors import LoginRejected, Raced, SqlFailed
+from ..plan import Change, Plan, carried_out
+from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, ownership, roles, verifiers
@@ -72,16 +71,7 @@ class PostgreSQL:
 
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
         deadline = asyncio.get_running_loop().time() + timeout
-        changes: list[Change] = []
-        try:
-            async with _Hands(_own(sessions), deadline) as hands:
-                for step in plan.steps:
-                    await hands.do(step.action)
-                    changes += [step.change] if step.change else []
-        except EngineError as error:
-            error.changes = tuple(changes)
-            raise
-        return tuple(changes)
+        return await carried_out(plan, _Hands(_own(sessions), deadline))
 
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         deadline = asyncio.get_running_loop().time() + timeout
@@ -92,14 +82,6 @@ class PostgreSQL:
         await session.close()
         return True
 
-    def check_names(self, database: str, username: str, administrator: str) -> None:
-        check_names(self, database, username, administrator)
-
-    async def ensure(
-        self, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
-    ) -> tuple[Change, ...]:
-        return await ensure(self, endpoint, administrator, desired, timeout)
-
 
 _NOT_TO_ACT_AS = "permission denied to set role"
 
@@ -108,7 +90,7 @@ def _own(sessions: Sessions) -> PostgreSQLSessions:
     return cast(PostgreSQLSessions, sessions)
 
 
-class _Hands:
+class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
     """Does one action after the other, and stays in a database as long as the next one is there too."""
 
     def __init__(self, sessions: PostgreSQLSessions, deadline: float) -> None:
@@ -118,13 +100,13 @@ class _Hands:
         self._session: Session | None = None
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> _Hands:
-        return self
+    async def __aenter__(self) -> Callable[[Action], Awaitable[None]]:
+        return self._do
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
-    async def do(self, action: Action) -> None:
+    async def _do(self, action: Action) -> None:
         if isinstance(action, GiveBack):
             session = await self._at(action.database, elevated=True)
             await ownership.give_back(session, action.former, action.owner)

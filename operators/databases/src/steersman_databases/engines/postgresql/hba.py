@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from ipaddress import ip_address, ip_network
 
 REPLICATION = "steersman_replication"
 REWIND = "steersman_rewind"
@@ -15,6 +17,32 @@ BY_CERTIFICATE = (REWIND, OPERATOR, SUPERUSER, POOLER)
 
 _ACCOUNT = "postgres"  # the operating system's, in the image
 _MAP = "steersman"
+_CONNECTIONS = ("local", "host", "hostssl", "hostnossl", "hostgssenc", "hostnogssenc")
+_METHODS = (
+    "trust",
+    "reject",
+    "scram-sha-256",
+    "md5",
+    "password",
+    "gss",
+    "ident",
+    "peer",
+    "pam",
+    "ldap",
+    "radius",
+    "cert",
+)
+_FORMS = {True: "local DATABASE USER METHOD", False: "hostssl DATABASE USER ADDRESS METHOD"}
+_FIELD = re.compile(r'(?:"[^"]*"|[^\s"#,]|,\s*)+|#.*')
+_NEEDED_OPTIONS = {
+    "ldap": (("ldapserver", "ldapurl", "ldapbasedn"), ("ldapbasedn", "ldapprefix", "ldapsuffix", "ldapurl")),
+    "radius": (("radiusservers",), ("radiussecrets",)),
+}
+_RISKS = {
+    "trust": "trust lets in whoever claims a name, without a password",
+    "password": "password has clients send it in clear text: use scram-sha-256",
+    "md5": "md5 is weak, and kept passwords are SCRAM anyway: use scram-sha-256",
+}
 
 
 def access_rules(declared: Sequence[str], *, tls_required: bool) -> tuple[str, ...]:
@@ -50,3 +78,89 @@ def account_map() -> tuple[str, ...]:
         f"{_MAP} {REPLICATION} {REWIND}",
         *(f"{_MAP} {role} {role}" for role in BY_CERTIFICATE),
     )
+
+
+def problem(line: str) -> str | None:
+    """Why a user's line of pg_hba.conf is not taken; None where it is.
+
+    One wrong line and a running server keeps its former file, while another one does not start at all. Besides,
+    lines that bring in others, or that run on into the next, would not be what stands there.
+
+    Source: PostgreSQL 17 documentation, 20.1 "The pg_hba.conf File", and hba.c.
+    """
+    text = line.strip()
+    if not text or text.startswith("#"):
+        return None
+    if text.endswith("\\"):
+        return "it would run on into the next line: leave out the backslash at its end"
+    if text.count('"') % 2:
+        return 'a " is not closed'
+    fields = _fields(text)
+    kind = fields[0]
+    if kind.startswith("include") or any(name.startswith("@") for each in fields[1:3] for name in each.split(",")):
+        return "it reads another file, and there is none: write the rules themselves"
+    if kind not in _CONNECTIONS:
+        return f'"{kind}" is no connection type: begin with {", ".join(_CONNECTIONS[:4])}'
+    needed = 4 if kind == "local" else 5
+    if len(fields) < needed:
+        return f"it has too few fields: {_FORMS[kind == 'local']}"
+    if kind == "local":
+        return _refused_method(kind, fields[3], fields[4:])
+    rest = fields[4:]
+    if (wrong := _refused_address(fields[3], rest)) is not None:
+        return wrong
+    if _is_address(rest[0]):
+        rest = rest[1:]
+    return _refused_method(kind, rest[0], rest[1:]) if rest else f"it names no method: {_FORMS[False]}"
+
+
+def risk(line: str) -> str | None:
+    """What a user's line, which is taken, opens; None where it opens nothing unusual."""
+    return next((words for field, words in _RISKS.items() if field in _fields(line)[3:]), None)
+
+
+def _fields(line: str) -> list[str]:
+    """What stands in a line, without the remark at its end."""
+    found = _FIELD.findall(line)
+    return found[: next((n for n, each in enumerate(found) if each.startswith("#")), None)]
+
+
+def _refused_method(kind: str, method: str, options: Sequence[str]) -> str | None:
+    if method not in _METHODS:
+        return f'"{method}" is no method: use scram-sha-256, cert or reject'
+    if method == "peer" and kind != "local":
+        return "peer is for local connections: use scram-sha-256 or cert"
+    if method == "gss" and kind == "local":
+        return "gss is not for local connections: use peer or scram-sha-256"
+    if method == "cert" and kind != "hostssl":
+        return "cert is for hostssl only"
+    names = {option.strip('"').partition("=")[0] for option in options}
+    if wrong := next((option for option in options if "=" not in option), None):
+        return f'"{wrong}" is no option, which is name=value'
+    lacks = next((each for each in _NEEDED_OPTIONS.get(method, ()) if names.isdisjoint(each)), None)
+    return None if lacks is None else f"{method} needs {' or '.join(lacks)}"
+
+
+def _refused_address(address: str, rest: Sequence[str]) -> str | None:
+    """Why what stands in an address's place is none. ``rest`` begins with the mask, if there is one."""
+    bare, slash, length = address.strip('"').partition("/")
+    if not _is_address(bare):
+        # A name, or one of the words all, samehost, samenet.
+        return f'"{address}" is no address, such as 10.0.0.0/8' if slash or not bare else None
+    if slash:
+        try:
+            ip_network(f"{bare}/{length}", strict=False)
+        except ValueError:
+            return f'"{address}" is no range of addresses, such as 10.0.0.0/8'
+    elif not _is_address(rest[0]):
+        whole = 128 if ":" in bare else 32
+        return f"{address} needs a mask: write {bare}/{whole} for this one address"
+    return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

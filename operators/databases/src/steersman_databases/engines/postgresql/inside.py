@@ -15,7 +15,7 @@ from ..actions import (
     UpdateExtension,
 )
 from ..desired import DesiredDatabase, DesiredExtension, DesiredSchema, ObjectKind
-from ..errors import ExtensionUnavailable
+from ..errors import ExtensionUnavailable, NotPermitted
 from ..plan import Change, Plan, Step
 from ..survey import PUBLIC, ExtensionOnDisk, Inside, SecuredObject, Survey
 from .grants import PRIVILEGES
@@ -27,7 +27,7 @@ _EVERYTHING = PRIVILEGES[ObjectKind.SCHEMA]
 def plan_inside(survey: Survey, inside: Inside, desired: DesiredDatabase) -> Plan:
     """The steps inside a database that belongs to its owner already.
 
-    Raises `ExtensionUnavailable`.
+    Raises `ExtensionUnavailable`, and `NotPermitted` for a guest's extension that needs a superuser.
     """
     steps: list[Step] = []
     if not any(schema.name == "public" for schema in desired.schemas):
@@ -79,6 +79,19 @@ def _schema(inside: Inside, desired: DesiredDatabase, schema: DesiredSchema) -> 
 
 
 def _extension(inside: Inside, desired: DesiredDatabase, extension: DesiredExtension) -> Iterator[Step]:
+    steps = tuple(_extension_steps(inside, desired, extension))
+    on_disk = inside.on_disk.get(extension.name)
+    if steps and desired.guest and not (on_disk is not None and on_disk.trusted):
+        # Its script runs as a superuser, and what it makes may reach other databases, files or hosts.
+        raise NotPermitted(
+            "extension",
+            extension.name,
+            "is not trusted, so only objects from the cluster's own namespace may have it",
+        )
+    return iter(steps)
+
+
+def _extension_steps(inside: Inside, desired: DesiredDatabase, extension: DesiredExtension) -> Iterator[Step]:
     name = extension.name
     place = f"extension {name} in database {desired.name}"
     found, on_disk = inside.extensions.get(name), inside.on_disk.get(name)

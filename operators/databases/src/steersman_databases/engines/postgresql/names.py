@@ -82,6 +82,10 @@ def check_username(field: str, username: str, administrator: str) -> None:
         raise InvalidName(
             field, username, 'PostgreSQL keeps roles that begin with "pg_" for itself; choose another username'
         )
+    if username.endswith(DEPUTY):
+        raise InvalidName(
+            field, username, f'names that end in "{DEPUTY}" are for the second login of users whose password rotates'
+        )
     _check_not_the_operators(field, username, administrator)
 
 

@@ -1,7 +1,7 @@
 """The members of a cluster as Patroni tells them, and what they can be asked.
 
 All that is known stands in Kubernetes: the annotation ``status`` of each pod, and Patroni's ConfigMaps. Only a
-restart, a new copy and a reload are asked of a member itself: Patroni takes them over its REST API alone.
+restart and a reload are asked of a member itself: Patroni takes them over its REST API alone.
 
 Source: patroni/dcs/kubernetes.py and patroni/ha.py of 4.0.7 (annotations), its documentation "Patroni REST API".
 """
@@ -68,18 +68,13 @@ class PatroniTopology:
         candidate = None if to is None else names.pod(to).name
         await self._annotate(members, names.store_failover, {"leader": leader, "member": candidate})
 
-    async def cancel_switchover(self, members: Members) -> None:
-        """See `Topology.cancel_switchover`."""
-        taken = {"leader": None, "member": None, "scheduled_at": None}
-        await self._annotate(members, _names(members).store_failover, taken)
+    async def forget_data(self, members: Members) -> None:
+        """See `Topology.forget_data`: Patroni ends where the system identifier is another than it wrote down."""
+        await self._annotate(members, _names(members).store_config, {"initialize": None})
 
     async def restart_server(self, members: Members, member: Member) -> None:
         """See `Topology.restart_server`."""
         await self._ask(members, member, "/restart", {})
-
-    async def rebuild(self, members: Members, member: Member) -> None:
-        """See `Topology.rebuild`."""
-        await self._ask(members, member, "/reinitialize", {"force": True})
 
     async def reload(self, members: Members, member: Member) -> None:
         """See `Topology.reload`."""
@@ -129,6 +124,7 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
         members=sorted(members, key=lambda member: member.instance),
         leader=_number(names, primary or ""),
         former_leader=None if primary else _number(names, _former(sync, history)),
+        leadership=f"{lock.get('transitions', '0')} {lock.get('acquireTime', '')}",
         initialized=bool(config.get("initialize")),
         switchover=_switchover(names, failover),
         settings=_json(config.get("config"), None),

@@ -22,23 +22,6 @@ ITERATIONS = 4096
 
 SALT_BYTES = 16
 
-READER = (
-    "CREATE SCHEMA IF NOT EXISTS steersman",
-    (
-        "CREATE OR REPLACE FUNCTION steersman.verifiers(names name[]) RETURNS TABLE (name name, verifier text)"
-        " LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp"
-        " BEGIN ATOMIC SELECT a.rolname, a.rolpassword FROM pg_catalog.pg_authid a"
-        " WHERE a.rolname = ANY (names) AND NOT a.rolsuper; END"
-    ),
-    "REVOKE ALL ON FUNCTION steersman.verifiers(name[]) FROM PUBLIC",
-    "GRANT USAGE ON SCHEMA steersman TO steersman_operator",
-    "GRANT EXECUTE ON FUNCTION steersman.verifiers(name[]) TO steersman_operator",
-)
-"""What a superuser runs once in the maintenance database, so that the operator can compare verifiers and do no more.
-
-Without it (RDS) a password is tried by a login instead.
-"""
-
 # At most 99,999 iterations: somebody could set a verifier whose check keeps us busy for minutes.
 _FORM = re.compile(r"SCRAM-SHA-256\$(\d{1,5}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
 

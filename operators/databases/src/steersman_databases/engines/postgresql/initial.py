@@ -1,0 +1,115 @@
+"""What a new database is configured with: SQL of the user's, run by ``psql`` as the database's owner, once.
+
+All of it is one transaction, and its last statement makes `MARKER`. So it is in force as a whole or not at all,
+whoever is killed when, and a second run that comes too late fails at the marker and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steersman.api.apply.core_v1 import (
+    ContainerApply,
+    EnvVarApply,
+    EnvVarSourceApply,
+    SecretKeySelectorApply,
+    VolumeMountApply,
+)
+
+from ..cluster import ClusterView, Configurer, SqlSource
+from ..desired import ObjectKind
+from ..survey import SecuredObject
+
+SCHEMA, TABLE = "steersman", "initial_configuration"
+FILES = "/var/lib/steersman/initial"
+"""Where the files with the SQL are mounted, each under `path_of` its source."""
+AUTHORITY = "/var/lib/steersman/tls"
+"""Where the Secret for applications is mounted, for its ``ca.crt``."""
+REFUSED = (1, 3)
+"""Exit statuses of ``psql`` for a statement and for a file that the server refused. 2 is a connection that failed."""
+
+_BEGIN = "SET LOCAL steersman.initial = 'one transaction'"
+# Whoever ends the transaction loses what was set for it.
+_STILL = (
+    "DO $$ BEGIN IF current_setting('steersman.initial', true) IS DISTINCT FROM 'one transaction' THEN "
+    "RAISE EXCEPTION 'the SQL ends its transaction or connects elsewhere: "
+    "leave BEGIN, COMMIT, ROLLBACK and \\connect out'; END IF; END $$"
+)
+# The next file finds the session as the first one did.
+_AGAIN = f"RESET ROLE; RESET ALL; {_BEGIN}"
+_MARK = (
+    "CREATE SCHEMA IF NOT EXISTS steersman; "
+    "CREATE TABLE steersman.initial_configuration AS SELECT pg_catalog.now() AS applied; "
+    "COMMENT ON TABLE steersman.initial_configuration IS "
+    "'The initial configuration of this database was applied. Without this table it is applied again.'"
+)
+
+
+def marker(database: str) -> SecuredObject:
+    """The table that is there once the SQL was applied."""
+    return SecuredObject(ObjectKind.TABLE, database, SCHEMA, TABLE)
+
+
+def path_of(source: SqlSource) -> str:
+    """The file of a source, below `FILES`; it stands in the words of an error."""
+    return f"{source.kind.lower()}/{source.name}/{source.key}"
+
+
+def arguments(sources: Sequence[SqlSource]) -> list[str]:
+    """What ``psql`` is called with: names of files, and nothing of what is in them."""
+    told = ["-X", "-w", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-1", "-c", _BEGIN]
+    for source in sources:
+        # An error's words quote the statement. What is in a Secret must not be in logs and conditions.
+        verbosity = "sqlstate" if source.kind == "Secret" else "terse"
+        told += ["-c", f"\\set VERBOSITY {verbosity}", "-f", path_of(source)]
+        told += ["-c", "\\set VERBOSITY terse", "-c", _STILL, "-c", _AGAIN]
+    return [*told, "-c", _MARK]
+
+
+def configurer(cluster: ClusterView) -> Configurer:
+    """``psql`` in the first database, as its owner."""
+    initial = cluster.initial
+    return Configurer(
+        container=_container(cluster),
+        paths={source: path_of(source) for source in initial.sql},
+        marker=marker(initial.database),
+        refused=REFUSED,
+    )
+
+
+def _container(cluster: ClusterView) -> ContainerApply:
+    names, initial = cluster.names, cluster.initial
+    service = names.service("rw")
+    environment = {
+        "PGHOST": f"{service.name}.{service.namespace}.svc",
+        "PGPORT": "5432",
+        "PGDATABASE": initial.database,
+        "PGUSER": initial.owner,
+        "PGSSLMODE": "verify-full",
+        "PGSSLROOTCERT": f"{AUTHORITY}/ca.crt",
+        # While another one takes over, the Service may still lead to the former primary.
+        "PGTARGETSESSIONATTRS": "read-write",
+        "PGCONNECT_TIMEOUT": "10",
+        "PGAPPNAME": "steersman-initial-configuration",
+        # Notices quote, too.
+        "PGOPTIONS": "-c client_min_messages=error",
+    }
+    password = SecretKeySelectorApply(name=names.application_secret.name, key="password")
+    return ContainerApply(
+        name="psql",
+        command=["psql", *map(_literal, arguments(initial.sql))],
+        working_dir=FILES,
+        env=[
+            *(EnvVarApply(name=name, value=_literal(value)) for name, value in environment.items()),
+            EnvVarApply(name="PGPASSWORD", value_from=EnvVarSourceApply(secret_key_ref=password)),
+        ],
+        volume_mounts=[
+            VolumeMountApply(name="sql", mount_path=FILES, read_only=True),
+            VolumeMountApply(name="application", mount_path=AUTHORITY, read_only=True),
+        ],
+    )
+
+
+def _literal(text: str) -> str:
+    """Kubernetes puts variables into commands and environments, and makes one ``$`` of two."""
+    return text.replace("$", "$$")

@@ -1,0 +1,63 @@
+-- The accounts that the cluster itself needs, in the database postgres. The callback gives this to each new primary, so
+-- it must change nothing where all is there, and hold for a volume that another image made. The operator gives it to
+-- primaries that serve already, by another client than psql.
+SET client_min_messages = warning;
+BEGIN;
+-- No standby may be there yet to wait for.
+SET LOCAL synchronous_commit = local;
+SET LOCAL search_path = pg_catalog;
+-- Two that come at once, after a callback that was killed, wait for each other.
+DO $$
+DECLARE
+    account text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('steersman roles'));
+    FOREACH account IN ARRAY ARRAY[
+        'steersman_replication', 'steersman_rewind', 'steersman_operator', 'steersman_superuser', 'steersman_pooler'
+    ] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = account) THEN
+            EXECUTE format('CREATE ROLE %I', account);
+        END IF;
+    END LOOP;
+END $$;
+
+-- None has a password: pg_hba lets each in by a certificate of the cluster's client authority and by nothing else.
+ALTER ROLE steersman_replication LOGIN REPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+ALTER ROLE steersman_rewind LOGIN NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+ALTER ROLE steersman_operator LOGIN NOINHERIT NOREPLICATION NOSUPERUSER CREATEROLE CREATEDB PASSWORD NULL;
+ALTER ROLE steersman_superuser LOGIN NOREPLICATION SUPERUSER PASSWORD NULL;
+ALTER ROLE steersman_pooler LOGIN NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+
+-- What pg_rewind calls. Source: PostgreSQL's documentation of pg_rewind, "Notes".
+GRANT EXECUTE ON FUNCTION
+    pg_ls_dir(text, boolean, boolean),
+    pg_stat_file(text, boolean),
+    pg_read_binary_file(text),
+    pg_read_binary_file(text, bigint, bigint, boolean)
+TO steersman_rewind;
+GRANT pg_monitor TO steersman_operator;
+
+-- How PgBouncer learns the verifier of who logs in to it: nobody who could read others', and no account of ours.
+CREATE SCHEMA IF NOT EXISTS steersman;
+REVOKE ALL ON SCHEMA steersman FROM PUBLIC;
+GRANT USAGE ON SCHEMA steersman TO steersman_pooler;
+CREATE OR REPLACE FUNCTION steersman.pooled(login text, OUT username text, OUT verifier text)
+    RETURNS SETOF record LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog
+    AS $$
+        SELECT rolname::text, rolpassword FROM pg_authid
+        WHERE rolname = login AND rolcanlogin AND NOT rolsuper AND NOT rolreplication AND NOT rolcreaterole
+            AND rolpassword IS NOT NULL AND (rolvaliduntil IS NULL OR rolvaliduntil > now())
+    $$;
+REVOKE ALL ON FUNCTION steersman.pooled(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION steersman.pooled(text) TO steersman_pooler;
+
+-- How the operator compares passwords.
+GRANT USAGE ON SCHEMA steersman TO steersman_operator;
+CREATE OR REPLACE FUNCTION steersman.verifiers(names name[]) RETURNS TABLE (name name, verifier text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    BEGIN ATOMIC
+        SELECT a.rolname, a.rolpassword FROM pg_catalog.pg_authid a WHERE a.rolname = ANY (names) AND NOT a.rolsuper;
+    END;
+REVOKE ALL ON FUNCTION steersman.verifiers(name[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION steersman.verifiers(name[]) TO steersman_operator;
+COMMIT;

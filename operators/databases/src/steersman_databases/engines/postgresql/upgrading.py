@@ -1,0 +1,83 @@
+"""What in a server's databases another major version may refuse, asked while it serves.
+
+Source: PostgreSQL's documentation of pg_upgrade, "Usage" and "Notes", and what its `--check` refuses from 15 on.
+Tables WITH OIDS cannot be there any more: 12 refused them. What only `pg_upgrade --check` finds ends in the way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import LiteralString
+
+from ..cluster import InUse
+from ..errors import AdministratorRejected, LoginRejected
+from ..server import Server
+from .session import Session, connect
+
+_SECONDS = 30.0
+_DATABASES: LiteralString = "SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 ORDER BY 1"
+_SIZE: LiteralString = "SELECT sum(pg_database_size(oid))::bigint FROM pg_database WHERE datconnlimit <> -2"
+_OF_SERVER: LiteralString = """
+SELECT format('prepared transaction %%L is open in database %%L: commit it or roll it back', gid, database)
+FROM pg_prepared_xacts
+UNION ALL SELECT format('database %%L is invalid, its deletion was cut: drop it again', datname)
+FROM pg_database WHERE datconnlimit = -2
+UNION ALL SELECT format('database %%L lets nobody in: allow connections, or drop it', datname)
+FROM pg_database WHERE NOT datallowconn AND datname <> 'template0' AND datconnlimit <> -2
+UNION ALL SELECT format('logical replication slot %%L would be lost: drop it, and make it anew afterwards', slot_name)
+FROM pg_replication_slots WHERE slot_type = 'logical'
+UNION ALL SELECT format('tablespace %%L is not upgraded: move what is in it, and drop it', spcname)
+FROM pg_tablespace WHERE spcname NOT IN ('pg_default', 'pg_global')
+ORDER BY 1
+"""
+_OF_DATABASE: LiteralString = """
+SELECT format('column %%I of %%I.%%I in database %%L is of type %%s, which cannot be upgraded: give it another',
+    a.attname, n.nspname, c.relname, current_database(), t.typname)
+FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_type t ON t.oid = a.atttypid
+WHERE NOT a.attisdropped AND c.relkind IN ('r', 'm', 'i') AND t.typnamespace = 'pg_catalog'::regnamespace
+    AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') AND n.nspname NOT LIKE 'pg\\_temp\\_%%'
+    AND t.typname IN ('aclitem', 'regcollation', 'regconfig', 'regdictionary', 'regnamespace', 'regoper',
+        'regoperator', 'regproc', 'regprocedure')
+ORDER BY 1
+"""
+_EXTENSIONS: LiteralString = "SELECT extname FROM pg_extension ORDER BY 1"
+_LIBRARIES: LiteralString = """
+SELECT DISTINCT probin FROM pg_proc WHERE probin IS NOT NULL AND oid >= 16384 ORDER BY 1
+"""
+
+
+async def in_use(server: Server) -> InUse:
+    """What the databases of a primary have; `Server.login` is a superuser's, since some let nobody else in.
+
+    Raises:
+        EngineError: it does not answer in 30 s, or does not let the operator in.
+    """
+    deadline = asyncio.get_running_loop().time() + _SECONDS
+    session = await _session(server, server.maintenance_database, deadline)
+    try:
+        problems = [row[0] for row in await session.rows("looking at the server", _OF_SERVER)]
+        [(size,)] = await session.rows("measuring the databases", _SIZE)
+        databases = [row[0] for row in await session.rows("looking for databases", _DATABASES)]
+    finally:
+        await session.close()
+    extensions: set[str] = set()
+    libraries: set[str] = set()
+    for database in databases:
+        session = await _session(server, database, deadline)
+        try:
+            problems += [row[0] for row in await session.rows("looking at columns", _OF_DATABASE)]
+            extensions |= {row[0] for row in await session.rows("looking at extensions", _EXTENSIONS)}
+            libraries |= {row[0] for row in await session.rows("looking at libraries", _LIBRARIES)}
+        finally:
+            await session.close()
+    return InUse(problems=problems, extensions=sorted(extensions), libraries=sorted(libraries), size=int(size or 0))
+
+
+async def _session(server: Server, database: str, deadline: float) -> Session:
+    try:
+        session = await connect(server, server.login, database, deadline)
+    except LoginRejected as refusal:
+        raise AdministratorRejected(server.login.username, str(refusal)) from None
+    await session.begin_use(deadline)
+    return session

@@ -1,0 +1,142 @@
+"""The SQL for a new database, run by the real ``psql`` on a real server."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from postgresql_server import PostgreSQLServer
+from server_process import program
+from steersman_databases.engines import Desired, PostgreSQL, ensure
+from steersman_databases.engines.cluster import SqlSource
+from steersman_databases.engines.desired import DesiredDatabase
+from steersman_databases.engines.postgresql import initial
+from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
+from steersman_databases.engines.survey import Scope
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+TABLES = SqlSource("ConfigMap", "orders", "tables.sql")
+SEED = SqlSource("Secret", "orders-seed", "seed.sql")
+_numbers = itertools.count(1)
+
+
+class Job:
+    """What the Job's container does, on a database of its own."""
+
+    def __init__(self, server: PostgreSQLServer, desired: Desired, files: Path) -> None:
+        self.server, self.desired, self._files = server, desired, files
+
+    def run(self, *given: tuple[SqlSource, str]) -> tuple[int, str]:
+        """Exit status, and all that was written."""
+        for source, text in given:
+            path = self._files / initial.path_of(source)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        environment = {
+            "PGHOST": self.server.endpoint.host,
+            "PGPORT": str(self.server.endpoint.port),
+            "PGDATABASE": self.desired.database,
+            "PGUSER": self.desired.username,
+            "PGPASSWORD": self.desired.password,
+            "PGSSLMODE": "require",
+            "PGTARGETSESSIONATTRS": "read-write",
+            "PGOPTIONS": "-c client_min_messages=error",
+        }
+        newest = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
+        called = [program("psql", *map(str, reversed(newest))), *initial.arguments([source for source, _ in given])]
+        done = subprocess.run(
+            called,
+            cwd=self._files,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        return done.returncode, done.stdout.strip()
+
+    async def applied(self) -> bool:
+        """Whether the operator finds the marker."""
+        contents = PostgreSQL()
+        login = Login(self.server.administrator.username, self.server.administrator.password)
+        to = Server("postgresql", self.server.endpoint, login, Verification(TLSMode.REQUIRE), Tenancy.ALONE)
+        name = self.desired.database
+        scope = Scope.of([DesiredDatabase(name, self.desired.username)]) | Scope(
+            inside={name: frozenset({initial.SCHEMA})}
+        )
+        sessions = contents.connect(to)
+        try:
+            survey = await contents.survey(sessions, scope)
+        finally:
+            await sessions.close()
+        return initial.marker(name) in survey.inside[name].objects
+
+    async def tables(self) -> set[str]:
+        """What the owner made."""
+        found = await self.server.execute(
+            "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'public'",
+            database=self.desired.database,
+        )
+        return {name for (name,) in found}
+
+
+@pytest.fixture
+async def job(postgresql: PostgreSQLServer, tmp_path: Path) -> Job:
+    number = next(_numbers)
+    desired = Desired(f"init shop{number}", f"init clerk{number}", "s3cret")
+    await ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, desired)
+    return Job(postgresql, desired, tmp_path)
+
+
+async def test_all_files_are_applied_in_their_order_and_marked(job: Job) -> None:
+    assert not await job.applied()
+    seed = (SEED, "SET search_path TO ''; CREATE TABLE public.t (i int); SELECT 'never shown'; SET ROLE NONE")
+    assert job.run(seed, (TABLES, "INSERT INTO t VALUES (1)")) == (0, "")
+    assert await job.applied()
+    assert await job.tables() == {"t"}
+
+
+async def test_a_second_run_leaves_nothing_behind(job: Job) -> None:
+    assert job.run((TABLES, "CREATE TABLE a ()")) == (0, "")
+    status, told = job.run((TABLES, "CREATE TABLE b ()"))
+    assert (status in initial.REFUSED, "already exists" in told) == (True, True)
+    assert await job.tables() == {"a"}
+
+
+async def test_a_refused_statement_undoes_all_of_it_and_is_told_in_one_line(job: Job) -> None:
+    broken = "INSERT INTO nowhere\nVALUES ('hunter2');"
+    status, told = job.run((TABLES, "CREATE TABLE a ();"), (SqlSource("ConfigMap", "orders", "more.sql"), broken))
+    assert status in initial.REFUSED
+    assert told.startswith('psql:configmap/orders/more.sql:2: ERROR:  relation "nowhere" does not exist')
+    assert "hunter2" not in told and "\n" not in told
+    assert (await job.tables(), await job.applied()) == (set(), False)
+
+
+async def test_of_a_secrets_sql_nothing_is_quoted(job: Job) -> None:
+    status, told = job.run((SEED, "SELECT hunter2;"))
+    assert (status in initial.REFUSED, told) == (True, "psql:secret/orders-seed/seed.sql:1: ERROR:  42703")
+
+
+@pytest.mark.parametrize("ended", ["COMMIT;", "BEGIN; COMMIT;", "ROLLBACK;", "\\c\n"])
+async def test_sql_that_ends_its_transaction_is_refused(job: Job, ended: str) -> None:
+    status, told = job.run((TABLES, f"CREATE TABLE a ();\n{ended}"))
+    assert status in initial.REFUSED
+    assert "leave BEGIN, COMMIT, ROLLBACK and \\connect out" in told
+    assert not await job.applied()
+
+
+async def test_errors_that_are_passed_over_do_not_pass_for_success(job: Job) -> None:
+    status, _ = job.run((TABLES, "\\set ON_ERROR_STOP 0\nSELECT nothing;"))
+    assert not await job.applied()
+    assert status in initial.REFUSED
+
+
+async def test_no_connection_is_no_refusal(job: Job) -> None:
+    job.desired = Desired(job.desired.database, job.desired.username, "wrong")
+    status, told = job.run((TABLES, "CREATE TABLE a ()"))
+    assert (status, "password authentication failed" in told) == (2, True)
