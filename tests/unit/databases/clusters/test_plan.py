@@ -6,11 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import structs
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, ResourceRequirements
 from steersman.meta import ObjectKey, Quantity, decode_builtins
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 from steersman_databases.clusters.observed import FENCED, RESTART_HASH, Instance, Observed
 from steersman_databases.clusters.plan import next_step
 from steersman_databases.clusters.rollout import restart_hash
@@ -25,6 +29,7 @@ from steersman_databases.clusters.steps import (
     SwitchOver,
     Wait,
 )
+from steersman_databases.controllers.cluster_status import Findings, describe, judge_available, phase_of
 from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
 from steersman_databases.engines.topology import Member, Members, PendingSetting, SwitchoverRequest
 
@@ -175,6 +180,28 @@ def test_a_person_comes_first() -> None:
     assert next_step(replace(VIEW, hibernated=True), WELL) == StopInstance(1)
 
 
+def test_hibernated_is_said_when_nobody_runs_any_more() -> None:
+    """Who waits for it may take volumes away."""
+    asleep, declared = replace(VIEW, hibernated=True), PostgreSQLCluster(spec=PostgreSQLClusterSpec(hibernated=True))
+
+    def phase(instances: list[Instance]) -> str:
+        seen, findings = observed(instances, leader=0), Findings()
+        judge_available(asleep, seen, findings)
+        describe(declared, asleep, next_step(asleep, seen), findings)
+        assert findings.found["Available"].reason == "Hibernated"
+        return phase_of(declared, findings)
+
+    gone = [replace(i, pod=None, statefulset=_stopped(i)) for i in THREE]
+    ends = replace(THREE[0], statefulset=_stopped(THREE[0]), pod=instance(0, ready=False).pod)
+    assert phase([ends, *gone[1:]]) != "Hibernated"
+    assert phase(gone) == "Hibernated"
+
+
+def _stopped(one: Instance) -> StatefulSet:
+    assert one.statefulset is not None
+    return msgspec.structs.replace(one.statefulset, spec=msgspec.structs.replace(one.statefulset.spec, replicas=0))
+
+
 def test_never_replaces_the_primary_nor_without_one() -> None:
     lost = [replace(THREE[0], data=None), *THREE[1:]]
     assert not isinstance(next_step(VIEW, observed(lost, primary(0), member(1), member(2))), RetireInstance)
@@ -203,3 +230,32 @@ def test_a_copy_under_way_is_not_begun_anew() -> None:
     later = NOW + timedelta(hours=1)
     seen = replace(observed([instance(0), copying], primary(0), member(1, state="Cloning")), now=later)
     assert not isinstance(next_step(replace(VIEW, instances=2), seen), RenewPod)
+
+
+def test_of_all_that_are_fenced_the_primary_is_the_last() -> None:
+    view = asking(fenced="*")
+    assert next_step(view, observed(THREE, primary(0), member(1), member(2))) == RenewPod(1, "it is to be fenced")
+    two = [instance(0), instance(1, fenced=True, ready=True), ending(2, NOW + timedelta(seconds=100))]
+    assert next_step(view, observed(two, primary(0), member(2))) == Wait("Fenced", "waiting for orders-2 to stop")
+    lost = [*two[:2], ending(2, NOW - timedelta(seconds=1))]
+    assert next_step(view, observed(lost, primary(0), member(2))) == RenewPod(0, "it is to be fenced")
+
+
+def test_of_all_that_were_fenced_the_former_primary_is_the_first() -> None:
+    alone = replace(VIEW, synchronous=Synchronous(mode="Off"))
+    fenced = [instance(n, fenced=True) for n in range(3)]
+    assert next_step(alone, observed(fenced, former_leader=1)) == RenewPod(1, "it is not fenced any more")
+    starting = [fenced[0], instance(1, ready=False), fenced[2]]
+    assert next_step(alone, observed(starting, member(1, state="Starting"), former_leader=1)) == Wait(
+        "InstanceNotReady", "waiting for the former primary orders-1"
+    )
+    there = [fenced[0], instance(1), fenced[2]]
+    assert next_step(alone, observed(there, primary(1))) == RenewPod(0, "it is not fenced any more")
+
+
+def ending(number: int, end: datetime) -> Instance:
+    """One whose pod was told to end, by then at the latest."""
+    there = instance(number)
+    assert there.pod is not None
+    metadata = structs.replace(there.pod.metadata, deletion_timestamp=end)
+    return replace(there, pod=structs.replace(there.pod, metadata=metadata))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
 
-Claimant = Database | DatabaseUser
+Claimant = Database | DatabaseUser | PostgreSQLCluster
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
@@ -19,13 +19,17 @@ def place(claimant: Claimant) -> str:
 
     One server under two names is found by the mark on the server itself.
     """
-    spec, namespace = claimant.spec, claimant.metadata.namespace
+    namespace = claimant.metadata.namespace
+    if isinstance(claimant, PostgreSQLCluster):
+        return f"PostgreSQLCluster {namespace}/{claimant.metadata.name}"
+    spec = claimant.spec
     if (cluster := spec.cluster_ref) is not None:
         return f"{cluster.kind} {cluster.namespace or namespace}/{cluster.name}"
     if spec.server_ref is not None:
         return _address(spec.server_ref, claimant.engine, namespace)
     if isinstance(claimant, Database):
-        return f"server of {namespace}/{claimant.metadata.name}"
+        made = "PostgreSQLCluster" if claimant.makes_cluster else "server of"
+        return f"{made} {claimant.key}"
     return f"PostgreSQLCluster {namespace}/{claimant.metadata.labels.get(TARGET_LABEL, '')}"
 
 
@@ -40,6 +44,9 @@ def things(claimant: Claimant) -> tuple[str, ...]:
     """What an object claims on its server: ``user clerk``, ``database orders``."""
     if isinstance(claimant, DatabaseUser):
         return (f"user {claimant.spec.user}",)
+    if isinstance(claimant, PostgreSQLCluster):
+        initial = claimant.initial_database
+        return () if initial is None else (f"database {initial}", f"user {claimant.initial_owner}")
     owner = () if claimant.spec.owner else (f"user {claimant.username}",)
     return (f"database {claimant.database_name}", *owner)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.grants import Grant
 from steersman_databases.clusters.schedule import Wanted
+from steersman_databases.engines.cluster import InitialDatabase
 from steersman_databases.engines.desired import (
     Claim,
     DesiredDatabase,
@@ -18,7 +19,7 @@ from steersman_databases.engines.desired import (
 )
 
 
-def claim_of(of: Database | DatabaseUser, cluster: str) -> Claim:
+def claim_of(of: Database | DatabaseUser | PostgreSQLCluster, cluster: str) -> Claim:
     """The mark that an object leaves on what it made. ``cluster`` tells Kubernetes clusters apart."""
     return Claim(cluster, type(of).api_resource.kind, of.metadata.namespace, of.metadata.name)
 
@@ -98,3 +99,23 @@ def database_of(database: Database, claim: Claim, *, guest: bool) -> DesiredData
         adopt=spec.adopt,
         guest=guest,
     )
+
+
+def initial_of(initial: InitialDatabase, password: str, claim: Claim) -> tuple[DesiredUser, DesiredDatabase]:
+    """The first database of a cluster and before it its owner.
+
+    The server is the cluster's own: what is there under these names and bears nobody's mark, as after a restored
+    dump, is taken.
+    """
+    owner = DesiredUser(
+        name=initial.owner,
+        password=password,
+        exact=False,
+        owns=frozenset({initial.database}),
+        claim=claim,
+        adopt=True,
+    )
+    database = DesiredDatabase(
+        name=initial.database, owner=initial.owner, encoding=initial.encoding, claim=claim, adopt=True
+    )
+    return owner, database

@@ -17,6 +17,8 @@ RESTART_HASH = "databases.steersman.dev/restart-hash"
 """On templates and pods: the hash of what the user declared of the pod."""
 FENCED = "databases.steersman.dev/fenced"
 """On templates and pods: ``"true"`` where no server is started."""
+MAJOR_LABEL = "databases.steersman.dev/major"
+"""On claims: the version of the data."""
 RETIRED = "databases.steersman.dev/retired"
 """On claims: they belonged to an instance that was scaled in or replaced, and are not used again."""
 
@@ -91,16 +93,30 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """The last switchover that was asked for: to which instance, when, and for which declaration.
+
+    ``ended``: somebody has seen how it went.
+    """
+
+    to: int
+    at: datetime
+    declared: str
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """All instances of a cluster by number, what its members say, and when it was looked.
 
-    ``used`` are all the numbers that something bears, retired claims too.
+    ``used`` are all the numbers that something bears, retired claims too. ``attempt`` did not succeed, or not yet.
     """
 
     instances: Sequence[Instance]
     members: Members
     used: frozenset[int]
     now: datetime
+    attempt: Attempt | None = None
 
     @property
     def primary(self) -> Instance | None:
@@ -134,8 +150,11 @@ def is_retired(claim: PersistentVolumeClaim) -> bool:
 
 
 def is_lost(instance: Instance) -> bool:
-    """Whether its volume is gone, or will be as soon as no pod uses it."""
-    claims = [instance.data] if instance.wal is None else [instance.data, instance.wal]
+    """Whether a volume of it is gone, or will be as soon as no pod uses it."""
+    volumes = () if instance.statefulset is None else instance.statefulset.spec.template.spec.volumes
+    mounted = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None]
+    has_wal = instance.wal is not None or any(name.startswith("wal-") for name in mounted)
+    claims = [instance.data, instance.wal] if has_wal else [instance.data]
     return any(c is None or c.status.phase == "Lost" or c.metadata.deletion_timestamp is not None for c in claims)
 
 

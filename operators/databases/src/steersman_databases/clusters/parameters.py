@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from steersman_databases.clusters import rollout
+from steersman_databases.clusters.handover import hand_over
 from steersman_databases.clusters.observed import Observed
-from steersman_databases.clusters.steps import RestartServer, Step, SwitchOver, Wait
+from steersman_databases.clusters.steps import RestartServer, Step, Wait
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.topology import Member
 
@@ -39,7 +40,7 @@ def restart(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         return RestartServer(replicas[0].number, "a parameter needs it")
     to = rollout.successor(cluster, observed)
     because = "a parameter needs a restart"
-    return RestartServer(primary.instance, because) if to is None else SwitchOver(to.number, because)
+    return RestartServer(primary.instance, because) if to is None else hand_over(cluster, observed, to, because)
 
 
 def lowers(member: Member) -> bool:

@@ -6,9 +6,11 @@ that disturbs anything is taken before all that the former disturbed is well aga
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Literal
 
-from steersman_databases.clusters import failing, parameters, requested, rollout, scale
+from steersman_databases.clusters import failing, handover, parameters, requested, rollout, scale, upgrade
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import (
     CreateInstance,
@@ -26,6 +28,9 @@ _FORMER_PRIMARY_STARTS_WITHIN = timedelta(minutes=5)
 
 def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """What to do now, what is waited for, or None: all is as declared."""
+    observed, former = upgrade.apart(cluster, observed)
+    if former and observed.primary is not None:
+        return RetireInstance(former[0].number, f"the data are PostgreSQL {cluster.version}'s now")
     for decide in (
         _begin,
         _hibernate,
@@ -40,6 +45,7 @@ def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         parameters.restart,
         rollout.renew,
         requested.switch_over,
+        _rest,
     ):
         step = decide(cluster, observed)
         if step is not None:
@@ -59,41 +65,71 @@ def _begin(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 def _hibernate(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     if not cluster.hibernated:
         return None
+    return stop(cluster, observed, "Hibernating") or Wait("Hibernated", "all instances are stopped")
+
+
+def stop(
+    cluster: ClusterView, observed: Observed, because: Literal["Hibernating", "Upgrading"]
+) -> Step | Wait | None:
+    """Stops all, the primary last, so that it has everything. None: no pod is left."""
     primary = observed.members.leader
     for instance in observed.instances:
         if instance.number != primary and not instance.stopped:
             return StopInstance(instance.number)
     if any(i.pod is not None for i in observed.instances if i.number != primary):
-        return Wait("Hibernated", "waiting for the replicas to stop")
+        return Wait(because, "waiting for the replicas to stop")
     for instance in observed.instances:
         if not instance.stopped:
             return StopInstance(instance.number)
     running = next((i for i in observed.instances if i.pod is not None), None)
     if running is not None:
-        return Wait("Hibernated", f"waiting for instance {cluster.names.instance(running.number)} to stop")
-    return Wait("Hibernated", "all instances are stopped")
-
-
-def _fence(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
-    for instance in observed.instances:
-        wanted = cluster.requests.fences(instance.number)
-        if instance.pod is not None and not instance.pod_ends and instance.fenced != wanted:
-            return RenewPod(instance.number, "it is to be fenced" if wanted else "it is not fenced any more")
+        return Wait(because, f"waiting for instance {cluster.names.instance(running.number)} to stop")
     return None
 
 
+def _fence(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """The primary is the last to be fenced, or it would be handed over to one that is fenced next."""
+    wrong = [
+        i
+        for i in observed.instances
+        if i.pod is not None and not i.pod_ends and i.fenced != cluster.requests.fences(i.number)
+    ]
+    if to_fence := [i for i in wrong if not i.fenced]:
+        last = observed.members.leader
+        instance = next((i for i in to_fence if i.number != last), to_fence[0])
+        stopping = [i for i in observed.replicas() if i.pod_ends and not i.fenced and not _is_overdue(i, observed)]
+        if instance.number == last and stopping:
+            return Wait("Fenced", f"waiting for {cluster.names.instance(stopping[0].number)} to stop")
+        return RenewPod(instance.number, "it is to be fenced")
+    if not wrong:
+        return None
+    first = _first(cluster, observed, wrong)
+    return first if isinstance(first, Wait) else RenewPod(first.number, "it is not fenced any more")
+
+
+def _is_overdue(instance: Instance, observed: Observed) -> bool:
+    """Whether its pod should have ended by now: its node is lost, perhaps."""
+    end = None if instance.pod is None else instance.pod.metadata.deletion_timestamp
+    return end is not None and observed.now > end
+
+
 def _wake(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
-    """Who was the primary starts first: it has all that was committed, and nobody else needs to be asked."""
     idle = [i for i in observed.instances if i.statefulset is None or i.stopped]
     if not idle:
         return None
+    first = _first(cluster, observed, idle)
+    return first if isinstance(first, Wait) else _start(first)
+
+
+def _first(cluster: ClusterView, observed: Observed, idle: Sequence[Instance]) -> Instance | Wait:
+    """Who was the primary starts first: it has all that was committed, and nobody else needs to be asked."""
     members = observed.members
     number = members.leader if members.leader is not None else members.former_leader
     former = None if number is None else observed.instance(number)
     if former is None or observed.primary is not None or _had_its_time(former, observed):
-        return _start(idle[0])
+        return idle[0]
     if former in idle:
-        return _start(former)
+        return former
     return Wait("InstanceNotReady", f"waiting for the former primary {cluster.names.instance(former.number)}")
 
 
@@ -126,11 +162,19 @@ def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
             continue
         if not instance.follows(primary):
             return Wait("InstanceNotReady", _absent(cluster, instance))
-    if observed.members.switchover is not None:
+    if observed.members.switchover is not None or handover.is_awaited(observed):
         return Wait("RollingOut", "a switchover is under way")
     if rollout.lacks_standbys(cluster, observed):
         return Wait("NoSynchronousStandby", "waiting for a standby to become synchronous")
     return None
+
+
+def _rest(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """What is fenced serves nobody, and so is not as declared."""
+    fenced = [cluster.names.instance(i.number) for i in observed.instances if i.fenced]
+    if not fenced:
+        return None
+    return Wait("Fenced", f"{', '.join(fenced)} {'is' if len(fenced) == 1 else 'are'} fenced")
 
 
 def _absent(cluster: ClusterView, instance: Instance) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steersman_databases.clusters import rollout
+from steersman_databases.clusters import handover, rollout
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.steps import ChooseSwitchover, EndSwitchover, Step, SwitchOver
 from steersman_databases.engines.cluster import ClusterView
@@ -23,6 +23,8 @@ def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
         return EndSwitchover(wanted, "there is no instance of this name")
     if number == observed.members.leader:
         return EndSwitchover(wanted)
+    if handover.has_just_failed(observed, number):
+        return EndSwitchover(wanted, handover.REFUSED)
     if not any(i.number == number for i in rollout.promotable(cluster, observed)):
         return EndSwitchover(wanted, "it may not be promoted: it does not follow, or has not all that was committed")
     return SwitchOver(number, _BECAUSE)

@@ -9,9 +9,11 @@ from typing import Any
 import msgspec
 
 from steersman.meta import to_builtins
+from steersman_databases.clusters.handover import hand_over
 from steersman_databases.clusters.observed import Instance, Observed
-from steersman_databases.clusters.steps import RenewPod, Step, SwitchOver, Wait
+from steersman_databases.clusters.steps import RenewPod, Step, Wait
 from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.engines.cluster_names import VERSION_LABEL
 
 _BECAUSE = "its pod is not as declared"
 
@@ -47,13 +49,16 @@ def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | 
     """
     if cluster.image_given or cluster.upgrades_minor:
         return cluster.image
-    images = [image for i in observed.instances if (image := _present_image(i))]
-    own = _present_image(instance) if instance is not None else ""
+    images = [image for i in observed.instances if (image := _present_image(cluster, i))]
+    own = _present_image(cluster, instance) if instance is not None else ""
     return own or max(images, key=images.count, default=cluster.image)
 
 
-def _present_image(instance: Instance) -> str:
+def _present_image(cluster: ClusterView, instance: Instance) -> str:
+    """What its StatefulSet runs; nothing where that was made for data of another version."""
     if instance.statefulset is None:
+        return ""
+    if instance.statefulset.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
         return ""
     containers = instance.statefulset.spec.template.spec.containers
     return next((c.image or "" for c in containers), "")
@@ -77,7 +82,9 @@ def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     if replicas:
         return RenewPod(max(replicas, key=_lag).number, _BECAUSE)
     to = successor(cluster, observed)
-    return RenewPod(primary.instance, _BECAUSE) if to is None else SwitchOver(to.number, "its primary is renewed")
+    if to is None:
+        return RenewPod(primary.instance, _BECAUSE)
+    return hand_over(cluster, observed, to, "its primary is renewed")
 
 
 def successor(cluster: ClusterView, observed: Observed) -> Instance | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from steersman_databases.clusters import rollout
+from steersman_databases.clusters.handover import hand_over
 from steersman_databases.clusters.observed import Instance, Observed
-from steersman_databases.clusters.steps import CreateInstance, RetireInstance, Step, SwitchOver, Wait
+from steersman_databases.clusters.steps import CreateInstance, RetireInstance, Step, Wait
 from steersman_databases.engines.cluster import ClusterView
 
 _BECAUSE = "spec.instances is smaller"
@@ -29,7 +30,9 @@ def reduce(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         return RetireInstance(last.number, _BECAUSE)
     # Only the primary is left to go, which cannot be while there are replicas.
     to = rollout.successor(cluster, observed)
-    return Wait("Degraded", "no replica may become the primary") if to is None else SwitchOver(to.number, _BECAUSE)
+    if to is None:
+        return Wait("Degraded", "no replica may become the primary")
+    return hand_over(cluster, observed, to, _BECAUSE)
 
 
 def _last(observed: Observed) -> Instance:

@@ -101,8 +101,11 @@ class Wait:
         "Degraded",
         "NoPrimary",
         "NoSynchronousStandby",
+        "SwitchoverRefused",
+        "Hibernating",
         "Hibernated",
         "Fenced",
+        "Upgrading",
     ]
     message: str
 

@@ -9,7 +9,15 @@ from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED
-from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
+from steersman_databases.api.postgresql_cluster import SqlReferences
+from steersman_databases.engines.cluster import (
+    ClusterView,
+    InitialDatabase,
+    PodSettings,
+    Requests,
+    SqlSource,
+    Synchronous,
+)
 from steersman_databases.engines.cluster_names import ClusterNames
 
 FENCED_INSTANCES = f"{GROUP}/fenced"
@@ -57,6 +65,7 @@ def view_of(cluster: PostgreSQLCluster, available: str, *, cluster_domain: str =
         hibernated=spec.hibernated,
         replaces_failed=spec.replace_failed_instances == "Automatic",
         deletes_data=spec.deletion_policy == "Delete",
+        generation=cluster.metadata.generation or 0,
         requests=_requests(ClusterNames(cluster.key), cluster.metadata.annotations),
         cluster_domain=cluster_domain,
     )
@@ -82,20 +91,31 @@ def _pods(cluster: PostgreSQLCluster) -> PodSettings:
 def _initial(cluster: PostgreSQLCluster) -> InitialDatabase:
     declared = None if cluster.spec.bootstrap is None else cluster.spec.bootstrap.initdb
     builtin = int(cluster.spec.version) >= 17
-    database = (declared.database if declared else None) or cluster.metadata.name
+    database = cluster.initial_database or cluster.metadata.name
     if declared is None:
         return InitialDatabase(
             database=database, owner=database, locale_provider="builtin" if builtin else "libc", locale="C.UTF-8"
         )
     return InitialDatabase(
         database=database,
-        owner=declared.owner or database,
+        owner=cluster.initial_owner or database,
         secret=None if declared.secret is None else declared.secret.name,
+        sql=_sql(declared.post_init_application_sql_refs),
         encoding=declared.encoding,
         locale_provider=declared.locale_provider or ("builtin" if builtin else "libc"),
         locale=declared.locale,
         wal_segment_size=declared.wal_segment_size,
     )
+
+
+def _sql(declared: SqlReferences | None) -> tuple[SqlSource, ...]:
+    if declared is None:
+        return ()
+    listed = (
+        *(SqlSource("Secret", ref.name, ref.key) for ref in declared.secret_refs),
+        *(SqlSource("ConfigMap", ref.name, ref.key) for ref in declared.config_map_refs),
+    )
+    return tuple(dict.fromkeys(listed))
 
 
 def _requests(names: ClusterNames, annotations: Mapping[str, str]) -> Requests:

@@ -1,0 +1,56 @@
+"""How far the initial configuration is, by the Job that applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ContainerStatus, Pod
+
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a Job came to: ``ended`` or still at it, and in whose words, the newest pod's first."""
+
+    ended: bool
+    words: str
+
+
+def progress_of(job: Job, pods: Iterable[Pod]) -> Progress:
+    """What there is to tell of ``job``, which left no marker. ``pods`` are its own."""
+    words = _words_of(sorted(pods, key=lambda p: p.metadata.creation_timestamp or _FIRST, reverse=True))
+    if _holds(job, "Complete"):
+        return Progress(True, "the SQL ended without an error, and undid its transaction: leave ROLLBACK out")
+    if (failed := _message(job, "Failed")) is not None:
+        return Progress(True, words or failed)
+    return Progress(False, words)
+
+
+def _words_of(pods: Sequence[Pod]) -> str:
+    """Of the newest pod that says something: how it ended, or why it does not start."""
+    for pod in pods:
+        for status in pod.status.container_statuses:
+            if said := _words(status):
+                return said
+    return ""
+
+
+def _words(status: ContainerStatus) -> str:
+    state = status.state
+    if state.terminated is not None and state.terminated.exit_code:
+        return (state.terminated.message or state.terminated.reason or "").strip()
+    if state.waiting is not None and state.waiting.message:
+        return f"{state.waiting.reason}: {state.waiting.message}"
+    return ""
+
+
+def _holds(job: Job, type_: str) -> bool:
+    return any(c.type == type_ and c.status == "True" for c in job.status.conditions)
+
+
+def _message(job: Job, type_: str) -> str | None:
+    return next((c.message or "" for c in job.status.conditions if c.type == type_ and c.status == "True"), None)

@@ -1,0 +1,50 @@
+"""Handing the primary over: asked for once for each declaration, since each time all writes are held up.
+
+Who is asked takes the request away when it is done, and when it refuses. So one that is gone although the primary is
+who it was has been refused.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.steps import SwitchOver, Wait
+from steersman_databases.engines.cluster import ClusterView
+
+# The members take a request up within two seconds; after that long it would be seen as theirs, or not be there.
+_TAKEN_UP_WITHIN = timedelta(seconds=10)
+REFUSED = "the primary did not hand over to it; its log says why"
+
+
+def declaration(cluster: ClusterView) -> str:
+    """What tells one declaration of a cluster from another."""
+    return f"{cluster.generation} {cluster.requests.restart}".rstrip()
+
+
+def is_awaited(observed: Observed) -> bool:
+    """Whether it may be too early to see a request that has just been made."""
+    attempt = observed.attempt
+    if attempt is None or attempt.ended or attempt.to == observed.members.leader:
+        return False
+    return observed.now - attempt.at < _TAKEN_UP_WITHIN
+
+
+def has_just_failed(observed: Observed, to: int) -> bool:
+    """Whether ``to`` should have become the primary, and nobody has said yet that it did not."""
+    attempt = observed.attempt
+    return attempt is not None and not attempt.ended and attempt.to == to and not is_awaited(observed)
+
+
+def hand_over(cluster: ClusterView, observed: Observed, to: Instance, because: str) -> SwitchOver | Wait | None:
+    """Makes ``to`` the primary, unless that was refused and nothing else is declared since.
+
+    None where somebody asks for a switchover himself: that comes first then.
+    """
+    attempt = observed.attempt
+    if attempt is None or attempt.to != to.number or attempt.declared != declaration(cluster):
+        return SwitchOver(to.number, because)
+    if cluster.requests.switchover:
+        return None
+    name = cluster.names.instance(to.number)
+    return Wait("SwitchoverRefused", f"{name} should be the primary, since {because}, and {REFUSED}")
