@@ -1,0 +1,67 @@
+"""Whether who writes an object may do themselves what the operator would do for them because the object says so."""
+
+from __future__ import annotations
+
+import asyncio
+
+from steersman.api.core_v1 import Pod, Secret
+from steersman.client import Client
+from steersman.meta import ObjectKey
+from steersman.webhook import AdmissionRequest, Cause
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api.named_secrets import NamedSecret, Naming, named_secrets
+
+
+class Rights:
+    """Asks the API server about users.
+
+    Args:
+        client: the operator's.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def check(self, obj: Naming, former: Naming | None, request: AdmissionRequest) -> list[Cause]:
+        """What the user may not do of what is new in ``obj``; all of it is new where it is created."""
+        known = set(named_secrets(former)) if former is not None else set[NamedSecret]()
+        named = [each for each in named_secrets(obj) if each not in known]
+        keys = list(dict.fromkeys(each.key for each in named))
+        allowed = dict(zip(keys, await asyncio.gather(*(self._may_read(k, request) for k in keys)), strict=True))
+        causes = [_unreadable(each, request) for each in named if not allowed[each.key]]
+        if _chooses_image(obj, former) and not await self._may_run(request):
+            causes.append(_unrunnable(request))
+        return causes
+
+    async def _may_read(self, secret: ObjectKey, request: AdmissionRequest) -> bool:
+        return await request.user.may(self._client, "get", Secret, namespace=secret.namespace, name=secret.name)
+
+    async def _may_run(self, request: AdmissionRequest) -> bool:
+        return await request.user.may(self._client, "create", Pod, namespace=request.namespace)
+
+
+def _chooses_image(obj: Naming, former: Naming | None) -> bool:
+    """Whether an image runs that neither the operator chose nor somebody who was asked before."""
+    if not isinstance(obj, PostgreSQLCluster) or obj.spec.image is None:
+        return False
+    return not isinstance(former, PostgreSQLCluster) or former.spec.image != obj.spec.image
+
+
+def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
+    namespace, name = named.key.namespace, named.key.name
+    return Cause(
+        named.field,
+        f'user "{request.user.username}" may not get Secret {name} in namespace {namespace}, which the operator '
+        f"would use for them: have it applied by somebody who may, or let them get secrets of resourceNames [{name}] "
+        f"by a Role in {namespace}",
+        reason="FieldValueForbidden",
+    )
+
+
+def _unrunnable(request: AdmissionRequest) -> Cause:
+    return Cause(
+        "spec.image",
+        f'user "{request.user.username}" may not create pods in namespace {request.namespace}, where the operator '
+        "would run this image for them: leave it out for the operator's own, or have it applied by somebody who may",
+        reason="FieldValueForbidden",
+    )

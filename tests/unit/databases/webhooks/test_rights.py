@@ -1,0 +1,238 @@
+"""Nobody gets at a Secret through the operator that they may not read themselves: an API server in memory asks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from steersman.api.core_v1 import LocalObjectReference
+from steersman.client import Client, JsonPatch, MergePatch
+from steersman.crd import definition
+from steersman.errors import ConnectionFailed, InternalError, Invalid
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectKey, ObjectMeta
+from steersman.rbac import cluster_role
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman.testing.webhooks import serve_webhooks
+from steersman_databases.api import (
+    Database,
+    DatabaseSpec,
+    DatabaseStatus,
+    DatabaseUser,
+    PostgreSQLCluster,
+)
+from steersman_databases.api.cluster_parts import ClusterTls, SecretReference
+from steersman_databases.api.named_secrets import Naming, named_secrets
+from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, PostgreSQLClusterSpec, SqlReferences
+from steersman_databases.api.references import (
+    AdministratorReference,
+    Authority,
+    KeySelector,
+    ServerReference,
+    ServerTls,
+)
+from steersman_databases.api.users import DatabaseUserSpec
+from steersman_databases.engines import engine_named
+from steersman_databases.main import WEBHOOKS, setup
+from steersman_databases.webhooks import setup_webhooks
+
+OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
+KINDS = (PostgreSQLCluster, Database, DatabaseUser)
+WRITER = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "writer"},
+    "rules": [{"apiGroups": ["databases.steersman.dev"], "resources": ["*"], "verbs": ["*"]}],
+}
+
+
+def reading(*names: str, namespace: str = "shop") -> dict[str, Any]:
+    """A Role that lets get Secrets."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "reads-" + "-".join(names), "namespace": namespace},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": list(names), "verbs": ["get"]}],
+    }
+
+
+class Shop:
+    """An API server that asks the operator, which may do what its generated role says."""
+
+    def __init__(self) -> None:
+        runtime = virtual_runtime()
+        self.server = InMemoryApiServer(runtime)
+        for name in ("shop", "servers"):
+            self.server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for kind in KINDS:
+            self.server.load(definition(kind))
+        self.manager = Manager(self.server.as_user(OPERATOR), ManagerOptions(webhooks=WEBHOOKS), runtime)
+        setup_webhooks(self.manager, engine_named)
+        self.server.grant(OPERATOR, cluster_role("operator", self.manager.permissions))
+        self.root = Client(self.server)
+
+    def serve(self) -> None:
+        serve_webhooks(self.server, self.manager)
+
+    def user(self, name: str, *roles: dict[str, Any]) -> Client:
+        """A client of somebody who may write our kinds, and what ``roles`` say."""
+        self.server.grant(name, WRITER, *roles)
+        return Client(self.server.as_user(name))
+
+
+def server(name: str = "rds", **more: Any) -> ServerReference:
+    return ServerReference(host="db.example.com", administrator=AdministratorReference(name=name, **more))
+
+
+def meta(name: str = "orders") -> ObjectMeta:
+    return ObjectMeta(name=name, namespace="shop")
+
+
+def database(**spec: Any) -> Database:
+    fields: dict[str, Any] = {"engine": "postgresql", "server_ref": server(), **spec}
+    return Database(metadata=meta(), spec=DatabaseSpec(**fields))
+
+
+KEY = ObjectKey("shop", "orders")
+
+
+@virtual_time
+async def test_who_may_not_get_a_secret_may_not_name_it() -> None:
+    shop = Shop()
+    shop.serve()
+    jane = shop.user("jane")
+    with pytest.raises(Invalid) as refused:
+        await jane.create(database())
+    (cause,) = refused.value.causes
+    assert cause.field == "spec.serverRef.administrator"
+    assert cause.reason == "FieldValueForbidden"
+    assert 'user "jane" may not get Secret rds in namespace shop' in cause.message
+    assert "let them get secrets of resourceNames [rds] by a Role in shop" in cause.message
+    assert shop.server.refused == [], "the operator may ask"
+    ada = shop.user("ada", reading("rds"))
+    await ada.create(database())
+
+
+@virtual_time
+async def test_only_what_is_new_is_asked_about() -> None:
+    shop = Shop()
+    shop.serve()
+    await shop.user("ada", reading("rds")).create(database())
+    jane = shop.user("jane", reading("other"))
+    await jane.patch(Database, KEY, MergePatch({"spec": {"connectionLimit": 7}}))
+    for administrator in ({"name": "third"}, {"passwordKey": "another"}, {"namespace": "stock"}):
+        with pytest.raises(Invalid, match="may not get Secret"):
+            await jane.patch(Database, KEY, MergePatch({"spec": {"serverRef": {"administrator": administrator}}}))
+    await jane.patch(Database, KEY, MergePatch({"spec": {"serverRef": {"administrator": {"name": "other"}}}}))
+
+
+@virtual_time
+async def test_a_namespace_of_its_own_is_where_the_right_is_asked() -> None:
+    shop = Shop()
+    shop.serve()
+    elsewhere = server(namespace="servers")
+    with pytest.raises(Invalid, match="namespace servers"):
+        await shop.user("jane", reading("rds")).create(database(server_ref=elsewhere))
+    await shop.user("ada", reading("rds", namespace="servers")).create(database(server_ref=elsewhere))
+
+
+@virtual_time
+async def test_an_image_is_for_those_who_may_create_pods() -> None:
+    shop = Shop()
+    shop.serve()
+    cluster = PostgreSQLCluster(metadata=meta("main"), spec=PostgreSQLClusterSpec(image="mine:1"))
+    with pytest.raises(Invalid, match="may not create pods in namespace shop"):
+        await shop.user("jane").create(cluster)
+    pods = {**reading("x"), "metadata": {"name": "pods", "namespace": "shop"}}
+    pods["rules"] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
+    await shop.user("ada", pods).create(cluster)
+    jane = shop.user("jane")
+    await jane.patch(PostgreSQLCluster, ObjectKey("shop", "main"), MergePatch({"spec": {"hibernated": True}}))
+
+
+@virtual_time
+async def test_without_the_operator_nothing_new_is_declared_and_all_else_goes_on() -> None:
+    shop = Shop()
+    shop.serve()
+    ada = shop.user("ada", reading("rds"))
+    await ada.create(database())
+    for webhook in shop.manager.webhooks.admission:
+        for path in webhook.paths:
+            shop.server.serve_webhook(f"https://{WEBHOOKS.names[0]}:443{path}", away)
+    with pytest.raises(InternalError, match="failed calling webhook"):
+        await ada.patch(Database, KEY, MergePatch({"spec": {"connectionLimit": 7}}))
+    jane = shop.user("system:serviceaccount:kube-system:generic-garbage-collector")
+    finalizers = {"metadata": {"finalizers": ["databases.steersman.dev/database"], "labels": {"a": "b"}}}
+    await jane.patch(Database, KEY, MergePatch(finalizers))
+    found = await jane.get(Database, KEY)
+    await jane.apply_status(found, DatabaseStatus(phase="Pending"))
+    await jane.delete(Database, KEY)
+    await jane.patch(Database, KEY, JsonPatch([{"op": "remove", "path": "/metadata/finalizers"}]))
+    assert shop.server.read(Database, KEY) is None
+
+
+async def away(review: dict[str, Any]) -> dict[str, Any]:
+    raise ConnectionFailed("connection refused")
+
+
+@virtual_time
+async def test_the_operators_own_objects_are_taken() -> None:
+    """With all that the operator's role holds, since it may read Secrets."""
+    shop = Shop()
+    whole = Manager(shop.server, ManagerOptions(webhooks=WEBHOOKS))
+    setup(whole)
+    shop.server.grant(OPERATOR, cluster_role("whole", whole.permissions), WRITER)
+    shop.serve()
+    await Client(shop.server.as_user(OPERATOR)).create(database())
+
+
+SERVER = ServerReference(
+    host="db.example.com",
+    administrator=AdministratorReference(name="a"),
+    tls=ServerTls(ca=Authority(secret_key_ref=KeySelector(name="b", key="ca")), client_certificate="c"),
+)
+EVERYTHING: tuple[Naming, ...] = (
+    PostgreSQLCluster(
+        metadata=meta(),
+        spec=PostgreSQLClusterSpec(
+            tls=ClusterTls(server_secret=SecretReference(name="a")),
+            bootstrap=Bootstrap(
+                initdb=InitDb(
+                    secret=SecretReference(name="b"),
+                    post_init_application_sql_refs=SqlReferences(secret_refs=(KeySelector(name="s", key="a.sql"),)),
+                )
+            ),
+            image_pull_secrets=(LocalObjectReference(name="c"),),
+        ),
+    ),
+    database(server_ref=SERVER),
+    DatabaseUser(
+        metadata=meta(),
+        spec=DatabaseUserSpec(
+            user="clerk", password=KeySelector(name="d", key="password"), engine="mysql", server_ref=SERVER
+        ),
+    ),
+)
+MADE_BY_US = {"DatabaseUser": {"spec.secretName"}}
+NAMES = re.compile(r"^(A |The )?(key of a )?Secrets? (for|of|that|with)|^(A|The) key of a Secret")
+
+
+def naming(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """The fields below ``path`` that name a Secret, by their own names or by their descriptions."""
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}"
+        if "secret" in name.lower() or NAMES.match(field.get("description", "")):
+            yield here
+        yield from naming(field.get("items", field), here)
+
+
+@pytest.mark.parametrize("obj", EVERYTHING, ids=lambda obj: type(obj).__name__)
+def test_every_field_that_names_a_secret_is_known(obj: Naming) -> None:
+    """By the descriptions of the schema: who adds such a field says so, and fails here until it is asked about."""
+    schema: Any = definition(type(obj))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    told = set(naming(schema["properties"]["spec"], "spec"))
+    told -= MADE_BY_US.get(type(obj).__name__, set())
+    assert told == {named.field.replace("[0]", "") for named in named_secrets(obj)}
