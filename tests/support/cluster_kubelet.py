@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from patroni_model import Hosts, Patroni, is_fenced
+import contextlib
+
+from job_runner import JobRunner
+from patroni_model import Hosts, Patroni, Volume, is_fenced
 from steersman.api.apps_v1 import StatefulSet
+from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
@@ -23,6 +27,7 @@ class ClusterKubelet:
         self._client = client
         self._hosts = hosts
         self._patroni = Patroni(server, client, hosts)
+        self._jobs = JobRunner(server, client, hosts.sql, hosts.applied)
         self._addresses = 0
 
     async def run(self, clock: Clock) -> None:
@@ -51,6 +56,10 @@ class ClusterKubelet:
         for stateful in wanted.values():
             if stateful.spec.replicas != 0:
                 await self._start(stateful)
+        await self._jobs.look()
+        for job in self._server.read_all(Job):
+            if "-upgrade" in job.metadata.name and not job.spec.suspend and not job.status.conditions:
+                await self._run(job)
         self._server.collect_garbage()
 
     async def _start(self, stateful: StatefulSet) -> None:
@@ -84,6 +93,42 @@ class ClusterKubelet:
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
         body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
         await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+
+    async def _run(self, job: Job) -> None:
+        """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""
+        number, said = job.metadata.labels.get(INSTANCE_LABEL), self._hosts.upgrade_fails
+        if number is None:
+            said = self._hosts.lacks
+        else:
+            name = job.metadata.name.removesuffix("-upgrade")
+            claim = self._server.read(PersistentVolumeClaim, ObjectKey(job.key.namespace, f"data-{name}-{number}"))
+            assert claim is not None, f"the volume of {job.key} is gone"
+            using = [p.key for p in self._server.read_all(Pod) if INSTANCE_LABEL in p.metadata.labels]
+            assert not using, f"{using} run while {job.key} does"
+            volume = self._hosts.volumes[claim.metadata.uid]
+            if not said and volume.major != "17":
+                self._hosts.volumes[claim.metadata.uid] = Volume(f"{volume.system}-upgraded", 1, major="17")
+        await self._end(job, said)
+
+    async def _end(self, job: Job, said: str) -> None:
+        pod = ObjectMeta(
+            name=f"{job.metadata.name}-x1",
+            namespace=job.key.namespace,
+            labels=FrozenDict[str, str](
+                {**job.spec.template.metadata.labels, "batch.kubernetes.io/job-name": job.metadata.name}
+            ),
+            owner_references=(
+                OwnerReference(api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid),
+            ),
+        )
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(Pod(metadata=pod, spec=job.spec.template.spec))
+        ended = {"terminated": {"exitCode": 1 if said else 0, "message": said or "5 indexes rebuilt"}}
+        status = {"name": "upgrade", "image": "x", "imageID": "x", "ready": False, "restartCount": 0, "state": ended}
+        body = {"status": {"phase": "Failed" if said else "Succeeded", "containerStatuses": [status]}}
+        await self._client.patch(Pod, ObjectKey(pod.namespace, pod.name), MergePatch(body), subresource="status")
+        how = [{"type": "Failed" if said else "Complete", "status": "True"}]
+        await self._client.patch(Job, job.key, MergePatch({"status": {"conditions": how}}), subresource="status")
 
     async def _release_claims(self) -> None:
         """A claim that is deleted goes when no pod uses it any more."""

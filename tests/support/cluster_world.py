@@ -11,25 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from cluster_kubelet import ClusterKubelet
+from contents_in_memory import ContentsInMemory
 from patroni_model import Hosts, ModelTopology
+from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.api.events_v1 import Event
 from steersman.client import Client, MergePatch, Transport
 from steersman.controller import Context
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta
+from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
-from steersman_databases.engines.cluster import Setting, SettingCatalog
-from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.cluster import InUse, Setting, SettingCatalog
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL, ClusterNames
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
-from steersman_databases.engines.server import Server
+from steersman_databases.engines.server import Endpoint, Server
 
 _SETTINGS = Path(__file__).parents[1] / "unit/databases/engines/postgresql/settings-17.json"
 KEY = ObjectKey("default", "orders")
@@ -48,6 +50,7 @@ class ClusterWorld:
     unreachable: bool = False
     """Whether nobody can ask servers for their parameters."""
     asked: int = 0
+    has: InUse = field(default_factory=InUse)
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
@@ -55,9 +58,19 @@ class ClusterWorld:
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 
+    def contents(self, engine: str) -> ContentsInMemory:
+        """What is inside the primary, in place of the engine."""
+        service = NAMES.service("rw")
+        return ContentsInMemory({Endpoint(f"{service.name}.{service.namespace}.svc", 5432): self.hosts.sql}, engine)
+
     def parts(self, context: Context) -> ClusterParts:
         """PostgreSQL's objects, and the model of its members."""
-        return ClusterParts(PostgreSQLServers(), ModelTopology(context.client, self.hosts), settings=self.settings)
+        topology = ModelTopology(context.client, self.hosts)
+        return ClusterParts(PostgreSQLServers(), topology, settings=self.settings, in_use=self.in_use)
+
+    async def in_use(self, _server: Server) -> InUse:
+        """What the databases have."""
+        return self.has
 
     async def settings(self, server: Server) -> SettingCatalog:
         """What the server of a pod knows, and what it runs with: numbers in its own unit, or in MB."""
@@ -106,9 +119,15 @@ class ClusterWorld:
         conditions = self.status.conditions if self.status else ()
         return next((f"{c.status}/{c.reason}" for c in conditions if c.type == type_), "")
 
+    def message(self, type_: str) -> str:
+        """What a condition says; empty where there is none."""
+        conditions = self.status.conditions if self.status else ()
+        return next((c.message for c in conditions if c.type == type_), "")
+
     def pods(self) -> dict[str, Pod]:
         """Its pods by the instance's name."""
-        return {p.metadata.name.removesuffix("-0"): p for p in self.server.read_all(Pod)}
+        running = self.server.read_all(Pod)
+        return {p.metadata.name.removesuffix("-0"): p for p in running if INSTANCE_LABEL in p.metadata.labels}
 
     def uids(self) -> dict[str, str]:
         """The pods' UIDs by instance: what differs has been restarted."""
@@ -170,9 +189,10 @@ class ClusterWorld:
 
         It may do what its generated role allows, and must not be refused anything.
         """
+        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="kube-system")))
         options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
         manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
-        setup(manager, parts=self.parts)
+        setup(manager, contents=self.contents, parts=self.parts)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
         kubelet = ClusterKubelet(self.server, Client(self.server, field_manager="kubelet"), self.hosts)
         tasks = [asyncio.create_task(manager.run()), asyncio.create_task(kubelet.run(self.runtime.clock))]

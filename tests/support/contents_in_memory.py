@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from steersman_databases.controllers.wiring import contents_named
-from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines import Credentials, Endpoint, engine_named
 from steersman_databases.engines.actions import CreateDatabase, FinishDatabase
 from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.errors import SqlFailed
@@ -37,7 +36,7 @@ class ServerInMemory(ModelServer):
         *,
         hangs: bool = False,
     ) -> None:
-        super().__init__(contents_named(engine), administrator, lambda: asyncio.sleep(0.001), now)
+        super().__init__(engine_named(engine), administrator, lambda: asyncio.sleep(0.001), now)
         self.hangs = hangs
         self.refuses = ""
         """Words with which it refuses whatever would change it."""
@@ -77,7 +76,7 @@ class ContentsInMemory(ModelContents):
     """What is inside servers that are models."""
 
     def __init__(self, servers: dict[Endpoint, ServerInMemory], engine: str) -> None:
-        super().__init__(contents_named(engine), servers)
+        super().__init__(engine_named(engine), servers)
         self._all = servers
 
     async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:

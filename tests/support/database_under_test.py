@@ -15,10 +15,9 @@ from devcluster.target import Target, wait_until
 
 VERSIONS = {"postgresql": "17", "mysql": "9.7"}
 
-# Read from the mounted Secret inside the pod, so that the administrator's password is on no command line.
+# PostgreSQL's pod lets its own account in; MySQL's password is read inside the pod, so that it is on no command line.
 _ADMIN = {
-    "postgresql": 'PGPASSWORD="$(cat /etc/steersman/admin/password)" '
-    'exec psql -h 127.0.0.1 -U postgres -d "$1" -v ON_ERROR_STOP=1 -At -c "$2"',
+    "postgresql": 'exec psql -X -d "$1" -v ON_ERROR_STOP=1 -At -c "$2"',
     "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" '
     'exec mysql --default-character-set=utf8mb4 -h 127.0.0.1 -u steersman_admin -N -e "$2" "$1"',
 }
@@ -39,6 +38,22 @@ class DatabaseUnderTest:
     name: str
     engine: str
 
+    @property
+    def statefulset(self) -> str:
+        """The StatefulSet of its server."""
+        return f"{self.name}-0" if self.engine == "postgresql" else self.name
+
+    @property
+    def pod(self) -> str:
+        """The pod of its server."""
+        return f"{self.statefulset}-0"
+
+    @property
+    def retained(self) -> set[str]:
+        """What is left of it with ``deletionPolicy: Retain``, as ``objects`` tells it."""
+        keys = ["admin", "app", *(["ca", "operator", "peer", "tls"] if self.engine == "postgresql" else [])]
+        return {f"persistentvolumeclaim/data-{self.name}-0", *(f"secret/{self.name}-{key}" for key in keys)}
+
     def manifest(self, **spec: Any) -> str:
         """Its YAML; ``spec`` adds or replaces fields by their wire names, None leaves a field out."""
         fields = {"engine": self.engine, "version": VERSIONS[self.engine], "storageSize": "256Mi", **spec}
@@ -52,8 +67,19 @@ class DatabaseUnderTest:
         )
 
     def apply(self, **spec: Any) -> None:
-        """``kubectl apply``. Raises CommandFailed with the refusal."""
-        self.cluster.apply(self.manifest(**spec))
+        """``kubectl apply``, once the operator's webhooks answer. Raises CommandFailed with the refusal."""
+        manifest = self.manifest(**spec)
+
+        def applied() -> bool:
+            try:
+                self.cluster.apply(manifest)
+            except CommandFailed as failed:
+                if "failed calling webhook" not in str(failed):
+                    raise
+                return False
+            return True
+
+        wait_until("the operator's webhooks answer", applied, seconds=90)
 
     def get(self) -> dict[str, Any] | None:
         """The object, or None."""
@@ -141,7 +167,7 @@ class DatabaseUnderTest:
         return self._in_pod(_CLIENT[self.engine], *where, password, statement)
 
     def _in_pod(self, script: str, *arguments: str) -> str:
-        command = ("exec", f"--namespace={self.namespace}", f"{self.name}-0", "--container=server", "--")
+        command = ("exec", f"--namespace={self.namespace}", self.pod, "--container=server", "--")
         return self.cluster.kubectl(*command, "sh", "-c", script, "sh", *arguments, seconds=30).strip()
 
     def eventually(self, what: str, probe: Callable[[], Any], seconds: float = 45) -> None:

@@ -19,7 +19,7 @@ from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import setup
-from steersman_databases.engines import Endpoint, Engine
+from steersman_databases.engines import Endpoint
 from steersman_databases.engines.model import ModelServer
 
 KEY = ObjectKey("default", "orders")
@@ -69,10 +69,6 @@ class World:
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 
-    def engine(self, name: str) -> Engine:
-        """The model in place of the engine ``name``."""
-        return self.machines.engine(name)
-
     @property
     def servers(self) -> dict[Endpoint, ModelServer]:
         """The database servers, by where they listen."""
@@ -80,7 +76,7 @@ class World:
 
     async def create(self, **spec: Any) -> Database:
         """Creates the ``Database`` orders."""
-        fields: dict[str, Any] = {"engine": "postgresql", "version": "17", "storage_size": Quantity("1Gi"), **spec}
+        fields: dict[str, Any] = {"engine": "mysql", "version": "9.7", "storage_size": Quantity("1Gi"), **spec}
         metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
         return await self.client.create(Database(metadata=metadata, spec=DatabaseSpec(**fields)))
 
@@ -134,7 +130,7 @@ class World:
             ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0),
             self.runtime,
         )
-        setup(manager, self.engine)
+        setup(manager, self.machines.contents, parts=self.machines.parts)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
         kubelet = Kubelet(self.server, self.client, self.machines).run(self.runtime.clock)
         tasks = [asyncio.create_task(manager.run()), asyncio.create_task(kubelet)]

@@ -13,12 +13,13 @@ from typing import Protocol
 
 import pytest
 
+from steersman_databases import engines
 from steersman_databases.engines import (
     AdministratorRejected,
+    Contents,
     Credentials,
     Desired,
     Endpoint,
-    Engine,
     InvalidName,
     ServerUnreachable,
 )
@@ -27,7 +28,7 @@ from steersman_databases.engines import (
 class Server(Protocol):
     """A running server: how to reach it, what is true on it, and how to spoil it."""
 
-    engine: Engine
+    contents: Contents
     endpoint: Endpoint
     administrator: Credentials
 
@@ -65,12 +66,12 @@ async def canary(server: Server) -> Desired:
     """A database that no other may reach, and that must outlive whatever is tried."""
     canary = Desired("canary", "canary", "tweet")
     if canary.database not in await server.databases():
-        await server.engine.ensure(server.endpoint, server.administrator, canary)
+        await engines.ensure(server.contents, server.endpoint, server.administrator, canary)
     return canary
 
 
 async def ensure(server: Server, desired: Desired) -> list[str]:
-    changes = await server.engine.ensure(server.endpoint, server.administrator, desired)
+    changes = await engines.ensure(server.contents, server.endpoint, server.administrator, desired)
     assert desired.password not in repr(changes)
     return [change.reason for change in changes]
 
@@ -251,7 +252,7 @@ class TestRefusals:
     async def test_wrong_administrator(self, server: Server, desired: Desired) -> None:
         wrong = Credentials(server.administrator.username, "s3same")
         with pytest.raises(AdministratorRejected) as caught:
-            await server.engine.ensure(server.endpoint, wrong, desired)
+            await engines.ensure(server.contents, server.endpoint, wrong, desired)
         assert str(caught.value).startswith(f'the server rejected the administrator "{wrong.username}": ')
         assert "s3same" not in _everything(caught.value)
 
@@ -259,14 +260,14 @@ class TestRefusals:
 class TestUnreachable:
     async def test_nobody_listens(self, server: Server, desired: Desired) -> None:
         with pytest.raises(ServerUnreachable) as caught:
-            await server.engine.ensure(server.nowhere(), server.administrator, desired)
+            await engines.ensure(server.contents, server.nowhere(), server.administrator, desired)
         assert server.administrator.password not in _everything(caught.value)
 
     async def test_server_that_never_answers(self, server: Server, desired: Desired) -> None:
         async with server.hanging() as endpoint:
             started = time.monotonic()
             with pytest.raises(ServerUnreachable, match="in time"):
-                await server.engine.ensure(endpoint, server.administrator, desired, timeout=0.3)
+                await engines.ensure(server.contents, endpoint, server.administrator, desired, timeout=0.3)
             assert time.monotonic() - started < 20
 
     async def test_cut_off_anywhere(self, server: Server) -> None:
@@ -277,7 +278,7 @@ class TestUnreachable:
             desired = Desired(f"cut{messages}", f"cutter{messages}", "s3cret")
             async with server.cut_after(messages) as endpoint:
                 try:
-                    await server.engine.ensure(endpoint, server.administrator, desired)
+                    await engines.ensure(server.contents, endpoint, server.administrator, desired)
                     survived = True
                 except ServerUnreachable as error:
                     told |= {change.reason for change in error.changes}

@@ -91,7 +91,7 @@ class _Place:
         """A process of the operator, and what a cluster does meanwhile."""
         options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
         manager = Manager(transport, options, self.runtime)
-        setup(manager, self.machines.engine)
+        setup(manager, self.machines.contents, parts=self.machines.parts)
         kubelet = Kubelet(self.server, Client(self.server, field_manager="kubelet"), self.machines)
         running = asyncio.create_task(kubelet.run(self.runtime.clock))
         try:

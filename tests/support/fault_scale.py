@@ -34,7 +34,7 @@ class Scale:
     patience: float
 
 
-SHORT = Scale(objects=80, rate=60, kills=2, outage=3, lease=8, hour=1_200, patience=90)
+SHORT = Scale(objects=40, rate=30, kills=2, outage=3, lease=8, hour=600, patience=90)
 WHOLE = Scale(objects=1000, rate=100, kills=10, outage=30, lease=15, hour=36_000, patience=300)
 
 

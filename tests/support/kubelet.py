@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cluster_kubelet import ClusterKubelet
+from patroni_model import Hosts, ModelTopology
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
+from steersman.controller import Context
 from steersman.errors import Conflict, NotFound
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
-from steersman_databases.engines import ENGINES, Credentials, Endpoint, Engine
+from steersman_databases.controllers import ClusterParts
+from steersman_databases.engines import ENGINES, Contents, Credentials, Endpoint, PostgreSQL
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL, MEMBER_OF_LABEL, ROLE_LABEL, ClusterNames
 from steersman_databases.engines.model import ModelContents, ModelServer
+from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 
 _LOOK_EVERY = 0.5
+_OPERATOR = Credentials("steersman_operator", "")
 
 
 @dataclass
@@ -23,10 +30,18 @@ class Machines:
 
     servers: dict[Endpoint, ModelServer] = field(default_factory=dict[Endpoint, ModelServer])
     passwords_on_volumes: dict[str, Credentials] = field(default_factory=dict[str, Credentials])
+    hosts: Hosts = field(default_factory=Hosts)
+    """Those of clusters."""
+    in_clusters: dict[str, ModelServer] = field(default_factory=dict[str, ModelServer])
+    """What is inside the servers of clusters, by the system that made the data."""
 
-    def engine(self, name: str) -> Engine:
-        """The model in place of the engine ``name``."""
-        return ModelContents(ENGINES[name], self.servers)
+    def contents(self, engine: str) -> Contents:
+        """The model in place of an engine."""
+        return ModelContents(ENGINES[engine], self.servers)
+
+    def parts(self, context: Context) -> ClusterParts:
+        """The model in place of a cluster's members."""
+        return ClusterParts(PostgreSQLServers(), ModelTopology(context.client, self.hosts))
 
 
 class Kubelet:
@@ -36,6 +51,7 @@ class Kubelet:
         self._server = server
         self._client = client
         self._machines = machines
+        self._clusters = ClusterKubelet(server, client, machines.hosts)
 
     async def run(self, clock: Clock) -> None:
         """Runs a pod for each StatefulSet, and ends what has no StatefulSet any more; never returns."""
@@ -49,13 +65,36 @@ class Kubelet:
             await clock.sleep(_LOOK_EVERY)
 
     async def _look(self) -> None:
-        wanted = {s.key: s for s in self._server.read_all(StatefulSet)}
+        await self._clusters.look()
+        self._open_clusters()
+        wanted = {
+            s.key: s
+            for s in self._server.read_all(StatefulSet)
+            if INSTANCE_LABEL not in s.spec.template.metadata.labels
+        }
         for stateful in wanted.values():
             await self._run_pod(stateful)
         for pod in self._server.read_all(Pod):
+            if INSTANCE_LABEL in pod.metadata.labels:
+                continue
             if ObjectKey(pod.key.namespace, pod.key.name.removesuffix("-0")) not in wanted:
                 await self._stop_pod(pod)
         self._server.collect_garbage()
+
+    def _open_clusters(self) -> None:
+        """The servers of clusters answer as long as their primary is ready."""
+        served: dict[Endpoint, ModelServer] = {}
+        for pod in self._server.read_all(Pod):
+            ready = any((c.type, c.status) == ("Ready", "True") for c in pod.status.conditions)
+            if not ready or pod.metadata.labels.get(ROLE_LABEL) != "primary":
+                continue
+            rw = ClusterNames(ObjectKey(pod.key.namespace, pod.metadata.labels[MEMBER_OF_LABEL])).service("rw")
+            system = self._machines.hosts.volumes[pod.metadata.annotations["volume"]].system
+            held = self._machines.in_clusters.setdefault(system, ModelServer(PostgreSQL(), _OPERATOR))
+            served[Endpoint(f"{rw.name}.{rw.namespace}.svc", 5432)] = held
+        for server in self._machines.in_clusters.values():
+            server.up = server in served.values()
+        self._machines.servers.update(served)
 
     async def _run_pod(self, stateful: StatefulSet) -> None:
         name, namespace = stateful.metadata.name, stateful.metadata.namespace

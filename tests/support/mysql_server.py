@@ -16,7 +16,7 @@ from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL
 
 
 class MySQLServer(RealServer):
-    engine = MySQL()
+    contents = MySQL()
 
     async def execute(
         self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str | None = None

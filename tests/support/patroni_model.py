@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from contents_in_memory import ServerInMemory
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch
@@ -18,7 +19,9 @@ from steersman.errors import Conflict, NotFound
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
 from steersman_databases.clusters.observed import FENCED
-from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, ClusterNames
+from steersman_databases.engines import Credentials
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, VERSION_LABEL, ClusterNames
+from steersman_databases.engines.postgresql.hba import OPERATOR
 from steersman_databases.engines.postgresql.topology import PatroniTopology
 from steersman_databases.engines.topology import Member, Members
 from steersman_databases.resources.slices import endpoints_of, leads_to
@@ -33,6 +36,7 @@ class Volume:
     system: str = ""
     timeline: int = 0
     broken: bool = False
+    major: str = ""
 
 
 @dataclass
@@ -47,6 +51,20 @@ class Hosts:
     unschedulable: set[str] = field(default_factory=set[str])
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Parameters and values with which no server starts."""
+    refuses: set[str] = field(default_factory=set[str])
+    """Pods that no primary hands over to."""
+    slow: bool = False
+    """Whether primaries leave their EndpointSlices as they are."""
+    sql: ServerInMemory = field(default_factory=lambda: ServerInMemory(administrator=Credentials(OPERATOR, "")))
+    """What is inside the primary."""
+    applied: list[str] = field(default_factory=list[str])
+    """The SQL of initial configurations that came through."""
+    upgrade_fails: str = ""
+    """What the Job of an upgrade ends with; it succeeds where this is empty."""
+    lacks: str = ""
+    """What the Job ends with that looks whether the image of the upgrade has everything."""
+    unreadable: list[str] = field(default_factory=list[str])
+    """Servers that were started on data of another version."""
 
 
 class ModelTopology(PatroniTopology):
@@ -111,7 +129,7 @@ class Patroni:
         if asked is not None:
             heir = next((p for p in usable if p.metadata.name == asked), None)
             await self._annotate(names.store_failover, {"member": None, "leader": None})
-            if heir is not None and leader is not None and heir is not leader:
+            if heir is not None and leader is not None and heir is not leader and asked not in self._hosts.refuses:
                 leader = await self._promote(names, heir)
         if leader is None:
             leader = await self._elect(names, usable, json.loads(config["config"]))
@@ -119,9 +137,12 @@ class Patroni:
             await self._follow(names, leader, pods, config)
 
     async def _bootstrap(self, names: ClusterNames, pod: Pod) -> None:
-        self._hosts.systems += 1
-        system = f"system-{self._hosts.systems}"
-        self._hosts.volumes[self._claim_uid(pod)] = Volume(system, 1)
+        volume = self._volume(pod)
+        if not volume.system:
+            self._hosts.systems += 1
+            volume = Volume(f"system-{self._hosts.systems}", 1, major=_major(pod))
+            self._hosts.volumes[self._claim_uid(pod)] = volume
+        system = volume.system
         await self._annotate(names.store_config, {"initialize": system})
         await self._annotate(names.store_leader, {"leader": pod.metadata.name})
         self._hosts.history.append(pod.metadata.name)
@@ -152,7 +173,10 @@ class Patroni:
             if volume.broken:
                 await self._say(pod, "replica", "start failed", volume.timeline, settings)
                 continue
-            self._hosts.volumes[self._claim_uid(pod)] = Volume(data.system, data.timeline)
+            if volume.major not in ("", _major(pod)):
+                self._hosts.unreadable.append(f"{pod.metadata.name} of {_major(pod)} on data of {volume.major}")
+                continue
+            self._hosts.volumes[self._claim_uid(pod)] = Volume(data.system, data.timeline, major=data.major)
             if pod is leader:
                 await self._say(pod, "primary", "running", data.timeline, settings)
             else:
@@ -161,7 +185,8 @@ class Patroni:
         chosen = streaming if settings.get("synchronous_mode") else []
         note = {"leader": leader.metadata.name, "sync_standby": ",".join(chosen)}
         await self._annotate(names.store_sync, note if chosen else {"leader": None, "sync_standby": None})
-        await self._take_slices(names, leader)
+        if not self._hosts.slow:
+            await self._take_slices(names, leader)
 
     async def _take_slices(self, names: ClusterNames, leader: Pod) -> None:
         for key in names.slices(names.service("rw").name):
@@ -184,7 +209,12 @@ class Patroni:
             state = "start failed" if self._hosts.unstartable & set(runs.items()) else state
         differ = sorted(k for k in {*runs, *wanted} if runs.get(k) != wanted.get(k))
         reason = {k: {"old_value": runs.get(k, ""), "new_value": wanted.get(k, "")} for k in differ}
-        said: dict[str, Any] = {"role": role, "state": state, "timeline": timeline, "tags": {"version": "17.6"}}
+        said: dict[str, Any] = {
+            "role": role,
+            "state": state,
+            "timeline": timeline,
+            "tags": {"version": f"{_major(pod)}.6"},
+        }
         if reason:
             said |= {"pending_restart": True, "pending_restart_reason": reason}
         if role == "replica":
@@ -214,6 +244,10 @@ class Patroni:
         present = self._note(key)
         if any(present.get(k) != v for k, v in notes.items()):
             await self._client.patch(ConfigMap, key, MergePatch({"metadata": {"annotations": dict(notes)}}))
+
+
+def _major(pod: Pod) -> str:
+    return pod.metadata.labels[VERSION_LABEL]
 
 
 def is_fenced(pod: Pod) -> bool:

@@ -22,7 +22,7 @@ def compose(statement: str, *names: str) -> sql.Composed:
 
 
 class PostgreSQLServer(RealServer):
-    engine = PostgreSQL()
+    contents = PostgreSQL()
 
     def __init__(self, endpoint: Endpoint, statements: Path) -> None:
         super().__init__(endpoint, statements)
@@ -41,6 +41,12 @@ class PostgreSQLServer(RealServer):
             )
         cursor = self._administration.execute(compose(statement, *names))
         return cursor.fetchall() if cursor.description else []
+
+    def run(self, statements: str) -> None:
+        """Run statements as they are."""
+        self.administer("SELECT")
+        assert self._administration is not None
+        self._administration.execute(cast(Any, statements))
 
     def close(self) -> None:
         if self._administration is not None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from server_process import free_port
-from steersman_databases.engines import Credentials, Endpoint, Engine
+from steersman_databases.engines import Contents, Credentials, Endpoint
 
 ADMINISTRATOR = Credentials("the-administrator", "4dmin-s3cret")
 WRITES = re.compile(
@@ -21,7 +21,7 @@ WRITES = re.compile(
 class RealServer:
     """What the contract needs that is the same for every real server."""
 
-    engine: Engine
+    contents: Contents
 
     def __init__(self, endpoint: Endpoint, statements: Path) -> None:
         self.endpoint = endpoint

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from cluster_kubelet import ClusterKubelet
+from contents_in_memory import ContentsInMemory
 from patroni_model import Hosts, ModelTopology
+from steersman.api.apply.core_v1 import ConfigMapApply, NamespaceApply
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.client import MergePatch
+from steersman.controller import Context
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta
+from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.testing import World, simulate
 from steersman.testing.simulation import Report
 from steersman.testing.virtual_time import VirtualClock
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, SqlReferences
+from steersman_databases.api.references import KeySelector
 from steersman_databases.clusters.observed import is_retired
 from steersman_databases.controllers import ClusterParts, setup
+from steersman_databases.engines import Endpoint
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ClusterNames
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 
@@ -33,14 +39,20 @@ def sweep(scenario: Any, **effort: Any) -> Report:
         observe=contents,
         kinds=[Database, DatabaseUser, PostgreSQLCluster],
         actors=[surroundings],
-        invariants=[data_have_their_keys, one_history],
+        invariants=[data_have_their_keys, one_history, right_version],
         options=ManagerOptions(name="steersman-databases"),
         **effort,
     )
 
 
 def _setup(manager: Manager, hosts: Hosts) -> None:
-    setup(manager, parts=lambda context: ClusterParts(PostgreSQLServers(), ModelTopology(context.client, hosts)))
+    def contents(engine: str) -> ContentsInMemory:
+        return ContentsInMemory({Endpoint("orders-rw.default.svc", 5432): hosts.sql}, engine)
+
+    def parts(context: Context) -> ClusterParts:
+        return ClusterParts(PostgreSQLServers(), ModelTopology(context.client, hosts))
+
+    setup(manager, contents=contents, parts=parts)
 
 
 async def surroundings(world: Clusters) -> None:
@@ -49,8 +61,9 @@ async def surroundings(world: Clusters) -> None:
 
 
 def contents(hosts: Hosts) -> dict[str, Any]:
-    """What is compared: how often data were made."""
-    return {"systems": hosts.systems}
+    """What is compared: how often data were made and configured, and what is in them."""
+    owners = {name: state.owner for name, state in hosts.sql.databases.items()}
+    return {"systems": hosts.systems, "applied": hosts.applied, "databases": owners}
 
 
 def data_have_their_keys(world: Clusters) -> None:
@@ -67,6 +80,11 @@ def data_have_their_keys(world: Clusters) -> None:
 def one_history(world: Clusters) -> None:
     """Nobody makes other data while there are data."""
     assert world.outside.systems <= 1
+
+
+def right_version(world: Clusters) -> None:
+    """No server is started on data of another version."""
+    assert not world.outside.unreadable
 
 
 async def create(world: Clusters, **spec: Any) -> None:
@@ -147,9 +165,50 @@ async def replaced(world: Clusters) -> None:
     await ready(world)
 
 
+async def configured(world: Clusters) -> None:
+    """With a first database and SQL for it, which is refused at first."""
+    await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="kube-system")))
+    sql = ConfigMapApply(metadata=ObjectMetaApply(name="sql", namespace="default"), data={"a.sql": "BROKEN"})
+    await world.client.apply(sql)
+    refs = SqlReferences(config_map_refs=(KeySelector(name="sql", key="a.sql"),))
+    bootstrap = Bootstrap(initdb=InitDb(post_init_application_sql_refs=refs))
+    metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+    spec = PostgreSQLClusterSpec(instances=1, bootstrap=bootstrap)
+    await world.client.create(PostgreSQLCluster(metadata=metadata, spec=spec))
+    await world.until("refused", lambda: _told(world, "InitialConfiguration") == "Failed")
+    await world.client.patch(
+        ConfigMap, ObjectKey("default", "sql"), MergePatch({"data": {"a.sql": "CREATE TABLE a"}})
+    )
+    await ready(world)
+    assert world.outside.applied == ["CREATE TABLE a"]
+
+
+def _told(world: Clusters, type_: str) -> str:
+    found = world.read(PostgreSQLCluster, KEY)
+    conditions = found.status.conditions if found is not None and found.status is not None else ()
+    return next((c.reason for c in conditions if c.type == type_), "")
+
+
+async def upgraded(world: Clusters) -> None:
+    """Brought to another version of PostgreSQL: first that fails, then it does not."""
+    world.outside.upgrade_fails = "no"
+    await create(world, instances=1, version="15")
+    await change(world, version="17")
+    await world.until("returned", lambda: _upgraded(world) == "RolledBack")
+    world.outside.upgrade_fails = ""
+    await change(world, shmSize="64Mi")
+    await ready(world)
+
+
+def _upgraded(world: Clusters) -> str:
+    found = world.read(PostgreSQLCluster, KEY)
+    conditions = found.status.conditions if found and found.status else ()
+    return next((c.reason for c in conditions if c.type == "Upgraded"), "")
+
+
 def _asked(world: Clusters) -> str | None:
     found = world.read(PostgreSQLCluster, KEY)
     return found.metadata.annotations.get("databases.steersman.dev/switchover") if found else None
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (life, retained, operated, replaced)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (life, retained, operated, replaced, configured, upgraded)}

@@ -331,6 +331,8 @@ async def case_what_a_configuration_is_completed_by(api: Api) -> None:
         body: Json = {"metadata": {"name": f"a-{api.namespace}"}, "webhooks": [spec]}
         made = (await api.call("POST", path, body, {"dryRun": "All"})).ok()
         (found,) = made.body["webhooks"]
+        body["webhooks"] = [spec | {"namespaceSelector": None, "timeoutSeconds": None}]
+        assert (await api.call("POST", path, body, {"dryRun": "All"})).ok().body["webhooks"] == [found]
         assert found == spec | more | {
             "clientConfig": {"service": {"name": "s", "namespace": api.namespace, "port": 443}},
             "rules": [spec["rules"][0] | {"scope": "*"}],

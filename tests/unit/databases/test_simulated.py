@@ -10,13 +10,16 @@ import pytest
 from simulated_databases import SCENARIOS, sweep
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
+EFFORT = {"postgresql": (1, 2), "mysql": (1, 5)}
+"""Random runs, and faults at most, in each run of the tests. A cluster's life costs more."""
 
 
 @pytest.mark.timeout(1800 if WHOLE else 120)
-@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@pytest.mark.parametrize("engine", EFFORT)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_comes_through(name: str, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = sweep(SCENARIOS[name](engine), random_runs=200 if WHOLE else 5, most=None if WHOLE else 40)
+    random_runs, most = (200, None) if WHOLE else EFFORT[engine]
+    report = sweep(SCENARIOS[name](engine), random_runs=random_runs, most=most)
     with capsys.disabled():
         sys.stdout.write(f"\n{name}, {engine}:\n{report}\n" if WHOLE else "")
     assert report.complete is WHOLE
@@ -24,4 +27,4 @@ def test_comes_through(name: str, engine: str, capsys: pytest.CaptureFixture[str
 
 def test_a_claim_that_is_gone_is_not_made_again() -> None:
     # The apply that grows the claim arrives when the Database, its claim and the leader that sent it are gone.
-    sweep(SCENARIOS["life"]("postgresql"), replay="late:24+60")
+    sweep(SCENARIOS["life"]("mysql"), replay="late:24+60")

@@ -166,12 +166,13 @@ async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envt
         setup(manager)
         running = asyncio.create_task(manager.run())
         try:
-            key = (await client.create(_database("roles"))).key
-            await _until_reason(client, key, "ServerStarting")
-            secret = await client.get(Secret, ObjectKey("roles", "orders-admin"))
-            assert secret.data["password"]
-            await client.delete(Database, key)
-            await _until_gone(client, key)
+            made = (_database("roles"), _database("roles", "stock", engine="mysql", version="9.7"))
+            for key in [(await client.create(database)).key for database in made]:
+                await _until_reason(client, key, "ServerStarting")
+                await _until_password(client, ObjectKey("roles", f"{key.name}-admin"))
+                await client.delete(Database, key)
+                await _until_gone(client, key)
+            assert not (await client.list(PostgreSQLCluster, namespace="roles")).items
         finally:
             manager.stop()
             await running
@@ -185,6 +186,16 @@ async def _until_reason(client: Client, key: ObjectKey, reason: str) -> None:
             if status.conditions[0].reason == reason:
                 return
         await asyncio.sleep(0.05)
+
+
+async def _until_password(client: Client, key: ObjectKey) -> None:
+    while True:
+        try:
+            assert (await client.get(Secret, key)).data["password"]
+        except NotFound:
+            await asyncio.sleep(0.05)
+        else:
+            return
 
 
 async def _until_gone(client: Client, key: ObjectKey) -> None:

@@ -14,8 +14,7 @@ from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_databases.api import Database, DatabaseUser
-from steersman_databases.controllers.wiring import contents_named
-from steersman_databases.engines import Credentials
+from steersman_databases.engines import Credentials, engine_named
 from steersman_databases.engines.port import Contents
 from users_world import UsersWorld
 
@@ -26,7 +25,7 @@ class RealWorld(UsersWorld):
     """The API server in memory, with a real server behind ``serverRef``."""
 
     def contents(self, engine: str) -> Contents:
-        return contents_named(engine)
+        return engine_named(engine)
 
 
 def _world(server: PostgreSQLServer) -> tuple[RealWorld, dict[str, Any]]:

@@ -122,7 +122,7 @@ class KeysReconciler(Reconciler[PostgreSQLCluster]):
         seen = view_of(found, "image")
         charge = Charge(cluster=found, view=seen, client=self.client, events=self.events, clock=self.runtime.clock)
         claims = await self.client.list(PersistentVolumeClaim, namespace=request.namespace)
-        data = DataOfCluster(claims=claims, initialized=self._world.initialized)
+        data = DataOfCluster(claims=claims, present=claims, initialized=self._world.initialized)
         try:
             keys = await ClusterKeys(charge, PostgreSQL()).ensure(self._world.wish, data)
         except Blocked as blocked:
@@ -132,7 +132,7 @@ class KeysReconciler(Reconciler[PostgreSQLCluster]):
         self._world.keys = keys
         if not claims:
             await self.client.create(data_claim(seen, 0, Quantity("1Gi")))
-        return Result(requeue_after=keys.look_again)
+        return Result(requeue_after=20)
 
 
 def owners(world: World) -> list[list[str]]:

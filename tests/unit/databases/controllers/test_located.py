@@ -14,10 +14,11 @@ from steersman.client import MergePatch
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.testing import virtual_time
-from steersman_databases.api import DatabaseUser, PostgreSQLCluster, PostgreSQLClusterStatus
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster, PostgreSQLClusterStatus
 from steersman_databases.clusters.keyring import KeysWish, keyring
 from steersman_databases.controllers import wiring
-from steersman_databases.engines import Credentials, Endpoint, engine_named
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server, Tenancy, TLSMode
 from users_world import UsersWorld
@@ -53,7 +54,12 @@ class ClusterWorld(UsersWorld):
         ours = InformerOptions(label_selector="app.kubernetes.io/managed-by=steersman-databases")
         for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod):
             manager.cache.configure(kind, ours)
-        wiring.setup_databases(manager, engine_named, self.contents)
+        wiring.setup_databases(manager, self.contents, Surveys(manager.runtime))
+
+    async def allow(self, *namespaces: str) -> None:
+        """Lets in objects of these namespaces, and of no others."""
+        patch = MergePatch({"spec": {"allowedNamespaces": list(namespaces)}})
+        await self.client.patch(PostgreSQLCluster, MAIN, patch)
 
     async def cluster(self, **spec: Any) -> None:
         wire = {"metadata": {"name": MAIN.name, "namespace": MAIN.namespace}, "spec": {"instances": 1, **spec}}
@@ -103,8 +109,7 @@ async def test_a_cluster_lets_in_whom_it_names() -> None:
         await world.user("nobody", "guest", **missing)
         await world.failed("PostgreSQLCluster default/main does not exist, or does not let in", "clerk", "guest")
         await world.failed("PostgreSQLCluster default/other does not exist, or does not let in", "nobody", "guest")
-        allowed = MergePatch({"spec": {"allowedNamespaces": ["guest"]}})
-        await world.client.patch(PostgreSQLCluster, MAIN, allowed)
+        await world.allow("guest")
         await world.ready("clerk", "guest", seconds=5)
         await world.user("greedy", "guest", **reference, createDatabase=True)
         await world.failed("createDatabase is only for objects from the cluster's own namespace", "greedy", "guest")
@@ -116,7 +121,7 @@ async def test_a_guest_gets_nothing_of_others_by_naming_it_too() -> None:
     async with world.operator():
         await world.namespace("guest")
         await world.cluster()
-        await world.client.patch(PostgreSQLCluster, MAIN, MergePatch({"spec": {"allowedNamespaces": ["guest"]}}))
+        await world.allow("guest")
         here: dict[str, Any] = {"clusterRef": {"name": "main"}, "engine": None, "serverRef": None}
         there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
         await world.user("victim", **here)
@@ -151,3 +156,49 @@ async def test_with_its_cluster_a_user_goes_at_once() -> None:
         await world.client.delete(PostgreSQLCluster, MAIN)
         await world.client.delete(DatabaseUser, ObjectKey("default", "clerk"))
         await world.until("gone", lambda: world.read() is None, 5)
+
+
+@virtual_time
+async def test_what_was_made_for_a_guest_is_not_forgotten_when_it_is_let_in_no_more() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        await world.allow("guest")
+        there: dict[str, Any] = {"clusterRef": {"name": "main", "namespace": "default"}, "serverRef": None}
+        await world.user("clerk", "guest", **there, engine=None)
+        await world.ready("clerk", "guest")
+        await world.user("waiter", "guest", **there, engine=None, roles=[{"name": "later"}])
+        await world.failed("role later is not there yet", "waiter", "guest")
+        await world.database("till", "guest", **there, engine="postgresql", deletionPolicy="Delete")
+        await world.until("made", lambda: world.database_reason("till", "guest") == "DatabaseReady")
+        await world.allow()
+        await world.user("never", "guest", **there, engine=None)
+        await world.failed("does not exist, or does not let in", "never", "guest")
+        for name in ("clerk", "waiter", "never"):
+            await world.client.delete(DatabaseUser, ObjectKey("guest", name))
+        await world.client.delete(Database, ObjectKey("guest", "till"))
+        await world.until("nothing was made for it", lambda: world.read("never", "guest") is None, 10)
+        for name in ("clerk", "waiter"):
+            await world.failed("force-delete=true", name, "guest")
+        await world.until("it waits", lambda: world.database_reason("till", "guest") == "Deleting")
+        await world.allow("guest")
+        await world.until("let in again", lambda: world.read("clerk", "guest") is None)
+        on_server = world.servers[Endpoint("main-rw.default.svc", 5432)]
+        assert not {"clerk", "waiter", "till"} & on_server.users.keys()
+        assert "till" not in on_server.databases
+
+
+@virtual_time
+async def test_with_a_cluster_elsewhere_a_guest_goes_at_once() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        await world.allow("guest")
+        there = {"clusterRef": {"name": "main", "namespace": "default"}, "serverRef": None, "engine": None}
+        await world.user("clerk", "guest", **there)
+        await world.ready("clerk", "guest")
+        await world.client.delete(PostgreSQLCluster, MAIN)
+        await world.client.delete(DatabaseUser, ObjectKey("guest", "clerk"))
+        await world.until("gone", lambda: world.read("clerk", "guest") is None, 10)

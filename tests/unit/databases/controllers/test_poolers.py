@@ -95,3 +95,52 @@ async def test_clients_wait_while_the_primary_is_handed_over() -> None:
         await world.until("handed over", lambda: len(world.commands) >= 3)
         await world.runtime.clock.sleep(30)
         assert [command for _, command in world.commands] == ["RESUME", "PAUSE", "RESUME"]
+
+
+@virtual_time
+async def test_a_refused_switchover_is_asked_for_once_and_clients_go_on() -> None:
+    world = PooledWorld()
+    world.hosts.refuses |= {"orders-1-0"}
+    async with world.operator():
+        await world.create(instances=2, pooler=Pooler())
+        await world.ready()
+        await world.start_pooler()
+        await world.until("told", lambda: len(world.commands) == 1)
+        await world.change(shmSize="64Mi")
+        await world.until("refused", lambda: world.condition("Ready") == "False/SwitchoverRefused")
+        await world.rest(600)
+        assert [command for _, command in world.commands] == ["RESUME", "PAUSE", "RESUME"]
+        assert world.status.last_switchover.outcome.startswith("refused: ")
+        assert "its log says why" in world.message("Ready")
+        assert "databases.steersman.dev/switchover" in world.message("Ready")
+        await world.annotate(switchover="orders-1")
+        await world.until("asked again", lambda: len(world.commands) == 5)
+        await world.until("told", lambda: "SwitchoverRefused" in world.events())
+        await world.rest(600)
+        assert len(world.commands) == 5
+        world.hosts.refuses.clear()
+        await world.change(shmSize="128Mi")
+        await world.ready(2)
+        assert (world.status.primary, world.status.last_switchover.outcome) == ("orders-1", "Succeeded")
+
+
+@virtual_time
+async def test_a_switchover_that_somebody_asked_for_and_was_refused_leaves_no_request_behind() -> None:
+    world = PooledWorld()
+    world.hosts.refuses |= {"orders-1-0"}
+    async with world.operator():
+        await world.create(instances=2, pooler=Pooler())
+        await world.ready()
+        await world.start_pooler()
+        await world.until("told", lambda: len(world.commands) == 1)
+        for times in (1, 2):
+            await world.annotate(switchover="orders-1")
+            await world.until("refused", lambda: "SwitchoverRefused" in world.events() and not asked(world))
+            await world.rest(120)
+            assert len(world.commands) == 1 + 2 * times
+        await world.ready(2)
+
+
+def asked(world: ClusterWorld) -> str | None:
+    assert world.cluster is not None
+    return world.cluster.metadata.annotations.get("databases.steersman.dev/switchover")

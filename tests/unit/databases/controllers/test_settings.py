@@ -14,12 +14,21 @@ from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 REFUSED = "False/ParameterRefused"
 
 
-def stored(world: ClusterWorld) -> dict[str, str]:
-    """The parameters that Patroni is told."""
+def told(world: ClusterWorld) -> dict[str, Any]:
+    """What Patroni is told of PostgreSQL."""
     found = world.server.read(ConfigMap, NAMES.store_config)
     assert found is not None
-    settings: dict[str, Any] = json.loads(found.metadata.annotations["config"])
-    return settings["postgresql"]["parameters"]
+    return json.loads(found.metadata.annotations["config"])["postgresql"]
+
+
+def stored(world: ClusterWorld) -> dict[str, str]:
+    """The parameters that Patroni is told."""
+    return told(world)["parameters"]
+
+
+def rules(world: ClusterWorld) -> list[str]:
+    """The rules of access that it is told."""
+    return told(world)["pg_hba"]
 
 
 def message(world: ClusterWorld) -> str:
@@ -48,6 +57,24 @@ async def test_what_the_server_does_not_know_or_take_is_not_written_and_the_rest
         assert "ParameterRefused" in world.events()
         await declare(world, wrok_mem=None, max_connections=None)
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+
+@virtual_time
+async def test_rules_of_access_stay_as_they_were_while_one_cannot_be_read() -> None:
+    """Without webhooks, which refuse them at once."""
+    world = ClusterWorld()
+    async with world.operator():
+        rule = "hostssl all clerk all reject"
+        await world.create(instances=1, postgresql=PostgreSQLSettings(pg_hba=(rule,)))
+        await world.ready(1)
+        await world.change(postgresql={"pgHba": ["hostssl all clerk all rejcet", "local all all peer"]})
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        assert 'spec.postgresql.pgHba[0]: "rejcet" is no method' in message(world)
+        await world.rest()
+        assert rule in rules(world)
+        await world.change(postgresql={"pgHba": ["local all all peer"]})
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+        assert "local all all peer" in rules(world) and rule not in rules(world)
 
 
 @virtual_time

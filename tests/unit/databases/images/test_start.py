@@ -62,3 +62,20 @@ def test_finished_data_and_those_from_elsewhere_stay(volume: Path) -> None:
     lay(volume, ".pgdata.begun", "pgdata/postgresql.base.conf")
     start.clear_unfinished()
     assert (volume / "pgdata/global/pg_control").exists() and (volume / "wal/pg_wal/1").exists()
+
+
+@pytest.mark.parametrize("cut", ["before", "between", "after"])
+def test_the_former_major_takes_its_data_back(volume: Path, cut: str) -> None:
+    """Whether the upgrade was cut before, between or after its two renames."""
+    lay(volume, "pgdata/old" if cut == "before" else "pgdata.15/old")
+    lay(volume, "pgdata/new" if cut == "after" else "pgdata.new/new")
+    start.settle_upgrade("15.20")
+    assert (volume / "pgdata/old").exists()
+    assert [path.name for path in volume.iterdir()] == ["pgdata"]
+
+
+def test_after_the_first_start_of_the_new_major_nothing_goes_back(volume: Path) -> None:
+    lay(volume, "pgdata/new", "pgdata.15/old")
+    start.settle_upgrade("17.12")
+    start.settle_upgrade("15.20")
+    assert (volume / "pgdata/new").exists() and (volume / "former-15/old").exists()

@@ -12,9 +12,10 @@ import msgspec
 from steersman.meta import Condition, set_condition
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, ClusterSecrets
-from steersman_databases.api.conditions import next_step
+from steersman_databases.api.conditions import CLUSTER, next_step
 from steersman_databases.api.postgresql_cluster import ClusterPhase, LastSwitchover
-from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.handover import declaration
+from steersman_databases.clusters.observed import Attempt, Instance, Observed
 from steersman_databases.clusters.parameters import lowers
 from steersman_databases.clusters.steps import Step, Wait, words_of
 from steersman_databases.controllers.outcome import shortened
@@ -22,10 +23,12 @@ from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
 KIND = PostgreSQLCluster.api_resource.kind
+_ORDER = {type_: number for number, type_ in enumerate(CLUSTER)}
 ALARMING = frozenset(
     {
         "AdministratorSecretMissing",
-        "DiskFull",
+        "Claimed",
+        "Failed",
         "FailingOver",
         "ImageUnavailable",
         "InstanceCrashing",
@@ -34,24 +37,32 @@ ALARMING = frozenset(
         "NoSynchronousStandby",
         "NotExpandable",
         "ParameterRefused",
+        "PreCheckFailed",
         "RetainedDataMismatch",
+        "RolledBack",
         "SecretInvalid",
+        "SwitchoverRefused",
         "Unschedulable",
         "UnsupportedVersion",
         "VolumeLost",
     }
 )
 """Reasons that are Events of type Warning."""
+_STATUS: dict[bool | None, Literal["True", "False", "Unknown"]] = {True: "True", False: "False", None: "Unknown"}
 # Below this, what a replica lags behind is noise, and would be written every few seconds.
 _LAG_GRAIN = 1 << 20
+_REQUESTED = "Requested"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One condition. `api.conditions` knows what to do about ``reason``; ``message`` is the clause before it."""
+    """One condition. `api.conditions` knows what to do about ``reason``; ``message`` is the clause before it.
+
+    ``holds`` at None: it is not known yet.
+    """
 
     type: str
-    holds: bool
+    holds: bool | None
     reason: str
     message: str
 
@@ -63,7 +74,7 @@ class Findings:
     found: dict[str, Finding] = field(default_factory=dict[str, Finding])
     absent: set[str] = field(default_factory=set[str])
 
-    def tell(self, type_: str, holds: Literal[True, False], reason: str, message: str) -> None:
+    def tell(self, type_: str, holds: bool | None, reason: str, message: str) -> None:
         """Sets a condition."""
         self.found[type_] = Finding(type_, holds, reason, message)
         self.absent.discard(type_)
@@ -89,13 +100,14 @@ def conditions_of(
         message = f"{finding.message}: {advice}" if advice else finding.message
         condition = Condition(
             type=finding.type,
-            status="True" if finding.holds else "False",
+            status=_STATUS[finding.holds],
             reason=finding.reason,
             message=shortened(message),
             observed_generation=cluster.metadata.generation,
         )
         conditions = set_condition(conditions, condition, now)
-    return conditions
+    # In one order, whatever was found out first.
+    return tuple(sorted(conditions, key=lambda c: _ORDER.get(c.type, len(_ORDER))))
 
 
 def news(former: Sequence[Condition], conditions: Sequence[Condition]) -> Sequence[Condition]:
@@ -147,10 +159,10 @@ def judge_parameters(observed: Observed, findings: Findings) -> None:
 
 def phase_of(cluster: PostgreSQLCluster, findings: Findings) -> ClusterPhase:
     """One word for all of it."""
-    ready, available = findings.found.get("Ready"), findings.found.get("Available")
+    ready = findings.found.get("Ready")
     if ready is not None and ready.holds:
         return "Ready"
-    if available is not None and available.reason == "Hibernated":
+    if ready is not None and ready.reason == "Hibernated":
         return "Hibernated"
     if ready is not None and ready.reason in _NEEDS_A_PERSON:
         return "Failed"
@@ -220,11 +232,29 @@ def status_of(
     )
 
 
-def switched(
-    status: PostgreSQLClusterStatus, outcome: str, *, to: str, former: str | None, now: datetime
-) -> PostgreSQLClusterStatus:
-    """``status`` with how a switchover went."""
-    told = LastSwitchover(time=now, former=former, to=to, outcome=outcome)
+def attempt_of(view: ClusterView, status: PostgreSQLClusterStatus | None) -> Attempt | None:
+    """The last switchover that was asked for, as far as it did not succeed."""
+    last = None if status is None else status.last_switchover
+    to = None if last is None else view.names.number(last.to or "")
+    if last is None or to is None or last.time is None or last.outcome == "Succeeded":
+        return None
+    return Attempt(to=to, at=last.time, declared=last.declared or "", ended=last.outcome != _REQUESTED)
+
+
+def requested(status: PostgreSQLClusterStatus, view: ClusterView, to: int, now: datetime) -> PostgreSQLClusterStatus:
+    """``status`` after a switchover was asked for."""
+    told = LastSwitchover(
+        time=now, former=status.primary, to=view.names.instance(to), outcome=_REQUESTED, declared=declaration(view)
+    )
+    return msgspec.structs.replace(status, last_switchover=told)
+
+
+def ended(status: PostgreSQLClusterStatus, now: datetime, refused: str = "") -> PostgreSQLClusterStatus:
+    """``status`` with how the switchover went that was asked for: as ``refused`` says, or well once it is seen."""
+    last = status.last_switchover
+    if last is None or last.outcome != _REQUESTED or not (refused or last.to == status.primary):
+        return status
+    told = msgspec.structs.replace(last, time=now, outcome=f"refused: {refused}" if refused else "Succeeded")
     return msgspec.structs.replace(status, last_switchover=told)
 
 
@@ -254,16 +284,19 @@ def _member(view: ClusterView, observed: Observed, instance: Instance) -> Cluste
 
 def describe(cluster: PostgreSQLCluster, view: ClusterView, step: Step | Wait | None, findings: Findings) -> None:
     """The condition Ready, from what is to be done next."""
-    troubled = [f for f in findings.found.values() if not f.holds and f.type in _NEEDED]
+    false = [f for f in findings.found.values() if not f.holds]
+    troubled = [f for f in false if f.type in _NEEDED or f.reason in _TROUBLES]
+    begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
     if isinstance(step, Wait):
         findings.tell("Ready", False, step.reason, step.message)
     elif step is not None:
-        begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
         findings.tell("Ready", False, "RollingOut" if begun else "Creating", words_of(view, step))
     elif troubled:
-        findings.tell("Ready", False, "Degraded", "; ".join(f"{f.type}: {f.message}" for f in troubled))
+        reason = "Degraded" if begun or any(f.holds is False for f in troubled) else "Creating"
+        findings.tell("Ready", False, reason, "; ".join(f"{f.type}: {f.message}" for f in troubled))
     else:
         findings.tell("Ready", True, "ClusterReady", f"all {view.instances} instances are as declared")
 
 
-_NEEDED = frozenset({"Available", "Synchronous"})
+_NEEDED = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration"})
+_TROUBLES = frozenset({"PreCheckFailed", "RolledBack", "VolumeLost"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from steersman.api.apps_v1 import Deployment, StatefulSet
+from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import (
     ConfigMap,
     Node,
@@ -23,20 +24,25 @@ from steersman.controller import Context, annotations_changed, any_of, generatio
 from steersman.manager import Manager
 from steersman.meta import Object
 from steersman_databases.api import PostgreSQLCluster
-from steersman_databases.controllers import keys, poolers
+from steersman_databases.controllers import initial, keys, poolers, upgrades
 from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.outcome import RECHECK_SECONDS
 from steersman_databases.controllers.postgresql import ClusterParts, PostgreSQLClusterReconciler
 from steersman_databases.controllers.relevance import matters
+from steersman_databases.controllers.servers import ContentsOf
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines.postgresql.accounts import furnish
 from steersman_databases.engines.postgresql.catalog import catalog
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.postgresql.console import command
 from steersman_databases.engines.postgresql.shown import shown_certificate
 from steersman_databases.engines.postgresql.topology import PatroniTopology
+from steersman_databases.engines.postgresql.upgrading import in_use
 from steersman_databases.resources import access, instance_of
 
 CLUSTER_KINDS = (
     Deployment,
+    Job,
     ConfigMap,
     EndpointSlice,
     ServiceAccount,
@@ -44,6 +50,7 @@ CLUSTER_KINDS = (
     RoleBinding,
     PodDisruptionBudget,
     NetworkPolicy,
+    Job,
 )
 """What is made for clusters only, and cached by our labels."""
 PartsOf = Callable[[Context], ClusterParts]
@@ -51,11 +58,18 @@ PartsOf = Callable[[Context], ClusterParts]
 
 def postgresql_parts(context: Context) -> ClusterParts:
     """PostgreSQL's part, with Patroni."""
-    return ClusterParts(PostgreSQLServers(), PatroniTopology(context.client), shown_certificate, command, catalog)
+    topology = PatroniTopology(context.client)
+    return ClusterParts(PostgreSQLServers(), topology, shown_certificate, command, catalog, furnish, in_use)
 
 
-def setup_clusters(manager: Manager, parts: PartsOf) -> None:
-    """Adds the controller of ``PostgreSQLCluster`` to ``manager``."""
+def setup_clusters(manager: Manager, parts: PartsOf, contents: ContentsOf, surveys: Surveys) -> None:
+    """Adds the controller of ``PostgreSQLCluster`` to ``manager``.
+
+    Args:
+        parts: an engine's part in clusters.
+        contents: finds what is inside servers of an engine.
+        surveys: shared with the controllers of databases and users.
+    """
     builder = (
         manager.controller(PostgreSQLCluster)
         .with_predicate(any_of(generation_changed, annotations_changed))
@@ -67,10 +81,12 @@ def setup_clusters(manager: Manager, parts: PartsOf) -> None:
         .owns(RoleBinding)
         .owns(PodDisruptionBudget)
         .owns(NetworkPolicy)
+        .owns(Job)
         .watches(PersistentVolumeClaim, instance_of)
         .watches(Secret, instance_of)
         .watches(Pod, instance_of, matters)
         .watches(ConfigMap, instance_of, matters)
+        .source(surveys.tells(PostgreSQLCluster.api_resource.kind))
         .permits(PostgreSQLCluster, "patch")
         .permits(StatefulSet, "create", "patch", "delete")
         .permits(Service, "create", "patch", "delete")
@@ -88,9 +104,9 @@ def setup_clusters(manager: Manager, parts: PartsOf) -> None:
     )
     for kind in (StatefulSet, Pod, PersistentVolumeClaim, ConfigMap):
         builder.index(kind, CLUSTER_INDEX, _cluster_of)
-    for permit in (access.permit, keys.permit, poolers.permit):
+    for permit in (access.permit, keys.permit, poolers.permit, initial.permit, upgrades.permit):
         permit(builder)
-    builder.complete(lambda context: PostgreSQLClusterReconciler(context, parts))
+    builder.complete(lambda context: PostgreSQLClusterReconciler(context, parts, contents, surveys))
 
 
 def _cluster_of(obj: Object) -> Iterable[str]:

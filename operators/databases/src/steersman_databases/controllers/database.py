@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from steersman.controller import Context, Reconciler, Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import BadRequest, Forbidden, Invalid
 from steersman_databases.api import Database
@@ -11,22 +9,25 @@ from steersman_databases.api.group import PAUSED, is_paused
 from steersman_databases.controllers.deletion import FINALIZER, Deletion
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
+from steersman_databases.controllers.own_cluster import OwnCluster
 from steersman_databases.controllers.placed import PlacedDatabase
 from steersman_databases.controllers.server import Server
 from steersman_databases.controllers.servers import ContentsOf, Servers
-from steersman_databases.controllers.storage import Storage, administrator_name
+from steersman_databases.controllers.storage import ADMINISTRATOR, Storage
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import (
     AdministratorRejected,
     Change,
+    Contents,
     Credentials,
     Desired,
     Endpoint,
-    Engine,
     EngineError,
     InvalidName,
     ServerUnreachable,
     UnsupportedVersion,
+    check_names,
+    ensure,
     image,
 )
 from steersman_databases.resources import Names, ServerImage
@@ -39,16 +40,13 @@ class DatabaseReconciler(Reconciler[Database]):
 
     Args:
         context: from the controller.
-        engines: finds an engine by its name.
-        contents: finds what is inside servers of an engine, for databases on servers that were not made for them.
+        contents: finds what is inside servers of an engine, by its name.
         surveys: shared with the controller of users.
     """
 
-    def __init__(
-        self, context: Context, engines: Callable[[str], Engine], contents: ContentsOf, surveys: Surveys
-    ) -> None:
+    def __init__(self, context: Context, contents: ContentsOf, surveys: Surveys) -> None:
         super().__init__(context)
-        self._engines = engines
+        self._contents = contents
         self._servers = Servers(self.client, contents, self.runtime.clock)
         self._surveys = surveys
         self._mark = ClusterMark(self.client)
@@ -58,7 +56,7 @@ class DatabaseReconciler(Reconciler[Database]):
         if database is None:
             self._surveys.forget(Database.api_resource.kind, request)
             return Result()
-        engine = self._engines(database.engine)
+        engine = self._contents(database.engine)
         if is_paused(database) and database.metadata.deletion_timestamp is None:
             self._surveys.forget(Database.api_resource.kind, request)
             await self._report(database, _paused(database), None, engine)
@@ -71,7 +69,7 @@ class DatabaseReconciler(Reconciler[Database]):
                 outcome = await self._advance(database, engine)
         else:
             try:
-                endpoint, outcome = await self._advance_elsewhere(database)
+                endpoint, outcome = await self._advance_placed(database, engine)
             except ServerBusy as busy:
                 return Result(requeue_after=busy.retry_after)
         if outcome is None:
@@ -79,9 +77,13 @@ class DatabaseReconciler(Reconciler[Database]):
         await self._report(database, outcome, endpoint, engine)
         return Result(requeue_after=self._jittered(outcome.retry_after))
 
-    async def _advance_elsewhere(self, database: Database) -> tuple[Endpoint | None, Outcome | None]:
-        """One reconcile of a database on a server that was not made for it, and where that server is."""
-        placed = PlacedDatabase(self.client, self.events, self._servers, self._surveys, self._mark, database)
+    async def _advance_placed(self, database: Database, engine: Contents) -> tuple[Endpoint | None, Outcome | None]:
+        """One reconcile of a database on a cluster or on any server, and where applications connect to."""
+        cluster = known = None
+        if database.makes_cluster:
+            cluster = OwnCluster(self.client, self.events, database)
+            known = Endpoint(Names(database.key).host, engine.port)
+        placed = PlacedDatabase(self.client, self.events, self._servers, self._surveys, self._mark, database, cluster)
         try:
             if database.metadata.deletion_timestamp is not None:
                 if FINALIZER in database.metadata.finalizers:
@@ -89,14 +91,15 @@ class DatabaseReconciler(Reconciler[Database]):
                     await remove_finalizer(self.client, database, FINALIZER)
                 return None, None
             await add_finalizer(self.client, database, FINALIZER)
-            located, outcome = await placed.ensure()
-            return located.server.endpoint, outcome
+            if cluster is not None:
+                await cluster.ensure(engine)
+            return await placed.ensure()
         except Blocked as blocked:
-            return None, blocked.outcome
+            return blocked.endpoint or known, blocked.outcome
         except (Forbidden, Invalid, BadRequest) as error:
-            return None, _refused(error)
+            return known, _refused(error)
 
-    async def _advance(self, database: Database, engine: Engine) -> Outcome | None:
+    async def _advance(self, database: Database, engine: Contents) -> Outcome | None:
         try:
             database = await add_finalizer(self.client, database, FINALIZER)
             return await self._provision(database, engine)
@@ -105,7 +108,7 @@ class DatabaseReconciler(Reconciler[Database]):
         except (Forbidden, Invalid, BadRequest) as error:
             return _refused(error)
 
-    async def _provision(self, database: Database, engine: Engine) -> Outcome:
+    async def _provision(self, database: Database, engine: Contents) -> Outcome:
         reference = _check(database, engine)
         administrator, application = await Storage(self.client, self.events, database, engine).ensure()
         server = Server(self.client, self.events, database, ServerImage(reference=reference, port=engine.port))
@@ -119,13 +122,13 @@ class DatabaseReconciler(Reconciler[Database]):
         )
 
     async def _ensure_contents(
-        self, database: Database, engine: Engine, administrator: Credentials, application: Credentials
+        self, database: Database, engine: Contents, administrator: Credentials, application: Credentials
     ) -> None:
         # In a namespace named as a top-level domain is (dev, app), the name without svc could be one of the internet.
         endpoint = Endpoint(f"{Names(database.key).host}.svc", engine.port)
         desired = Desired(database.database_name, application.username, application.password)
         try:
-            self._tell(database, await engine.ensure(endpoint, administrator, desired, _SQL_TIMEOUT_SECONDS))
+            self._tell(database, await ensure(engine, endpoint, administrator, desired, _SQL_TIMEOUT_SECONDS))
         except EngineError as error:
             self._tell(database, error.changes)
             raise _blocked(error, database) from error
@@ -134,7 +137,9 @@ class DatabaseReconciler(Reconciler[Database]):
         for change in changes:
             self.events.normal(database, change.reason, change.message)
 
-    async def _report(self, database: Database, outcome: Outcome, endpoint: Endpoint | None, engine: Engine) -> None:
+    async def _report(
+        self, database: Database, outcome: Outcome, endpoint: Endpoint | None, engine: Contents
+    ) -> None:
         status = status_of(database, outcome, endpoint, engine.uri_scheme, self.runtime.clock.now())
         if status == database.status:
             return
@@ -165,10 +170,10 @@ def _refused(error: Forbidden | Invalid | BadRequest) -> Outcome | None:
     return Outcome(phase="Failed", reason=type(error).__name__, message=str(error), retry_after=30.0)
 
 
-def _check(database: Database, engine: Engine) -> str:
+def _check(database: Database, engine: Contents) -> str:
     """The image for a spec that can be satisfied. Raises Blocked."""
     try:
-        engine.check_names(database.database_name, database.username, administrator_name(database.engine))
+        check_names(engine, database.database_name, database.username, ADMINISTRATOR)
         return image(database.engine, database.version)
     except EngineError as error:
         raise _blocked(error, database) from error

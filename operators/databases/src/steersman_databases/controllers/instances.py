@@ -25,7 +25,7 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine
-from steersman_databases.engines.topology import Topology
+from steersman_databases.engines.topology import Members, Topology
 from steersman_databases.resources.instance import InstancePlan, instance_statefulset
 from steersman_databases.resources.labels import belongs_to
 
@@ -47,7 +47,12 @@ class Seen:
     @property
     def in_use(self) -> Sequence[PersistentVolumeClaim]:
         """The claims of data that are wanted and not on their way out."""
-        return [c for c in self.claims if not is_retired(c) and c.metadata.deletion_timestamp is None]
+        return [c for c in self.present if c.metadata.deletion_timestamp is None]
+
+    @property
+    def present(self) -> Sequence[PersistentVolumeClaim]:
+        """The same, and those that go as soon as no pod uses them: what belongs to them is still of use."""
+        return [c for c in self.claims if not is_retired(c)]
 
 
 class Instances:
@@ -155,7 +160,7 @@ class Instances:
 
     async def _retire(self, observed: Observed, step: RetireInstance) -> None:
         instance = self._instance(observed, step.instance)
-        if await live_leader(self._charge, self._topology) == step.instance != observed.members.leader:
+        if (await live_members(self._charge, self._topology)).leader == step.instance != observed.members.leader:
             # It has just taken over, and may be the only one with all that was committed.
             return
         # The claims first: without a mark they would be found, and the instance made again, were this cut here.
@@ -182,10 +187,10 @@ class Instances:
         self._charge.events.normal(self._charge.cluster, reason, message)
 
 
-async def live_leader(charge: Charge, topology: Topology) -> int | None:
-    """The instance that leads as the API server has it, not the cache."""
+async def live_members(charge: Charge, topology: Topology) -> Members:
+    """Who leads, and what else the store says, as the API server has it and not the cache. Without the pods."""
     store = [c for key in charge.view.names.store if (c := await find_live(charge.client, ConfigMap, key))]
-    return topology.observe(charge.view.key, (), store).leader
+    return topology.observe(charge.view.key, (), store)
 
 
 def _homes(volume: PersistentVolume) -> Sequence[str]:

@@ -26,18 +26,15 @@ from steersman_databases.clusters.keyring import (
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
-from steersman_databases.engines import Credentials, Endpoint, connection_uri
+from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.resources.connections import Connection
 from steersman_databases.resources.labels import cluster_labels
-from steersman_databases.resources.names import MANAGED_BY
 from steersman_databases.resources.secrets import cluster_secret, owned_by
 
 T = TypeVar("T", bound=Object)
 
 ADMINISTRATOR = "postgres"
-# Dates of certificates are days apart; a given Secret bears none of our labels, so no watch tells of it.
-_LOOK_AGAIN_SECONDS = 3600.0
-_LOOK_AGAIN_GIVEN_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +45,11 @@ class Keys:
         ring: certificates; ``ring.finding`` is the condition ``CertificatesValid``.
         administrator: as the Secret ``<cluster>-admin`` has it; the server may still have another password.
         application: of ``<cluster>-app``, likewise; None where no first database is declared.
-        look_again: seconds until dates may ask for something, although nothing changed.
     """
 
     ring: Keyring
     administrator: Credentials
     application: Credentials | None
-    look_again: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +58,13 @@ class DataOfCluster:
 
     Attributes:
         claims: for data that are there and wanted: they own the Secrets.
+        present: these, and those that are on their way out.
         initialized: a server of ours made the data, so its superuser lets the operator in by certificate and a lost
             password can be replaced. Not so in volumes that were made before there were clusters.
     """
 
     claims: Sequence[PersistentVolumeClaim] = ()
+    present: Sequence[PersistentVolumeClaim] = ()
     initialized: bool = False
 
 
@@ -93,13 +90,7 @@ class ClusterKeys:
         ring = await self._ensure_certificates(wish, data)
         administrator = await self._ensure_administrator(data)
         application = await self._ensure_application(ring, data) if wish.application else None
-        given = wish.given is not None or self._view.initial.secret is not None
-        return Keys(
-            ring=ring,
-            administrator=administrator,
-            application=application,
-            look_again=_LOOK_AGAIN_GIVEN_SECONDS if given else _LOOK_AGAIN_SECONDS,
-        )
+        return Keys(ring=ring, administrator=administrator, application=application)
 
     # Certificates
 
@@ -162,26 +153,17 @@ class ClusterKeys:
         return credentials.password
 
     def _connection(self, credentials: Credentials, bundle: str) -> dict[str, bytes]:
-        """What an application needs to connect. Source: Service Binding, "Well-known Secret Entries"."""
-        service = self._names.service("rw")
+        service, engine = self._names.service("rw"), self._view.engine
         # Without svc, a namespace that is called as a top-level domain is would lead to the internet.
-        endpoint = Endpoint(f"{service.name}.{service.namespace}.svc", self._port)
-        user, password, database = credentials.username, credentials.password, self._view.initial.database
-        uri = connection_uri(self._view.engine, endpoint, user, password, database)
-        entries = {
-            "type": self._view.engine,
-            "provider": MANAGED_BY,
-            "host": endpoint.host,
-            "port": str(endpoint.port),
-            "dbname": database,
-            "database": database,
-            "user": user,
-            "username": user,
-            "password": password,
-            "uri": f"{uri}?sslmode=verify-full",
-            "ca.crt": bundle,
-        }
-        return {key: value.encode() for key, value in entries.items()}
+        return Connection(
+            engine=engine,
+            scheme=engine,
+            endpoint=Endpoint(f"{service.name}.{service.namespace}.svc", self._port),
+            credentials=credentials,
+            database=self._view.initial.database,
+            authorities=bundle.encode(),
+            verified=True,
+        ).entries()
 
     # Reading and writing
 
@@ -191,7 +173,7 @@ class ClusterKeys:
             return None
         self._charge.require_labels(secret)
         owners = {o.uid for o in secret.metadata.owner_references if o.kind == "PersistentVolumeClaim"}
-        if owners and owners.isdisjoint(c.metadata.uid for c in data.claims):
+        if owners and owners.isdisjoint(c.metadata.uid for c in data.present):
             raise Blocked(
                 "Pending",
                 "Creating",

@@ -34,12 +34,16 @@ class Outcome:
 
 
 class Blocked(Exception):
-    """The database cannot be made ready at the moment; ``outcome`` says why."""
+    """The database cannot be made ready at the moment; ``outcome`` says why.
+
+    ``endpoint`` is where something may have been made nevertheless; None where that is not known now.
+    """
 
     def __init__(
         self, phase: Phase, reason: str, message: str, *, retry_after: float | None = RECHECK_SECONDS
     ) -> None:
         super().__init__(message)
+        self.endpoint: Endpoint | None = None
         self.outcome = Outcome(phase=phase, reason=reason, message=message, retry_after=retry_after)
 
 

@@ -1,9 +1,10 @@
-"""A ``Database`` on a server that was not made for it: on a cluster, or on any server."""
+"""A ``Database`` on a cluster, its own included, or on any server."""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
@@ -17,12 +18,14 @@ from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome
+from steersman_databases.controllers.own_cluster import OwnCluster
 from steersman_databases.controllers.rivals import require_first, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import (
     AdministratorRejected,
     Credentials,
+    Endpoint,
     EngineError,
     InvalidName,
     ServerUnreachable,
@@ -40,8 +43,9 @@ from steersman_databases.engines.errors import (
     Raced,
 )
 from steersman_databases.engines.plan import Change
+from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope
-from steersman_databases.resources import Names, is_ours, labels_of
+from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
 KIND = Database.api_resource.kind
@@ -70,9 +74,11 @@ class PlacedDatabase:
     surveys: Surveys
     mark: ClusterMark
     database: Database
+    cluster: OwnCluster | None
+    """Where the database made its server."""
 
-    async def ensure(self) -> tuple[Located, Outcome]:
-        """Database, owner and Secret as declared.
+    async def ensure(self) -> tuple[Endpoint, Outcome]:
+        """Database, owner and Secret as declared, and where applications connect to.
 
         Raises:
             Blocked: not now.
@@ -93,20 +99,29 @@ class PlacedDatabase:
             self._tell(await self.surveys.settle(located, KIND, database.key, wanted))
         except EngineError as error:
             self._tell(error.changes)
-            raise _blocked(error) from error
+            blocked = _blocked(error)
+            blocked.endpoint = located.server.endpoint
+            raise blocked from error
         told = f"database {database.database_name} " + (
             f"and user {database.username} are as declared" if owner is not None else "is as declared"
         )
-        return located, Outcome(phase="Ready", reason="DatabaseReady", message=told, retry_after=None)
+        return self._shown(located.server).endpoint, Outcome(
+            phase="Ready", reason="DatabaseReady", message=told, retry_after=None
+        )
 
     async def delete(self) -> None:
-        """Drops database and owner where that is declared, and lets what is retained be.
+        """Drops database and owner where that is declared, or their cluster, and lets what is retained be.
 
         Raises:
             Blocked: it waits for the server.
             ServerBusy: others go first.
         """
         self.surveys.forget(KIND, self.database.key)
+        if self.cluster is not None:
+            await self.cluster.delete()
+            if self.database.spec.deletion_policy == "Delete":
+                await self._delete_secret()
+            return
         if self.database.metadata.annotations.get(FORCE_DELETE) == "true":
             return
         if self.database.spec.deletion_policy != "Delete":
@@ -142,18 +157,37 @@ class PlacedDatabase:
             raise Blocked("Failed", "NameTaken", f"Secret {key.name} exists and was not made for this Database")
         held = secret.data.get("password", b"").decode(errors="replace") if secret is not None else ""
         credentials = Credentials(database.username, held or secrets.token_urlsafe(24))
-        data = connection_entries(located.server, located.contents, credentials, database.database_name)
+        server = self._shown(located.server)
+        data = connection_entries(server, located.contents, credentials, database.database_name)
+        claims = () if self.cluster is None else await self.cluster.claims()
         if secret is None:
-            created = await self.client.create(database_secret(key, labels_of(database), data))
+            created = await self.client.create(database_secret(key, labels_of(database), data, claims))
             self.events.normal(database, "Created", f"created Secret {key.name}")
             return created
-        if all(secret.data.get(name) == value for name, value in data.items()):
+        complete = all(secret.data.get(name) == value for name, value in data.items())
+        owners = {o.uid for o in secret.metadata.owner_references}
+        missing = [owned_by(c) for c in claims if c.metadata.uid not in owners]
+        if complete and not missing:
             return secret
         # Not applied by force: a password that somebody has just set must not be overwritten by the one we read.
-        version = {"resourceVersion": secret.metadata.resource_version}
-        patched = await self.client.patch(Secret, key, MergePatch({"metadata": version, "data": to_builtins(data)}))
-        self.events.normal(database, "SecretRepaired", f"completed Secret {key.name}")
+        metadata: dict[str, Any] = {"resourceVersion": secret.metadata.resource_version}
+        if missing:
+            metadata["ownerReferences"] = to_builtins([*secret.metadata.owner_references, *missing])
+        patched = await self.client.patch(Secret, key, MergePatch({"metadata": metadata, "data": to_builtins(data)}))
+        if not complete:
+            self.events.normal(database, "SecretRepaired", f"completed Secret {key.name}")
         return patched
+
+    def _shown(self, server: Server) -> Server:
+        """The server as applications are told of it."""
+        if self.cluster is None:
+            return server
+        # Encrypted and not verified by the URI: it is to work without the authority's certificate in a file.
+        return replace(
+            server,
+            endpoint=Endpoint(Names(self.database.key).host, server.endpoint.port),
+            verification=replace(server.verification, mode=TLSMode.REQUIRE),
+        )
 
     async def _drop(self, located: Located, claim: Claim) -> None:
         database, contents = self.database, located.contents

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -19,26 +19,33 @@ from steersman_databases.clusters.steps import ChooseSwitchover, EndSwitchover, 
 from steersman_databases.clusters.trouble import trouble_of
 from steersman_databases.clusters.view import view_of
 from steersman_databases.controllers import cluster_status, requests
+from steersman_databases.controllers.accounts import Accounts, Furnish
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
-from steersman_databases.controllers.cluster_status import Findings
+from steersman_databases.controllers.cluster_status import Findings, attempt_of
 from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
-from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster
+from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
 from steersman_databases.controllers.poolers import Console, Poolers, no_console
 from steersman_databases.controllers.routing import route
+from steersman_databases.controllers.servers import ContentsOf
 from steersman_databases.controllers.serving import Ask, Serving, Shower
 from steersman_databases.controllers.settings import AskSettings, Settings
 from steersman_databases.controllers.surroundings import Surroundings
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.controllers.upgrades import AskInUse, Upgrades, as_it_runs, due_of
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.errors import EngineError, UnsupportedVersion
 from steersman_databases.engines.topology import Topology
 from steersman_databases.engines.versions import image
-from steersman_databases.resources.cluster_services import declared_services
+from steersman_databases.resources.cluster_services import declared_services, names_taken
 
 # While something is going on, the next look comes soon: not every change that matters is one of an object.
 _BUSY_SECONDS = 2.0
+# What ends by somebody's hand only.
+_LASTING = frozenset({"Hibernated", "Fenced", "SwitchoverRefused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class ClusterParts:
         shown: asks a server for its certificate; None where nobody does.
         console: has a pooler do something, likewise.
         settings: asks a server for its parameters, likewise.
+        furnish: has a primary have the cluster's own accounts, likewise.
+        in_use: asks a primary what its databases have, likewise.
     """
 
     engine: ClusterEngine
@@ -56,6 +65,8 @@ class ClusterParts:
     shown: Ask | None = None
     console: Console | None = None
     settings: AskSettings | None = None
+    furnish: Furnish | None = None
+    in_use: AskInUse | None = None
 
 
 class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
@@ -64,15 +75,22 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
     Args:
         context: from the controller.
         parts: from the context, the engine's part and its members.
+        contents: finds what is inside servers of an engine.
+        surveys: shared with the controllers of databases and users.
     """
 
-    def __init__(self, context: Context, parts: Callable[[Context], ClusterParts]) -> None:
+    def __init__(
+        self, context: Context, parts: Callable[[Context], ClusterParts], contents: ContentsOf, surveys: Surveys
+    ) -> None:
         super().__init__(context)
         self._parts = parts(context)
         clock, ask, console = context.runtime.clock, self._parts.shown, self._parts.console
         self._serving = None if ask is None else Serving(self._parts.engine.port, clock, ask)
         self._settings = Settings(self._parts.engine, self._parts.topology, clock, self._parts.settings)
         self._poolers = Poolers(clock, console or no_console)
+        furnish = self._parts.furnish
+        self._accounts = None if furnish is None else Accounts(self._parts.engine.port, clock, furnish)
+        self._initial = Initial(self.client, self._parts.engine, contents, surveys, clock)
 
     async def reconcile(self, request: Request) -> Result:
         cluster = await self.client.get(PostgreSQLCluster, request)
@@ -106,12 +124,20 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
 
     async def _advance(self, charge: Charge, cluster: PostgreSQLCluster, available: str) -> _Report | None:
         """Everything up to and including one step. None where nothing can be told any more."""
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        due = due_of(cluster, seen.observed)
+        if due is not None:
+            charge = replace(charge, view=as_it_runs(charge.view, due))
+            available = charge.view.image
         instances = Instances(charge, self._parts.engine, self._parts.topology)
-        seen = await instances.look()
+        seen = replace(seen, observed=replace(seen.observed, attempt=attempt_of(charge.view, cluster.status)))
+        upgrades = Upgrades(
+            charge, self._parts.engine, self._parts.topology, self._parts.in_use, due, cluster.spec.image
+        )
         report = _Report(Findings(), charge, seen.observed, available)
         self._judge(charge, seen.observed, report)
         try:
-            step = await self._step(charge, cluster, instances, seen, report)
+            step = await self._step(charge, cluster, _Hands(instances, upgrades), seen, report)
         except Blocked as blocked:
             report.findings.tell("Ready", False, blocked.outcome.reason, blocked.outcome.message)
         except Conflict:
@@ -124,50 +150,36 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
             report.findings.tell("Ready", False, type(error).__name__, str(error))
         except EngineError as error:
             report.findings.tell("Ready", False, "InstanceNotReady", str(error))
+            report.busy = True
         else:
             self._describe(charge, cluster, step, report)
         return report
 
     async def _step(
-        self, charge: Charge, cluster: PostgreSQLCluster, instances: Instances, seen: Seen, report: _Report
+        self, charge: Charge, cluster: PostgreSQLCluster, hands: _Hands, seen: Seen, report: _Report
     ) -> Step | Wait | None:
-        observed, view, spec, findings = seen.observed, charge.view, cluster.spec, report.findings
+        observed, findings = seen.observed, report.findings
         volumes = Volumes(charge)
         volumes.check_adopted(seen.in_use)
-        surroundings = Surroundings(charge, self._parts.engine)
-        wish = KeysWish(
-            services=[s.name for s in spec.services.additional],
-            given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
-            pooler=spec.pooler is not None,
-            application=spec.bootstrap is not None,
-        )
-        data = DataOfCluster(claims=seen.in_use, initialized=observed.members.initialized)
-        keys = await ClusterKeys(charge, self._parts.engine).ensure(wish, data)
-        finding = keys.ring.finding
-        findings.tell("CertificatesValid", finding.valid, finding.reason, finding.message)
-        numbers = [i.number for i in observed.instances]
-        await surroundings.ensure_access([*numbers, observed.next_number])
-        await surroundings.ensure_services(declared_services(view, spec.services))
-        budget = spec.pod_disruption_budget
-        await surroundings.ensure_policies(
-            max_unavailable=budget.max_unavailable if budget.enabled and spec.instances > 1 else None,
-            network=spec.network_policy == "Managed",
-        )
-        await self._poolers.ensure(charge, spec.pooler)
+        keys = await self._ensure_keys(charge, cluster, seen, findings)
+        surroundings = await self._ensure_surroundings(charge, cluster, observed)
+        await self._poolers.ensure(charge, cluster.spec.pooler)
         await self._follow(charge, observed, keys.ring)
         if seen.in_use:
-            await surroundings.ensure_store(seen.in_use)
+            await surroundings.ensure_store(seen)
             # Before there is a member: it reads them as it makes the data.
             report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings)
         storage = await volumes.grow(observed.instances)
         findings.tell("StorageAsDeclared", storage.reason == "Sized", storage.reason, storage.message)
         await volumes.clean_up(seen.claims, observed)
-        await instances.ensure(observed)
+        await hands.instances.ensure(observed)
         await route(charge, self._parts.topology, observed)
-        step = next_step(view, observed)
+        step = await hands.upgrades.go_on(observed, findings)
+        if step is None:
+            step = await hands.upgrades.begin(observed, keys.ring, findings, next_step(charge.view, observed))
         if report.settles and isinstance(step, RestartServer | SwitchOver):
             step = Wait("RollingOut", "waiting for the servers to read their parameters")
-        if spec.pooler is not None:
+        if cluster.spec.pooler is not None:
             await self._pause_poolers(charge, observed, step, keys.ring)
         match step:
             case None | Wait():
@@ -177,8 +189,52 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
             case EndSwitchover():
                 await requests.end(charge, cluster, step)
             case _:
-                await instances.carry_out(step, observed)
+                await hands.instances.carry_out(step, observed)
+        asked = charge.view.requests.switchover or observed.members.switchover is not None
+        primary = observed.primary
+        if not asked and (step is None or isinstance(step, Wait)) and primary is not None and primary.pod_ready:
+            # A server that is about to stop may not answer for long, and poolers would wait for us with it.
+            await self._look_inside(charge, cluster, observed, keys, findings)
         return step
+
+    async def _look_inside(
+        self, charge: Charge, cluster: PostgreSQLCluster, observed: Observed, keys: Keys, findings: Findings
+    ) -> None:
+        """What is done by SQL at the primary."""
+        if self._accounts is not None:
+            await self._accounts.ensure(charge, observed, keys)
+        if keys.application is not None:
+            await self._initial.ensure(charge, cluster, keys.application, findings)
+
+    async def _ensure_keys(self, charge: Charge, cluster: PostgreSQLCluster, seen: Seen, findings: Findings) -> Keys:
+        spec, initialized = cluster.spec, seen.observed.members.initialized
+        wish = KeysWish(
+            services=[s.name for s in spec.services.additional],
+            given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
+            pooler=spec.pooler is not None,
+            application=spec.bootstrap is not None,
+        )
+        data = DataOfCluster(claims=seen.in_use, present=seen.present, initialized=initialized)
+        keys = await ClusterKeys(charge, self._parts.engine).ensure(wish, data)
+        finding = keys.ring.finding
+        findings.tell("CertificatesValid", finding.valid, finding.reason, finding.message)
+        return keys
+
+    async def _ensure_surroundings(
+        self, charge: Charge, cluster: PostgreSQLCluster, observed: Observed
+    ) -> Surroundings:
+        surroundings, spec = Surroundings(charge, self._parts.engine), cluster.spec
+        numbers = [i.number for i in observed.instances]
+        await surroundings.ensure_access([*numbers, observed.next_number])
+        for taken in names_taken(charge.view, spec.services):
+            raise Blocked("Failed", "NameTaken", f"spec.services.additional: {taken} is a Service of the operator's")
+        await surroundings.ensure_services(declared_services(charge.view, spec.services))
+        budget = spec.pod_disruption_budget
+        await surroundings.ensure_policies(
+            max_unavailable=budget.max_unavailable if budget.enabled and spec.instances > 1 else None,
+            network=spec.network_policy == "Managed",
+        )
+        return surroundings
 
     async def _follow(self, charge: Charge, observed: Observed, ring: Keyring) -> None:
         """Has servers and poolers show the certificate that they should."""
@@ -221,8 +277,10 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         if isinstance(step, Wait) and (trouble := trouble_of(observed.instances)):
             findings.tell("Ready", False, trouble.reason, trouble.message)
         if isinstance(step, SwitchOver):
-            report.switches_to = charge.view.names.instance(step.to)
-        report.busy = step is not None and not (isinstance(step, Wait) and step.reason in ("Hibernated", "Fenced"))
+            report.switches_to = step.to
+        if isinstance(step, Wait) and step.reason == "SwitchoverRefused":
+            report.refused = step.message
+        report.busy = step is not None and not (isinstance(step, Wait) and step.reason in _LASTING)
 
     async def _delete(self, cluster: PostgreSQLCluster) -> Result:
         charge = self._charge(cluster, "")
@@ -231,8 +289,10 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         if outcome is None:
             self._poolers.forget(cluster.key)
             self._settings.forget(cluster.key)
-            if self._serving is not None:
-                self._serving.forget(cluster.key)
+            self._initial.forget(cluster.key)
+            for each in (self._serving, self._accounts):
+                if each is not None:
+                    each.forget(cluster.key)
             return Result()
         findings = Findings()
         findings.tell("Ready", False, outcome.reason, outcome.message)
@@ -241,10 +301,11 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
 
     async def _pause(self, charge: Charge, cluster: PostgreSQLCluster) -> Result:
         """Looks and tells, and writes nothing but the status."""
+        self._initial.forget(cluster.key)
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
         report = _Report(Findings(), charge, seen.observed)
         cluster_status.judge_available(charge.view, seen.observed, report.findings)
-        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written for this cluster")
+        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
         await self._report(cluster, report)
         return Result(requeue_after=self._jittered(RECHECK_SECONDS))
 
@@ -274,15 +335,15 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         other = None if report.available in ("", status.image) else report.available
         conditions = cluster_status.conditions_of(cluster, former.conditions, report.findings, now)
         status = msgspec.structs.replace(status, available_image=other, conditions=conditions)
-        last, to = status.last_switchover, report.switches_to
-        if to and (last is None or last.to != to or last.outcome != "Requested"):
-            status = cluster_status.switched(status, "Requested", to=to, former=former.primary, now=now)
-        return status
+        if report.charge is not None and report.switches_to is not None:
+            return cluster_status.requested(status, report.charge.view, report.switches_to, now)
+        return cluster_status.ended(status, now, report.refused)
 
     def _tell_failover(
         self, cluster: PostgreSQLCluster, former: PostgreSQLClusterStatus, status: PostgreSQLClusterStatus
     ) -> None:
-        if not status.primary or former.timeline in (None, status.timeline):
+        if not status.primary or status.timeline is None or status.timeline <= (former.timeline or status.timeline):
+            # An upgrade begins with the first timeline again.
             return
         asked = former.last_switchover is not None and former.last_switchover.to == status.primary
         if not asked:
@@ -291,6 +352,14 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
 
     def _jittered(self, seconds: float) -> float:
         return seconds * (0.9 + 0.2 * self.runtime.random.random())
+
+
+@dataclass(frozen=True, slots=True)
+class _Hands:
+    """What a step is done with."""
+
+    instances: Instances
+    upgrades: Upgrades
 
 
 @dataclass(slots=True)
@@ -302,8 +371,9 @@ class _Report:
     observed: Observed | None = None
     available: str = ""
     phase: ClusterPhase | None = None
-    switches_to: str = ""
-    busy: bool = True
+    switches_to: int | None = None
+    refused: str = ""
+    busy: bool = False
     settles: bool = False
 
     @property

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from steersman.client import MergePatch
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
+from steersman_databases.api.postgresql_cluster import LastSwitchover
 from steersman_databases.clusters.steps import ChooseSwitchover, EndSwitchover
 from steersman_databases.clusters.view import SWITCHOVER
-from steersman_databases.controllers.cluster_status import switched
 from steersman_databases.controllers.declaring import Charge
 
 
@@ -19,9 +21,9 @@ async def end(charge: Charge, cluster: PostgreSQLCluster, step: EndSwitchover) -
     """Says how it went in the status and an Event, and takes the annotation off: last, since that is what is lost."""
     status = cluster.status or PostgreSQLClusterStatus()
     last = status.last_switchover
-    former = last.former if last is not None and last.to == step.to else None
+    asked = last if last is not None and last.to == step.to else LastSwitchover(to=step.to)
     outcome = f"refused: {step.refused}" if step.refused else "Succeeded"
-    told = switched(status, outcome, to=step.to, former=former, now=charge.clock.now())
+    told = replace(status, last_switchover=replace(asked, time=charge.clock.now(), outcome=outcome))
     applied = await charge.client.apply_status(cluster, told)
     await _annotate(charge, applied.metadata.resource_version, None)
     if step.refused:

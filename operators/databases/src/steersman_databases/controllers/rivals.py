@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from steersman.controller import CachedClient
-from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.clusters import claims, tenancy
 from steersman_databases.controllers.servers import NotLocated
 
 CLAIMS = "claims"
-"""The index of both kinds by what they claim."""
+"""The index of all kinds by what they claim."""
 
 
 async def require_first(client: CachedClient, of: claims.Claimant) -> None:
@@ -20,6 +20,7 @@ async def require_first(client: CachedClient, of: claims.Claimant) -> None:
         rivals: list[claims.Claimant] = [
             *(await client.list(Database, index=(CLAIMS, key))),
             *(await client.list(DatabaseUser, index=(CLAIMS, key))),
+            *(await client.list(PostgreSQLCluster, index=(CLAIMS, key))),
         ]
         first = claims.winner([of, *(rival for rival in rivals if rival.metadata.uid != of.metadata.uid)])
         if first.metadata.uid == of.metadata.uid:
@@ -29,7 +30,7 @@ async def require_first(client: CachedClient, of: claims.Claimant) -> None:
         raise NotLocated("Claimed", f"{key.partition(' on ')[0]} on this server is claimed by {name}, which is older")
 
 
-def require_tenant(of: claims.Claimant, home: str | None) -> None:
+def require_tenant(of: Database | DatabaseUser, home: str | None) -> None:
     """Raises NotLocated where an object from another namespace than ``home``, the server's, declares too much."""
     if tenancy.is_guest(of, home) and (why := tenancy.overreach(of)):
         raise NotLocated("NotPermitted", why)

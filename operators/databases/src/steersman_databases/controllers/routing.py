@@ -8,11 +8,11 @@ from steersman.client import MergePatch
 from steersman.errors import Conflict
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
-from steersman_databases.controllers.instances import live_leader
+from steersman_databases.controllers.instances import live_members
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.engines.topology import Topology
 from steersman_databases.resources.cluster_services import SERVICE_LABEL
-from steersman_databases.resources.slices import endpoints_of, leads_to
+from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to
 
 
 async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
@@ -40,7 +40,8 @@ async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
 
 async def _correct(charge: Charge, topology: Topology, observed: Observed, found: EndpointSlice) -> None:
     live, target = charge.client.live, _target(observed)
-    if await live_leader(charge, topology) != observed.members.leader:
+    agreed = await live_members(charge, topology)
+    if agreed.leader != observed.members.leader:
         # Somebody else leads now, and writes it.
         return
     if target is not None:
@@ -49,7 +50,10 @@ async def _correct(charge: Charge, topology: Topology, observed: Observed, found
             # Made anew under its name, with another address.
             return
     endpoints = endpoints_of(target, found.address_type)
-    body = {"metadata": {"resourceVersion": found.metadata.resource_version}, "endpoints": endpoints}
+    # As the members write it: what a former leader read before this leadership must not be what stands there.
+    annotations = {LEADERSHIP: agreed.leadership} if endpoints else {}
+    metadata = {"resourceVersion": found.metadata.resource_version, "annotations": annotations}
+    body = {"metadata": metadata, "endpoints": endpoints}
     try:
         await live.patch(EndpointSlice, found.key, MergePatch(body))
     except Conflict:

@@ -12,6 +12,7 @@ from steersman.meta import Object, ObjectKey, metadata_only
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.group import TARGET_LABEL
+from steersman_databases.api.named_secrets import named_secrets
 from steersman_databases.api.references import AdministratorReference, ServerReference, ServerTls
 from steersman_databases.clusters import certificates, tenancy
 from steersman_databases.controllers.lookup import find, find_live
@@ -79,22 +80,28 @@ class Servers:
             return await self._foreign(of, of.spec.server_ref)
         return await self._of_cluster(of, cluster_of(of))
 
-    async def _of_cluster(self, of: Object, key: ObjectKey) -> Located:
+    async def _of_cluster(self, of: Database | DatabaseUser, key: ObjectKey) -> Located:
         cluster = await find(self._client, PostgreSQLCluster, key)
         guest = of.metadata.namespace
         if cluster is None or not tenancy.lets_in(cluster.spec.allowed_namespaces, key.namespace, guest):
             if key.namespace == guest:
                 raise NotLocated("ServerNotFound", f"there is no PostgreSQLCluster {key.name}", gone=True)
-            raise _not_permitted(f"PostgreSQLCluster {key}", guest, "by spec.allowedNamespaces")
+            gone = cluster is None or not _was_let_in(of)
+            raise _not_permitted(f"PostgreSQLCluster {key}", guest, "by spec.allowedNamespaces", gone=gone)
         if cluster.metadata.deletion_timestamp is not None:
             raise NotLocated("ServerNotFound", f"PostgreSQLCluster {key} is being deleted", gone=True)
         if cluster.spec.hibernated:
             raise NotLocated("ServerNotReady", f"PostgreSQLCluster {key} is hibernated")
         if cluster.status is None or not cluster.status.primary:
             raise NotLocated("ServerNotReady", f"PostgreSQLCluster {key} has no primary yet")
-        return Located(await self._opened(key), self._contents("postgresql"), key.namespace)
+        return Located(await self.opened(key), self._contents("postgresql"), key.namespace)
 
-    async def _opened(self, cluster: ObjectKey) -> Server:
+    async def opened(self, cluster: ObjectKey) -> Server:
+        """The primary of a cluster of ours, as the operator logs in to it.
+
+        Raises:
+            NotLocated: its certificates are not there.
+        """
         names = ClusterNames(cluster)
         held = [await find(self._client, Secret, k) for k in (names.operator_certificate, names.authorities)]
         login = certificates.pair_in(held[0].data) if held[0] else None
@@ -117,8 +124,8 @@ class Servers:
 
     async def _foreign(self, of: Database | DatabaseUser, reference: ServerReference) -> Located:
         contents, guest = self._contents(of.engine), of.metadata.namespace
-        host, home = await self._address(reference, guest)
-        secret = await self._administrator(reference.administrator, guest)
+        host, home = await self._address(of, reference)
+        secret = await self._administrator(of, reference.administrator)
         verification, certificate = await self._verified(reference.tls, guest)
         server = Server(
             engine=of.engine,
@@ -134,7 +141,8 @@ class Servers:
         )
         return Located(server, contents, home)
 
-    async def _address(self, reference: ServerReference, guest: str) -> tuple[str, str | None]:
+    async def _address(self, of: Database | DatabaseUser, reference: ServerReference) -> tuple[str, str | None]:
+        guest = of.metadata.namespace
         if reference.service is None:
             return reference.host or "", None
         key = ObjectKey(reference.service.namespace or guest, reference.service.name)
@@ -142,15 +150,16 @@ class Servers:
         if service is None and key.namespace == guest:
             raise NotLocated("ServerNotFound", f"there is no Service {key.name}")
         if service is None or not tenancy.lets_in_by_annotation(service, guest):
-            raise _not_permitted(f"Service {key}", guest, "by an annotation")
+            raise _not_permitted(f"Service {key}", guest, "by an annotation", gone=not _was_let_in(of))
         # In a namespace named as a top-level domain is, the name without svc could be one of the internet.
         return f"{key.name}.{key.namespace}.svc", key.namespace
 
-    async def _administrator(self, reference: AdministratorReference, guest: str) -> Secret:
+    async def _administrator(self, of: Database | DatabaseUser, reference: AdministratorReference) -> Secret:
+        guest = of.metadata.namespace
         key = ObjectKey(reference.namespace or guest, reference.name)
         secret = await find_live(self._client, Secret, key)
         if key.namespace != guest and (secret is None or not tenancy.lets_in_by_annotation(secret, guest)):
-            raise _not_permitted(f"Secret {key}", guest, "by an annotation")
+            raise _not_permitted(f"Secret {key}", guest, "by an annotation", gone=not _was_let_in(of))
         if secret is None:
             raise NotLocated("AdministratorSecretMissing", f"there is no Secret {key.name}")
         for name in (reference.username_key, reference.password_key):
@@ -202,6 +211,8 @@ def cluster_of(of: Database | DatabaseUser) -> ObjectKey:
     reference, namespace = of.spec.cluster_ref, of.metadata.namespace
     if reference is not None:
         return ObjectKey(reference.namespace or namespace, reference.name)
+    if isinstance(of, Database):
+        return of.key
     if name := of.metadata.labels.get(TARGET_LABEL):
         return ObjectKey(namespace, name)
     raise NotLocated(
@@ -219,21 +230,11 @@ def services_of(of: Database | DatabaseUser) -> list[ObjectKey]:
 
 def secrets_of(of: Database | DatabaseUser) -> list[ObjectKey]:
     """The Secrets that an object refers to, and that somebody else makes."""
-    found: list[ObjectKey] = []
-    if isinstance(of, DatabaseUser) and of.spec.password is not None:
-        found.append(ObjectKey(of.metadata.namespace, of.spec.password.name))
-    if (reference := of.spec.server_ref) is not None:
-        administrator, tls = reference.administrator, reference.tls
-        found.append(ObjectKey(administrator.namespace or of.metadata.namespace, administrator.name))
-        named = [tls.client_certificate] if tls.client_certificate else []
-        if tls.ca is not None and tls.ca.secret_key_ref is not None:
-            named.append(tls.ca.secret_key_ref.name)
-        found.extend(ObjectKey(of.metadata.namespace, name) for name in named)
-    return found
+    return [named.key for named in named_secrets(of)]
 
 
 def clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
-    """The cluster that an object refers to, if it is one."""
+    """The cluster that an object is on, if it is one."""
     if of.spec.server_ref is not None or (isinstance(of, Database) and of.has_own_server):
         return []
     try:
@@ -242,10 +243,17 @@ def clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
         return []
 
 
-def _not_permitted(target: str, guest: str, how: str) -> NotLocated:
+def _was_let_in(of: Database | DatabaseUser) -> bool:
+    """Whether something may have been made for it on a server: no other may wait, and so learn that one is there."""
+    if isinstance(of, DatabaseUser):
+        return of.status is not None and bool(of.status.server)
+    return of.status is not None and bool(of.status.connection_string)
+
+
+def _not_permitted(target: str, guest: str, how: str, *, gone: bool) -> NotLocated:
     # The same words for what is not there and for what does not let in: nobody learns what other namespaces hold.
     return NotLocated(
-        "ReferenceNotPermitted", f"{target} does not exist, or does not let in namespace {guest} {how}", gone=True
+        "ReferenceNotPermitted", f"{target} does not exist, or does not let in namespace {guest} {how}", gone=gone
     )
 
 

@@ -67,7 +67,8 @@ class Settings:
         unjudged = not told and unreachable is not None
         if unjudged:
             wanted = _held(wanted, stored)
-        settings = {**self._engine.settings(wanted), **parameters.record(back)}
+        unread = self._unread_rules(view)
+        settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(back)}
         written = await self._topology.configure(observed.members, settings)
         if written:
             charge.events.normal(charge.cluster, "Configured", "wrote the settings that all members share")
@@ -79,7 +80,7 @@ class Settings:
         now = self._clock.monotonic()
         settled = [one for one in told if now - one.since >= _SETTLES_SECONDS]
         differs = {name: words for one in settled for name, words in one.differs.items()}
-        wrong = {**differs, **refused, **{one.name: one.words for one in back}}
+        wrong = {**unread, **differs, **refused, **{one.name: one.words for one in back}}
         waits = written or any(
             one.differs or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
         )
@@ -93,6 +94,19 @@ class Settings:
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""
         self._clusters.pop(cluster, None)
+
+    def _unread_rules(self, view: ClusterView) -> dict[str, str]:
+        """The access rules that no server would read, and why."""
+        problems = {f"pgHba[{n}]": self._engine.access_problem(rule) for n, rule in enumerate(view.access_rules)}
+        return {where: f"spec.postgresql.{where}: {words}" for where, words in problems.items() if words}
+
+    def _settings(self, view: ClusterView, stored: Mapping[str, Any], unread: bool) -> Mapping[str, Any]:
+        """What is declared; where a rule could not be read, with the former rules: a gap could let somebody in."""
+        if not unread:
+            return self._engine.settings(view)
+        settings = self._engine.settings(replace(view, access_rules=()))
+        former = {k: v for k, v in stored.get(self._engine.name, {}).items() if k == "pg_hba"}
+        return {**settings, self._engine.name: {**settings[self._engine.name], **former}}
 
     async def _look(
         self, charge: Charge, view: ClusterView, observed: Observed, ring: Keyring

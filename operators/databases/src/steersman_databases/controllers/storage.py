@@ -18,7 +18,7 @@ from steersman.meta import Object, ObjectKey, Quantity, to_builtins
 from steersman_databases.api import Database
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
-from steersman_databases.engines import Credentials, Endpoint, Engine, connection_uri
+from steersman_databases.engines import Contents, Credentials, Endpoint, connection_uri
 from steersman_databases.resources import (
     ENGINE_LABEL,
     MANAGED_BY,
@@ -26,24 +26,33 @@ from steersman_databases.resources import (
     administrator_secret,
     application_secret,
     generate_password,
+    instance_of,
     is_ours,
     owned_by,
     volume_claim,
 )
 
 # The images take the administrator's name from the Secret.
-_ADMINISTRATORS: Mapping[str, str] = {"postgresql": "postgres", "mysql": "steersman_admin"}
+ADMINISTRATOR = "steersman_admin"
+"""The administrator's user name on a new MySQL server."""
 
 
-def administrator_name(engine: str) -> str:
-    """The administrator's user name on a new server."""
-    return _ADMINISTRATORS[engine]
+def require_engine(database: Database, claim: PersistentVolumeClaim) -> None:
+    """Refuses retained data that another engine made. Raises Blocked."""
+    engine = claim.metadata.labels.get(ENGINE_LABEL, database.engine)
+    if database.key in instance_of(claim) and engine != database.engine:
+        raise Blocked(
+            "Failed",
+            "RetainedDataMismatch",
+            f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine}: set spec.engine to "
+            f"{engine} in a new Database of this name, or delete the claim to give up the data",
+        )
 
 
 class Storage:
     """Ensures volume claim and Secrets of one ``Database``."""
 
-    def __init__(self, client: CachedClient, events: EventRecorder, database: Database, engine: Engine) -> None:
+    def __init__(self, client: CachedClient, events: EventRecorder, database: Database, engine: Contents) -> None:
         self._client = client
         self._events = events
         self._database = database
@@ -75,6 +84,7 @@ class Storage:
         claim = await find(self._client, PersistentVolumeClaim, self._names.volume_claim)
         if claim is None:
             return None
+        require_engine(self._database, claim)
         self._require_ours(claim)
         if claim.metadata.deletion_timestamp is not None:
             raise Blocked(
@@ -82,14 +92,6 @@ class Storage:
                 "VolumeTerminating",
                 f"PersistentVolumeClaim {claim.metadata.name} is being deleted; waiting until it is gone. If it "
                 f"stays, delete pod {self._names.pod.name}, which uses it",
-            )
-        engine = claim.metadata.labels.get(ENGINE_LABEL)
-        if engine != self._database.engine:
-            raise Blocked(
-                "Failed",
-                "RetainedDataMismatch",
-                f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine}: set spec.engine to "
-                f"{engine} in a new Database of this name, or delete the claim to give up the data",
             )
         return claim
 
@@ -130,7 +132,7 @@ class Storage:
 
     async def _create_administrator(self) -> Secret:
         data = {
-            "username": administrator_name(self._database.engine).encode(),
+            "username": ADMINISTRATOR.encode(),
             "password": generate_password().encode(),
         }
         secret = await self._client.create(administrator_secret(self._database, data, None))

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Service, ServiceAccount
+from steersman.api.core_v1 import ConfigMap, Service, ServiceAccount
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.meta import ApplyConfiguration
 from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.instances import Seen
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster import ClusterEngine
@@ -49,22 +50,20 @@ class Surroundings:
         await charge.declare(Role, rights)
         await charge.declare(RoleBinding, access.role_binding(names, labels))
 
-    async def ensure_store(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+    async def ensure_store(self, seen: Seen) -> None:
         """What the members find before they start; their store lives as long as the claims."""
         for config in self._engine.objects(self._view):
             if config.key in self._names.store:
-                await self._ensure_stored(config, claims)
+                await self._ensure_stored(config, seen)
             else:
                 await self._charge.declare(ConfigMap, config)
 
-    async def _ensure_stored(
-        self, config: ApplyConfiguration[ConfigMap], claims: Sequence[PersistentVolumeClaim]
-    ) -> None:
+    async def _ensure_stored(self, config: ApplyConfiguration[ConfigMap], seen: Seen) -> None:
         present = await find(self._charge.client, ConfigMap, config.key)
         if present is not None:
             self._charge.require_labels(present)
             owners = {o.uid for o in present.metadata.owner_references}
-            if owners and owners.isdisjoint(c.metadata.uid for c in claims):
+            if owners and owners.isdisjoint(c.metadata.uid for c in seen.present):
                 # What it says of who led is about other data.
                 raise Blocked(
                     "Pending",
@@ -74,7 +73,7 @@ class Surroundings:
                 )
         labels = {**self._labels, **(config.metadata.labels or {})}
         metadata = msgspec.structs.replace(
-            config.metadata, labels=labels, owner_references=[owned_by(c) for c in claims]
+            config.metadata, labels=labels, owner_references=[owned_by(c) for c in seen.in_use]
         )
         await self._charge.client.apply(msgspec.structs.replace(config, metadata=metadata))
         if present is None:

@@ -8,7 +8,7 @@ reconciled. Nothing here must survive the process: it is filled by the first rec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from steersman.controller import Channel
@@ -20,9 +20,9 @@ from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
 from steersman_databases.engines.errors import EngineError, ServerUnreachable
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.port import Contents
-from steersman_databases.engines.server import Server
+from steersman_databases.engines.server import Credentials, Server
 from steersman_databases.engines.sessions import Sessions
-from steersman_databases.engines.settle import settle
+from steersman_databases.engines.settle import planned, settle
 from steersman_databases.engines.survey import Inside, Scope, Survey
 
 Desired = DesiredDatabase | DesiredUser
@@ -32,6 +32,9 @@ LOOK_SECONDS = 8.0
 TURNS = 3
 """In so many looks every database is looked inside of: what changed in one is found within 24 s."""
 TIMEOUT_SECONDS = 15.0
+LOGIN_SECONDS = 300.0
+"""Where verifiers cannot be read, each password is tried by a login this often."""
+_LOGINS_AT_ONCE = 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 # Of the controllers' workers: a server that hangs must leave enough of them for the others. So for one that has not
 # answered yet, or not since it failed, a single one waits.
@@ -71,6 +74,7 @@ class _Known:
     working: int = 0
     watching: asyncio.Task[None] | None = None
     due: float | None = None
+    opened: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
 
     @property
     def contents(self) -> Contents:
@@ -111,7 +115,9 @@ class Surveys:
         self.forget(kind, key)
         known.interests[kind, key] = _Interest(desired, self.tells(kind))
         # What this raises is shared with others: it is not to be changed.
-        survey = await self._look(known, Scope.of(desired))
+        survey = await self._tried(known, await self._look(known, Scope.of(desired)), desired)
+        # One that does not open is reset now, and is not worth another try before the others are.
+        self._remember(known, self._credentials(known, survey, desired))
         changes: tuple[Change, ...] = ()
         try:
             for number, each in enumerate(desired):
@@ -130,6 +136,15 @@ class Surveys:
             self._failed(known, ServerUnreachable(error.endpoint, error.reason))
             raise
 
+    async def look(self, located: Located, scope: Scope) -> Survey:
+        """A look at a server that begins after this was asked for.
+
+        Raises:
+            ServerBusy: others go first.
+            EngineError: it cannot be looked at.
+        """
+        return await self._look(self._of(located), scope)
+
     async def carry_out(
         self, located: Located, scope: Scope, planned: Callable[[Survey], Plan]
     ) -> tuple[Change, ...]:
@@ -146,6 +161,45 @@ class Surveys:
             return await known.contents.carry_out(known.sessions, plan) if plan else ()
         finally:
             known.working -= 1
+
+    async def _tried(self, known: _Known, survey: Survey, desired: Iterable[Desired], limit: int = 100) -> Survey:
+        """The survey, knowing which passwords a login found wrong, where verifiers cannot be read."""
+        if survey.verifiers_readable:
+            return survey
+        now, server = self._runtime.clock.monotonic(), known.located.server
+        known.opened = {c: at for c, at in known.opened.items() if now - at < LOGIN_SECONDS}
+        due = [c for c in self._credentials(known, survey, desired) if c not in known.opened]
+        opened: dict[str, bool] = {}
+        for credentials in due[:limit]:
+            try:
+                opens = await known.contents.opens(server, credentials, server.maintenance_database)
+            except EngineError:
+                # Nobody knows, then.
+                break
+            opened[credentials.username] = opens
+            if opens:
+                self._remember(known, [credentials])
+        return replace(survey, opened=opened)
+
+    def _credentials(self, known: _Known, survey: Survey, desired: Iterable[Desired]) -> Iterator[Credentials]:
+        """What should open a server whose verifiers cannot be read."""
+        now = self._runtime.clock.now()
+        for each in desired:
+            if survey.verifiers_readable or not isinstance(each, DesiredUser) or not each.login:
+                continue
+            both = [(each.name, each.password, each.valid_until)]
+            if (second := each.second) is not None:
+                name = known.contents.second_username(each.name)
+                both.append((name, second.password, second.valid_until))
+            for name, password, end in both:
+                if isinstance(password, str) and name in survey.users and (end is None or end > now):
+                    yield Credentials(name, password)
+
+    def _remember(self, known: _Known, tried: Iterable[Credentials]) -> None:
+        now = self._runtime.clock.monotonic()
+        for credentials in tried:
+            # Spread, so that those of one moment are not tried in one moment for ever.
+            known.opened.setdefault(credentials, now - LOGIN_SECONDS * 0.2 * self._runtime.random.random())
 
     def forget(self, kind: str, key: ObjectKey) -> None:
         """Stops to watch over what an object wanted."""
@@ -272,6 +326,8 @@ class Surveys:
         scope = _scope_of_turn((d for i in interests.values() for d in i.desired), known.latest, known.turn)
         try:
             found = await known.contents.survey(known.sessions, scope, TIMEOUT_SECONDS)
+            wanted = [d for i in interests.values() for d in i.desired]
+            found = await self._tried(known, found, wanted, _LOGINS_AT_ONCE)
         except EngineError as error:
             first = known.failure is None
             self._failed(known, error)
@@ -323,7 +379,7 @@ def _concerns(contents: Contents, desired: tuple[Desired, ...], former: Survey |
         if former is not None and _seen(former, scope) == _seen(latest, scope):
             continue
         try:
-            plan = _planned(contents, latest, each)
+            plan = planned(contents, latest, each)
         except EngineError:
             return True
         if plan:
@@ -334,10 +390,5 @@ def _concerns(contents: Contents, desired: tuple[Desired, ...], former: Survey |
 def _seen(survey: Survey, scope: Scope) -> tuple[object, ...]:
     inside: list[Inside | None] = [survey.inside.get(database) for database in sorted(scope.inside)]
     users = [survey.users.get(name) for name in sorted(scope.users)]
-    return (users, [survey.databases.get(name) for name in sorted(scope.databases)], inside)
-
-
-def _planned(contents: Contents, survey: Survey, desired: Desired) -> Plan:
-    if isinstance(desired, DesiredDatabase):
-        return contents.plan_database(survey, desired)
-    return contents.plan_user(survey, desired)
+    wrong = {name for name in scope.users if not survey.opened.get(name, True)}
+    return (users, wrong, [survey.databases.get(name) for name in sorted(scope.databases)], inside)

@@ -47,11 +47,15 @@ _ROTATION_KEYS = ("next-username", "next-password", "previous-username", "previo
 
 
 class Failed(Exception):
-    """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s."""
+    """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s.
+
+    ``server`` is where something may have been made nevertheless; None where that is not known now.
+    """
 
     def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
         super().__init__(message)
         self.retry = retry
+        self.server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,11 @@ class UserReconciler(Reconciler[DatabaseUser]):
         except NotLocated as reason:
             self._surveys.forget(KIND, user.key)
             raise Failed(_with_advice(reason)) from None
-        done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
+        try:
+            done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
+        except Failed as failed:
+            failed.server = str(located.server.endpoint)
+            raise
         status = DatabaseUserStatus(
             observed_generation=user.metadata.generation,
             conditions=(user.status or DatabaseUserStatus()).conditions,
@@ -318,7 +326,9 @@ class UserReconciler(Reconciler[DatabaseUser]):
         message = message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
         ready = UserCondition(type="Ready", status="False", reason="ProvisionFailed", message=message)
         former = user.status or DatabaseUserStatus()
-        await self._report(user, replace(former, observed_generation=user.metadata.generation), ready)
+        server = failed.server or former.server
+        status = replace(former, observed_generation=user.metadata.generation, server=server)
+        await self._report(user, status, ready)
         return Result(requeue=True) if failed.retry is None else Result(requeue_after=failed.retry)
 
     async def _report(self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None) -> None:

@@ -10,11 +10,19 @@ from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.client import MergePatch
 from steersman.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from steersman.meta import ObjectKey, Quantity
-from steersman_databases.clusters.observed import RETIRED, Instance, Observed, is_lost, is_retired, number_of
+from steersman_databases.clusters.observed import (
+    MAJOR_LABEL,
+    RETIRED,
+    Instance,
+    Observed,
+    is_lost,
+    is_retired,
+    number_of,
+)
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.outcome import Blocked
-from steersman_databases.resources.claims import MAJOR_LABEL, data_claim, wal_claim
+from steersman_databases.resources.claims import data_claim, wal_claim
 from steersman_databases.resources.volume import ENGINE_LABEL
 
 
@@ -63,18 +71,33 @@ class Volumes:
         if found is not None:
             self._charge.require_labels(found)
 
-    def check_adopted(self, claims: Iterable[PersistentVolumeClaim]) -> None:
+    def check_adopted(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         """Refuses data that another server made. Raises Blocked."""
+        newest = ""
         for claim in claims:
             labels = claim.metadata.labels
             engine, major = labels.get(ENGINE_LABEL, self._view.engine), labels.get(MAJOR_LABEL, self._view.version)
-            if (engine, major) != (self._view.engine, self._view.version):
-                raise Blocked(
-                    "Failed",
-                    "RetainedDataMismatch",
-                    f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine} {major}: declare a "
-                    "new cluster of this name and that version, or delete the claim to give up the data",
-                )
+            if engine != self._view.engine:
+                raise self._mismatch(claim, engine, major)
+            newest = max(newest, major, key=lambda version: int(version or 0))
+        # Beside the newest there may be those that an upgrade left behind.
+        for claim in claims if newest not in ("", self._view.version) else ():
+            raise self._mismatch(claim, self._view.engine, newest)
+
+    def _mismatch(self, claim: PersistentVolumeClaim, engine: str, major: str) -> Blocked:
+        return Blocked(
+            "Failed",
+            "RetainedDataMismatch",
+            f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine} {major}: declare a "
+            "new cluster of this name and that version, or delete the claim to give up the data",
+        )
+
+    async def renew_version(self, instance: Instance, version: str) -> None:
+        """Writes down that the data of an instance are of ``version``; those of the claim ``data`` last count."""
+        for claim in (instance.wal, instance.data):
+            if claim is not None:
+                metadata = {"labels": {MAJOR_LABEL: version}, "resourceVersion": claim.metadata.resource_version}
+                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
 
     async def grow(self, instances: Sequence[Instance]) -> StorageFinding:
         """Asks for the declared sizes, and says how far that is."""

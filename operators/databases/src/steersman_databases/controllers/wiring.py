@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, Service
@@ -26,8 +25,6 @@ from steersman_databases.controllers.rivals import CLAIMS
 from steersman_databases.controllers.servers import ContentsOf, clusters_of, secrets_of, services_of
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.controllers.users import KIND, TargetFilter, UserReconciler
-from steersman_databases.engines import Engine, engine_named
-from steersman_databases.engines.port import Contents
 from steersman_databases.resources import instance_of
 
 C = TypeVar("C", Database, DatabaseUser)
@@ -36,30 +33,26 @@ C = TypeVar("C", Database, DatabaseUser)
 _WORKERS = 256
 
 
-def contents_named(name: str) -> Contents:
-    """What is inside servers of an engine. Raises ``UnknownEngine``."""
-    return cast(Contents, engine_named(name))
-
-
-def setup_databases(
-    manager: Manager, engines: Callable[[str], Engine], contents: ContentsOf, target: str | None = None
-) -> None:
+def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, target: str | None = None) -> None:
     """Adds the controllers of ``Database`` and ``DatabaseUser`` to ``manager``.
 
     Args:
-        engines: finds an engine by its name.
         contents: finds what is inside servers of an engine.
+        surveys: shared with the controller of clusters.
         target: a value of the label ``target``: only users who bear it; all for None.
     """
-    surveys, targeted = Surveys(manager.runtime), TargetFilter(target)
+    targeted = TargetFilter(target)
     (
         _placed(manager.controller(Database), Database)
         .with_predicate(any_of(generation_changed, annotations_changed))
+        .owns(PostgreSQLCluster)
+        .index(PostgreSQLCluster, CLAIMS, claims.keys)
         .owns(StatefulSet)
         .owns(Service)
         .watches(PersistentVolumeClaim, instance_of)
         .watches(Secret, instance_of)
         .watches(Pod, instance_of)
+        .permits(PostgreSQLCluster, "create", "patch", "delete")
         .permits(StatefulSet, "create", "patch", "delete")
         .permits(Service, "create", "patch")
         .permits(PersistentVolumeClaim, "create", "patch", "delete")
@@ -68,7 +61,7 @@ def setup_databases(
         .source(surveys.tells(Database.api_resource.kind))
         .max_concurrent_reconciles(_WORKERS)
         .max_retry_delay(RECHECK_SECONDS)
-        .complete(lambda context: DatabaseReconciler(context, engines, contents, surveys))
+        .complete(lambda context: DatabaseReconciler(context, contents, surveys))
     )
     (
         _placed(manager.controller(DatabaseUser), DatabaseUser)

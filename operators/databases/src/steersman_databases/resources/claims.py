@@ -12,12 +12,10 @@ from steersman.api.apply.core_v1 import (
     VolumeResourceRequirementsApply,
 )
 from steersman.meta import ObjectKey, ObjectMetaApply, Quantity
+from steersman_databases.clusters.observed import MAJOR_LABEL
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.labels import instance_labels
 from steersman_databases.resources.volume import ENGINE_LABEL
-
-MAJOR_LABEL = "databases.steersman.dev/major"
-"""On claims: the version of the data, so that retained ones are not given to another."""
 
 
 def data_claim(cluster: ClusterView, number: int, size: Quantity | None = None) -> PersistentVolumeClaimApply:

@@ -15,6 +15,7 @@ from steersman.api.apply.core_v1 import ServiceApply, ServicePortApply, ServiceS
 from steersman.api.apply.discovery_v1 import EndpointPortApply, EndpointSliceApply
 from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman_databases.api.cluster_parts import AdditionalService, Services, ServiceTemplate
+from steersman_databases.clusters.keyring import pooler_services
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, ServiceRole
 from steersman_databases.resources.labels import cluster_labels
@@ -43,6 +44,14 @@ def declared_services(cluster: ClusterView, services: Services) -> Sequence[Serv
     )
     additional = [ServicePlan(_beside(names.key, s), s.role, s) for s in services.additional if s.enabled]
     return [*(ServicePlan(names.service(role), role, t) for role, t in own if t.enabled), *additional]
+
+
+def names_taken(cluster: ClusterView, services: Services) -> Sequence[str]:
+    """Names of additional Services that are names of the operator's own."""
+    names = cluster.names
+    own = {names.headless_service.name, *(names.service(role).name for role in ("rw", "ro", "r"))}
+    own |= set(pooler_services(cluster))
+    return [s.name for s in services.additional if s.name in own]
 
 
 def _beside(cluster: ObjectKey, service: AdditionalService) -> ObjectKey:

@@ -35,13 +35,13 @@ from steersman.meta.apply import TemplateMetaApply
 from steersman_databases.clusters.observed import FENCED, RESTART_HASH
 from steersman_databases.clusters.rollout import restart_hash
 from steersman_databases.engines.cluster import ClusterView, PodParts
+from steersman_databases.engines.cluster_names import VERSION_LABEL
 from steersman_databases.resources.labels import cluster_selector, instance_labels, instance_selector
 
 T = TypeVar("T")
 
 SERVER_UID = 10001
 """The user that the images create; see images/README.md."""
-_VERSION = "app.kubernetes.io/version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class InstancePlan:
 def instance_statefulset(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> StatefulSetApply:
     """One replica, whose pod is only ever replaced when somebody deletes it."""
     key = cluster.names.statefulset(instance.number)
-    labels = {**instance_labels(cluster, instance.number), _VERSION: cluster.version}
+    labels = {**instance_labels(cluster, instance.number), VERSION_LABEL: cluster.version}
     return StatefulSetApply(
         metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels),
         spec=StatefulSetSpecApply(
@@ -72,7 +72,7 @@ def instance_statefulset(cluster: ClusterView, instance: InstancePlan, parts: Po
                     labels={**cluster.pods.labels, **labels, **parts.labels},
                     annotations=_annotations(cluster, instance, parts),
                 ),
-                spec=_pod(cluster, instance, parts),
+                spec=instance_pod(cluster, instance, parts),
             ),
         ),
     )
@@ -83,7 +83,8 @@ def _annotations(cluster: ClusterView, instance: InstancePlan, parts: PodParts) 
     return {**cluster.pods.annotations, **parts.annotations, **ours}
 
 
-def _pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> PodSpecApply:
+def instance_pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> PodSpecApply:
+    """What runs on the claims of an instance."""
     pods = cluster.pods
     return PodSpecApply(
         service_account_name=cluster.names.account.name,

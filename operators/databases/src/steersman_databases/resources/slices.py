@@ -7,6 +7,9 @@ from typing import Any
 from steersman.api.core_v1 import Pod
 from steersman.api.discovery_v1 import EndpointSlice
 
+LEADERSHIP = "databases.steersman.dev/leadership"
+"""On slices: `Members.leadership` of who wrote them."""
+
 
 def endpoints_of(pod: Pod | None, family: str) -> list[dict[str, Any]]:
     """The endpoints of a slice of this address family, exactly as the members write them."""

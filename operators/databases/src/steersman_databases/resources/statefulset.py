@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from msgspec import UNSET
 
 from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
 from steersman.api.apply.core_v1 import (
@@ -35,11 +32,8 @@ from steersman_databases.resources.names import Names, labels_of, selector_of
 # The uid that the images create; see images/README.md.
 _SERVER_UID = 10001
 _PROBE = "/usr/local/bin/steersman-probe"
-_ARGUMENTS: Mapping[str, Sequence[str]] = {
-    "postgresql": (),
-    # Nobody reads a lone server's binary logs, and kept for MySQL's 30 days they fill the volume.
-    "mysql": ("--skip-log-bin",),
-}
+# Nobody reads a lone server's binary logs, and kept for MySQL's 30 days they fill the volume.
+_ARGUMENTS = ("--skip-log-bin",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +59,7 @@ def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
             selector=LabelSelectorApply(match_labels=selector_of(database)),
             template=PodTemplateSpecApply(
                 metadata=TemplateMetaApply(labels=_versioned(database)),
-                spec=_pod(names, image, _ARGUMENTS[database.engine]),
+                spec=_pod(names, image),
             ),
         ),
     )
@@ -75,7 +69,7 @@ def _versioned(database: Database) -> dict[str, str]:
     return {**labels_of(database), "app.kubernetes.io/version": database.version}
 
 
-def _pod(names: Names, image: ServerImage, arguments: Sequence[str]) -> PodSpecApply:
+def _pod(names: Names, image: ServerImage) -> PodSpecApply:
     return PodSpecApply(
         automount_service_account_token=False,
         enable_service_links=False,
@@ -89,7 +83,7 @@ def _pod(names: Names, image: ServerImage, arguments: Sequence[str]) -> PodSpecA
             fs_group_change_policy="OnRootMismatch",
             seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
         ),
-        containers=[_server(image, arguments)],
+        containers=[_server(image)],
         volumes=[
             VolumeApply(
                 name="data",
@@ -101,18 +95,16 @@ def _pod(names: Names, image: ServerImage, arguments: Sequence[str]) -> PodSpecA
             ),
             VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(size_limit="16Mi")),
             VolumeApply(name="tmp", empty_dir=EmptyDirVolumeSourceApply(size_limit="1Gi")),
-            # PostgreSQL shares memory between its workers here; the runtime's default of 64 MiB is too small.
-            VolumeApply(name="shm", empty_dir=EmptyDirVolumeSourceApply(medium="Memory", size_limit="256Mi")),
         ],
     )
 
 
-def _server(image: ServerImage, arguments: Sequence[str]) -> ContainerApply:
+def _server(image: ServerImage) -> ContainerApply:
     return ContainerApply(
         name="server",
         image=image.reference,
         image_pull_policy="IfNotPresent",
-        args=arguments or UNSET,
+        args=_ARGUMENTS,
         ports=[ContainerPortApply(name="sql", container_port=image.port, protocol="TCP")],
         # Starting may include crash recovery: half an hour before it is given up.
         startup_probe=_probe("startup", period=1, failures=1800),
@@ -129,7 +121,6 @@ def _server(image: ServerImage, arguments: Sequence[str]) -> ContainerApply:
             VolumeMountApply(name="admin", mount_path="/etc/steersman/admin", read_only=True),
             VolumeMountApply(name="run", mount_path="/run/steersman"),
             VolumeMountApply(name="tmp", mount_path="/tmp"),  # noqa: S108
-            VolumeMountApply(name="shm", mount_path="/dev/shm"),  # noqa: S108
         ],
     )
 

@@ -1,0 +1,86 @@
+"""Has each primary have the cluster's own accounts, and the administrator's password as its Secret says it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from steersman.meta import ObjectKey
+from steersman.observability.runtime import Clock
+from steersman_databases.clusters.observed import Observed
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.keys import Keys
+from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.plan import Change
+from steersman_databases.engines.postgresql.hba import SUPERUSER
+from steersman_databases.engines.server import (
+    ClientCertificate,
+    Credentials,
+    Endpoint,
+    Login,
+    Server,
+    TLSMode,
+    Verification,
+)
+
+Furnish = Callable[[Server, Credentials], Awaitable[tuple[Change, ...]]]
+
+# It takes a superuser's login, so what somebody changed on the server by hand is looked for rarely.
+_AGAIN_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """Which primary was last furnished with which password, and when. Forgotten with the process: one login each."""
+
+    about: tuple[str, int | None, Credentials]
+    at: float
+
+
+class Accounts:
+    """Of all clusters. One for a controller.
+
+    Args:
+        port: that servers listen on.
+        furnish: does it, with a superuser's login.
+    """
+
+    def __init__(self, port: int, clock: Clock, furnish: Furnish) -> None:
+        self._port = port
+        self._clock = clock
+        self._furnish = furnish
+        self._clusters: dict[ObjectKey, _Done] = {}
+
+    async def ensure(self, charge: Charge, observed: Observed, keys: Keys) -> None:
+        """Looks at the primary where it is another than before, or the password is, or from time to time."""
+        primary = observed.primary
+        if primary is None or primary.pod is None or not primary.pod_ready or not primary.pod.status.pod_ip:
+            return
+        timeline = None if primary.member is None else primary.member.timeline
+        about = primary.pod.metadata.uid, timeline, keys.administrator
+        former, now = self._clusters.get(charge.view.key), self._clock.monotonic()
+        if former is not None and former.about == about and now - former.at < _AGAIN_SECONDS:
+            return
+        try:
+            changes = await self._furnish(self._server(primary.pod.status.pod_ip, keys), keys.administrator)
+        except EngineError as error:
+            # Tried again with the next look.
+            charge.events.warning(charge.cluster, "AccountsNotUpdated", str(error))
+            return
+        self._clusters[charge.view.key] = _Done(about, now)
+        for change in changes:
+            charge.events.normal(charge.cluster, change.reason, change.message)
+
+    def _server(self, address: str, keys: Keys) -> Server:
+        pair = keys.ring.superuser(self._clock.now())
+        return Server(
+            "postgresql",
+            Endpoint(address, self._port),
+            Login(SUPERUSER, certificate=ClientCertificate(pair.certificate.encode(), pair.key.encode())),
+            # It is asked by its address, so it is the authority that tells it.
+            Verification(TLSMode.VERIFY_CA, keys.ring.bundle.encode()),
+        )
+
+    def forget(self, cluster: ObjectKey) -> None:
+        """The cluster is gone."""
+        self._clusters.pop(cluster, None)

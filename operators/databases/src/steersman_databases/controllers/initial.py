@@ -1,0 +1,181 @@
+"""The first database of a cluster: database and owner, kept like those of others, and what configures it once.
+
+Whether it was configured is told by a marker in the database itself, written in the transaction of the SQL. Job,
+condition and everything else may be lost at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap, Namespace, Pod, Secret
+from steersman.controller import Builder, CachedClient
+from steersman.errors import AlreadyExists
+from steersman.meta import Object, ObjectKey
+from steersman.observability.runtime import Clock
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.clusters.configuration import progress_of
+from steersman_databases.clusters.desires import claim_of, initial_of
+from steersman_databases.controllers.cluster_status import Findings
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.instances import CLUSTER_INDEX
+from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.rivals import require_first
+from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers
+from steersman_databases.controllers.surveys import ServerBusy, Surveys
+from steersman_databases.engines import Credentials, EngineError, InvalidName, ServerUnreachable
+from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.engines.errors import Claimed, ImmutableOnServer
+from steersman_databases.engines.plan import Change
+from steersman_databases.engines.survey import Scope
+from steersman_databases.resources.jobs import SOURCES, configuration_job
+
+T = TypeVar("T", bound=Object)
+
+KIND = PostgreSQLCluster.api_resource.kind
+
+_REASONS: tuple[tuple[type[EngineError], str], ...] = (
+    (InvalidName, "InvalidName"),
+    (Claimed, "Claimed"),
+    (ImmutableOnServer, "ImmutableOnServer"),
+    (ServerUnreachable, "ServerUnreachable"),
+)
+
+
+class Initial:
+    """Keeps the first databases of all clusters. One for a controller.
+
+    Args:
+        client: of the controller.
+        engine: what the Job runs.
+        contents: finds what is inside servers of an engine.
+        surveys: shared with the controllers of databases and users.
+        clock: dates the superuser's certificates.
+    """
+
+    def __init__(
+        self, client: CachedClient, engine: ClusterEngine, contents: ContentsOf, surveys: Surveys, clock: Clock
+    ) -> None:
+        self._engine = engine
+        self._contents = contents
+        self._servers = Servers(client, contents, clock)
+        self._surveys = surveys
+        self._mark = ClusterMark(client)
+
+    async def ensure(
+        self, charge: Charge, cluster: PostgreSQLCluster, owner: Credentials, findings: Findings
+    ) -> None:
+        """Database and owner as declared, then the configuration. Only with a primary that takes writes."""
+        # Before the server is looked at: whatever this Job has done is seen there.
+        job = await charge.client.find(Job, charge.view.names.initial_job)
+        try:
+            applied = await self._settle(charge, cluster, owner)
+        except NotLocated as reason:
+            findings.tell("InitialDatabase", False, reason.reason, str(reason))
+        except ServerBusy:
+            findings.tell("InitialDatabase", None, "ServerUnreachable", "the server has not answered yet")
+        except EngineError as error:
+            self._tell(charge, error.changes)
+            reason = next((name for kind, name in _REASONS if isinstance(error, kind)), "SqlFailed")
+            findings.tell("InitialDatabase", False, reason, str(error))
+        else:
+            initial = charge.view.initial
+            told = f"database {initial.database} and its owner {initial.owner} are as declared"
+            findings.tell("InitialDatabase", True, "DatabaseReady", told)
+            if initial.sql:
+                await self._configure(charge, job, findings, applied=applied)
+
+    def forget(self, cluster: ObjectKey) -> None:
+        """Nothing is kept for the cluster any more."""
+        self._surveys.forget(KIND, cluster)
+
+    async def _settle(self, charge: Charge, cluster: PostgreSQLCluster, owner: Credentials) -> bool:
+        """Whether the configuration was applied to the database, which is as declared now."""
+        view = charge.view
+        server = await self._servers.opened(view.key)
+        located = Located(server, self._contents(view.engine), view.key.namespace)
+        await require_first(charge.client, cluster)
+        desired = initial_of(view.initial, owner.password, claim_of(cluster, await self._mark.read()))
+        for each in desired:
+            located.contents.check(each, server.login.username)
+        self._tell(charge, await self._surveys.settle(located, KIND, view.key, desired))
+        if not view.initial.sql:
+            return True
+        database, marker = view.initial.database, self._engine.configurer(view).marker
+        inside = {database: frozenset({marker.schema or ""})}
+        survey = await self._surveys.look(located, Scope(databases=frozenset(inside), inside=inside, follow=False))
+        return database in survey.inside and marker in survey.inside[database].objects
+
+    async def _configure(self, charge: Charge, job: Job | None, findings: Findings, *, applied: bool) -> None:
+        view, key = charge.view, charge.view.names.initial_job
+        if applied:
+            # What it was for is done; what it said stands in the condition.
+            await charge.remove(Job, key)
+            told = f"the SQL was applied to database {view.initial.database}"
+            findings.tell("InitialConfiguration", True, "Applied", told)
+            return
+        sources, missing = await self._sources(charge)
+        if missing:
+            findings.tell("InitialConfiguration", None, "Waiting", f"there is no {', no '.join(missing)}")
+            return
+        told = f"Job {key.name} runs the SQL"
+        if job is None:
+            await self._create(charge, sources)
+        elif job.metadata.annotations.get(SOURCES) != sources:
+            if job.metadata.deletion_timestamp is None:
+                await charge.delete(Job, job)
+        else:
+            progress = progress_of(job, await self._pods(charge, job))
+            if progress.ended:
+                findings.tell("InitialConfiguration", False, "Failed", progress.words)
+                return
+            told = f"{told}: {progress.words}" if progress.words else told
+        findings.tell("InitialConfiguration", None, "Running", told)
+
+    async def _create(self, charge: Charge, sources: str) -> None:
+        job = configuration_job(charge.view, self._engine.configurer(charge.view), sources)
+        try:
+            # Not applied: of a Job nothing may be changed.
+            await charge.client.create(job, owner=charge.cluster)
+        except AlreadyExists:
+            # A stranger's, or so new that the cache does not have it.
+            charge.require_ours(await charge.client.live.get(Job, job.key))
+        else:
+            charge.created(Job, job.key)
+
+    async def _sources(self, charge: Charge) -> tuple[str, Sequence[str]]:
+        """What tells this state of the SQL from others, and nothing of what is in it; and what of it is missing."""
+        told: list[str] = []
+        missing: list[str] = []
+        for source in charge.view.initial.sql:
+            key = ObjectKey(charge.view.key.namespace, source.name)
+            found = await find_live(charge.client, Secret if source.kind == "Secret" else ConfigMap, key)
+            if found is None:
+                missing.append(f"{source.kind} {source.name}")
+            elif source.key not in found.data:
+                missing.append(f"key {source.key} in {source.kind} {source.name}")
+            else:
+                told.append(f"{source} {found.metadata.uid} {found.metadata.resource_version}")
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16], list(dict.fromkeys(missing))
+
+    async def _pods(self, charge: Charge, job: Job) -> Sequence[Pod]:
+        found = await charge.client.list(Pod, index=(CLUSTER_INDEX, str(charge.view.key)))
+        return [p for p in found if (o := p.controller_reference) is not None and o.uid == job.metadata.uid]
+
+    def _tell(self, charge: Charge, changes: Sequence[Change]) -> None:
+        for change in changes:
+            charge.events.normal(charge.cluster, change.reason, change.message)
+
+
+def permit(builder: Builder[T]) -> Builder[T]:
+    """Declares what `Initial` does at the API server."""
+    return (
+        builder.permits(Job, "create", "delete")
+        .permits(ConfigMap, "get")
+        .permits(Secret, "get")
+        .permits(Namespace, "get")
+    )

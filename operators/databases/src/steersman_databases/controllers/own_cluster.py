@@ -1,0 +1,163 @@
+"""The cluster that a PostgreSQL ``Database`` without a reference makes, and takes along when it is deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from steersman.api.core_v1 import PersistentVolumeClaim
+from steersman.client import MergePatch
+from steersman.controller import CachedClient, EventRecorder
+from steersman.errors import NotFound
+from steersman.meta import Condition, find_condition
+from steersman_databases.api import Database, PostgreSQLCluster
+from steersman_databases.api.database import Phase
+from steersman_databases.clusters.observed import is_retired, number_of
+from steersman_databases.controllers.instances import CLUSTER_INDEX
+from steersman_databases.controllers.lookup import find, find_live
+from steersman_databases.controllers.outcome import READY, Blocked
+from steersman_databases.controllers.storage import require_engine
+from steersman_databases.engines import Contents, EngineError, InvalidName, image
+from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
+from steersman_databases.engines.postgresql.hba import OPERATOR
+from steersman_databases.resources import Names
+from steersman_databases.resources.own_cluster import own_cluster
+
+_KIND = PostgreSQLCluster.api_resource.kind
+
+# What of a cluster's troubles a Database tells in the same word; of the others it only waits for a server.
+_SAME = frozenset(
+    {
+        *("AdministratorSecretMissing", "ImageUnavailable", "NameTaken"),
+        *("RetainedDataMismatch", "Unschedulable", "UnsupportedVersion"),
+    }
+)
+_OUTSIDE = frozenset({"ImageUnavailable", "ServerNotReady", "Unschedulable"})
+_OTHER = {"InstanceCrashing": "ServerCrashing", "Hibernated": "ServerNotReady", "Fenced": "ServerNotReady"}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCluster:
+    """The cluster of one ``Database``."""
+
+    client: CachedClient
+    events: EventRecorder
+    database: Database
+
+    async def ensure(self, contents: Contents) -> None:
+        """The cluster as declared, and serving.
+
+        Raises:
+            Blocked: what is declared cannot be, the name is somebody else's, or nobody serves yet.
+        """
+        _check(self.database, contents)
+        present = await find(self.client, PostgreSQLCluster, self.database.key)
+        if present is None:
+            await self._require_engine()
+            # Not applied: it would take over what somebody has just made.
+            config = own_cluster(self.database, self.database.storage_size)
+            cluster = await self.client.create(config, owner=self.database)
+            self.events.normal(self.database, "Created", f"created {_KIND} {cluster.metadata.name}")
+        else:
+            self._require_ours(present)
+            storage = max(self.database.storage_size, present.spec.storage.size)
+            cluster = await self.client.apply(own_cluster(self.database, storage), owner=self.database)
+        if cluster.status is None or not cluster.status.primary:
+            raise _waiting(cluster)
+
+    async def claims(self) -> tuple[PersistentVolumeClaim, ...]:
+        """The claims of its data: with them goes what opens them."""
+        found = await self.client.list(PersistentVolumeClaim, index=(CLUSTER_INDEX, str(self.database.key)))
+        return tuple(
+            c
+            for c in found
+            if number_of(c) is not None and not is_retired(c) and c.metadata.deletion_timestamp is None
+        )
+
+    async def delete(self) -> None:
+        """Deletes it, with its data or without as the ``Database`` says at this moment.
+
+        Raises:
+            Blocked: it is still there.
+        """
+        cluster = await find_live(self.client, PostgreSQLCluster, self.database.key)
+        if cluster is None or not self._controls(cluster):
+            await self._tell_retained()
+            return
+        policy = self.database.spec.deletion_policy
+        try:
+            if cluster.spec.deletion_policy != policy:
+                metadata = {"resourceVersion": cluster.metadata.resource_version}
+                body = MergePatch({"metadata": metadata, "spec": {"deletionPolicy": policy}})
+                await self.client.patch(PostgreSQLCluster, cluster.key, body)
+            if cluster.metadata.deletion_timestamp is None:
+                await self.client.delete(PostgreSQLCluster, cluster.key, uid=cluster.metadata.uid)
+        except NotFound:
+            pass
+        message = f"waiting for {_KIND} {cluster.metadata.name} to stop"
+        raise Blocked("Deleting", "Deleting", message, retry_after=2.0)
+
+    async def _tell_retained(self) -> None:
+        if self.database.spec.deletion_policy != "Delete" and (claims := await self.claims()):
+            kept = ", ".join(sorted(f"PersistentVolumeClaim {c.metadata.name}" for c in claims))
+            self.events.normal(
+                self.database,
+                "DataRetained",
+                f"kept {kept} and its Secrets; a new Database named {self.database.metadata.name} adopts them, and "
+                "deleting the claim deletes them all",
+            )
+
+    async def _require_engine(self) -> None:
+        claim = await find(self.client, PersistentVolumeClaim, Names(self.database.key).volume_claim)
+        if claim is not None:
+            require_engine(self.database, claim)
+
+    def _controls(self, cluster: PostgreSQLCluster) -> bool:
+        reference = cluster.controller_reference
+        return reference is not None and reference.uid == self.database.metadata.uid
+
+    def _require_ours(self, cluster: PostgreSQLCluster) -> None:
+        name, reference = cluster.metadata.name, cluster.controller_reference
+        if self._controls(cluster):
+            if cluster.metadata.deletion_timestamp is None:
+                return
+            raise Blocked(
+                "Pending", "ServerTerminating", f"{_KIND} {name} is being deleted; waiting until it is gone"
+            )
+        if reference is not None and (reference.kind, reference.name) == (Database.api_resource.kind, name):
+            raise Blocked(
+                "Pending",
+                "ServerTerminating",
+                f"{_KIND} {name} belongs to a former Database of this name; waiting until the garbage collector "
+                "removed it",
+            )
+        raise Blocked(
+            "Failed",
+            "NameTaken",
+            f"{_KIND} {name} exists and was not made for this Database: refer to it by spec.clusterRef in a new "
+            "Database, or rename one of them",
+        )
+
+
+def _check(database: Database, contents: Contents) -> None:
+    """Refuses what no cluster could satisfy, before one is made. Raises Blocked."""
+    try:
+        image(contents.name, database.version)
+    except EngineError as error:
+        raise Blocked("Failed", "UnsupportedVersion", f"spec.version: {error}", retry_after=None) from error
+    try:
+        if not database.spec.owner:
+            contents.check(DesiredUser(database.username, "any"), OPERATOR)
+        contents.check(DesiredDatabase(database.database_name, database.username), OPERATOR)
+    except InvalidName as error:
+        raise Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}", retry_after=None) from error
+
+
+def _waiting(cluster: PostgreSQLCluster) -> Blocked:
+    """Why a cluster does not serve yet, in the words of a ``Database``."""
+    condition = find_condition(cluster.status.conditions, READY) if cluster.status is not None else None
+    if condition is None or condition.status == "True":
+        condition = Condition(type=READY, status="False", reason="Creating", message="waiting for its controller")
+    reason = condition.reason if condition.reason in _SAME else _OTHER.get(condition.reason, "ServerStarting")
+    failed = cluster.status is not None and cluster.status.phase == "Failed"
+    phase: Phase = "Pending" if reason in _OUTSIDE else "Failed" if failed else "Provisioning"
+    return Blocked(phase, reason, f"{_KIND} {cluster.metadata.name}: {condition.message}")

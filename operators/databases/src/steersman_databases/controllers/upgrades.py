@@ -1,0 +1,232 @@
+"""Carries a major upgrade out: asks the databases, stops the cluster, lets a Job upgrade the primary's volume.
+
+What was done is seen in the Jobs and in the claims' version, so this can be cut anywhere and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import Pod
+from steersman.client import MergePatch
+from steersman.controller import Builder
+from steersman.meta import Object, ObjectKey
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.clusters import plan, upgrade
+from steersman_databases.clusters.keyring import Keyring
+from steersman_databases.clusters.observed import Observed, number_of
+from steersman_databases.clusters.steps import Step, Wait
+from steersman_databases.clusters.upgrade import Due
+from steersman_databases.controllers.cluster_status import Findings
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.lookup import find
+from steersman_databases.controllers.volumes import Volumes
+from steersman_databases.engines.cluster import ClusterEngine, ClusterView, InUse
+from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.postgresql.hba import SUPERUSER
+from steersman_databases.engines.server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
+from steersman_databases.engines.topology import Topology
+from steersman_databases.engines.versions import image, upgrade_image
+from steersman_databases.resources.upgrade_job import ASKED, JOB_LABEL, asked_of, check_job, upgrade_job
+
+T = TypeVar("T", bound=Object)
+AskInUse = Callable[[Server], Awaitable[InUse]]
+
+_WAITING = "the upgrade waits until the cluster is well"
+
+
+def due_of(cluster: PostgreSQLCluster, observed: Observed) -> Due | None:
+    """The upgrade that is declared for data that are there, if one leads to what is declared.
+
+    Data that a new object finds are not upgraded: who forgot to say a version did not ask for it.
+    """
+    former, version = upgrade.data_version(observed), cluster.spec.version
+    known = None if former in ("", version) else upgrade_image("postgresql", former, version)
+    ran = cluster.status is not None and (cluster.status.version or "").startswith(f"{former}.")
+    if known is None or not (ran or any(i.statefulset is not None for i in observed.instances)):
+        return None
+    return Due(former=former, version=version, image=known, generation=cluster.metadata.generation)
+
+
+def as_it_runs(view: ClusterView, due: Due) -> ClusterView:
+    """The cluster as it is declared but for its version, which is what it was, with the image that runs."""
+    former = image("postgresql", due.former)
+    return replace(view, version=due.former, image=former, image_given=False, upgrades_minor=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrades:
+    """Upgrades one cluster, if that is due.
+
+    Args:
+        ask: asks a primary what its databases have; None where nobody does.
+        given: ``spec.image``.
+    """
+
+    charge: Charge
+    engine: ClusterEngine
+    topology: Topology
+    ask: AskInUse | None
+    due: Due | None
+    given: str | None = None
+
+    async def go_on(self, observed: Observed, findings: Findings) -> Step | Wait | None:
+        """The next step of an upgrade that has begun. None: there is none, and the cluster may do what it wants."""
+        key = self.charge.view.names.upgrade_job
+        job = await find(self.charge.client, Job, key)
+        if job is not None:
+            self.charge.require_ours(job)
+        stage = upgrade.stage(observed, job, self.due)
+        if job is None or stage == "None":
+            return None
+        if stage == "Withdraw":
+            await self._withdraw()
+            return None
+        if stage == "RolledBack":
+            words = await self._words(key) or "its pod is gone, and nobody knows what it said"
+            self._tell(findings, "RolledBack", f"the upgrade failed, and PostgreSQL {self._former} runs on: {words}")
+            return None
+        self._tell(findings, "Upgrading", f"the data are upgraded from PostgreSQL {self._former}")
+        findings.tell("Available", False, "Upgrading", "the data are upgraded")
+        match stage:
+            case "Stop":
+                return await self._stop(observed, job)
+            case "Commit":
+                return await self._commit(observed, job)
+            case _:
+                return Wait("Upgrading", f"waiting for Job {key.name} to upgrade the data")
+
+    async def begin(
+        self, observed: Observed, ring: Keyring, findings: Findings, step: Step | Wait | None
+    ) -> Step | Wait | None:
+        """Looks whether the databases can be upgraded, and lets it begin where the cluster is well (no ``step``).
+
+        What is waited for, which is ``step`` where there is one.
+        """
+        due = self.due
+        if due is None or self._is_told(findings):
+            return step
+        if step is not None:
+            reason = f": {step.message}" if isinstance(step, Wait) else ""
+            self._tell(findings, "Upgrading", f"{_WAITING}{reason}")
+            return step
+        primary = observed.primary
+        assert primary is not None and primary.pod is not None
+        running = next((c.image for c in primary.pod.spec.containers), None)
+        if self.given is not None and self.given == running:
+            message = f"spec.image is still that of PostgreSQL {self._former}: name one of {due.version}, or none"
+            return self._refuse(findings, message)
+        try:
+            used = await self._in_use(primary.pod.status.pod_ip or "", ring)
+        except EngineError as error:
+            return self._wait(findings, f"asking the databases again: {error}")
+        problems = [*used.problems, *filter(None, [upgrade.too_small(primary, used)])]
+        if problems:
+            return self._refuse(findings, "; ".join(problems))
+        if (offered := await self._offered(used, findings)) is not True:
+            return offered or None
+        parts = self.engine.pod(self.charge.view, primary.number, fenced=True)
+        job = upgrade_job(self.charge.view, primary.number, due, parts)
+        await self.charge.client.create(job, owner=self.charge.cluster)
+        self.charge.created(Job, job.key)
+        return self._wait(findings, "the cluster is stopped to be upgraded")
+
+    @property
+    def _former(self) -> str:
+        return self.charge.view.version
+
+    def _tell(self, findings: Findings, reason: str, message: str) -> None:
+        findings.tell("Upgraded", False, reason, message)
+
+    def _refuse(self, findings: Findings, message: str) -> None:
+        self._tell(findings, "PreCheckFailed", message)
+
+    def _wait(self, findings: Findings, message: str) -> Wait:
+        self._tell(findings, "Upgrading", message)
+        return Wait("Upgrading", message)
+
+    def _is_told(self, findings: Findings) -> bool:
+        finding = findings.found.get("Upgraded")
+        return finding is not None and finding.reason == "RolledBack"
+
+    async def _in_use(self, address: str, ring: Keyring) -> InUse:
+        if self.ask is None:
+            return InUse()
+        pair = ring.superuser(self.charge.clock.now())
+        login = ClientCertificate(pair.certificate.encode(), pair.key.encode())
+        return await self.ask(
+            Server(
+                self.engine.name,
+                Endpoint(address, self.engine.port),
+                Login(SUPERUSER, certificate=login),
+                Verification(TLSMode.VERIFY_CA, ring.bundle.encode()),
+            )
+        )
+
+    async def _offered(self, used: InUse, findings: Findings) -> Wait | bool:
+        """Whether the image has all of it; nobody is disturbed to find out."""
+        assert self.due is not None
+        key = self.charge.view.names.upgrade_check_job
+        job = await find(self.charge.client, Job, key)
+        if job is not None:
+            self.charge.require_ours(job)
+        if job is not None and job.metadata.annotations.get(ASKED) != asked_of(self.due, used):
+            await self.charge.delete(Job, job)
+        elif job is None:
+            parts = self.engine.pod(self.charge.view, 0, fenced=True)
+            asking = check_job(self.charge.view, self.due, used, parts)
+            await self.charge.client.create(asking, owner=self.charge.cluster)
+        elif upgrade.has_ended(job, "Complete"):
+            return True
+        elif upgrade.has_ended(job, "Failed"):
+            self._refuse(findings, await self._words(key) or f"Job {key.name} failed")
+            return False
+        return self._wait(findings, f"waiting for Job {key.name} to look at image {self.due.image}")
+
+    async def _stop(self, observed: Observed, job: Job) -> Step | Wait | None:
+        step = plan.stop(self.charge.view, observed, "Upgrading")
+        if step is not None:
+            return step
+        body = {"metadata": {"resourceVersion": job.metadata.resource_version}, "spec": {"suspend": False}}
+        await self.charge.client.patch(Job, job.key, MergePatch(body))
+        return Wait("Upgrading", f"Job {job.key.name} upgrades the data")
+
+    async def _commit(self, observed: Observed, job: Job) -> Wait:
+        """From here on the data are the new version's: the claim's label is what everything else follows."""
+        assert self.due is not None
+        number = number_of(job)
+        instance = None if number is None else observed.instance(number)
+        if instance is None or instance.data is None:
+            return Wait("Upgrading", "the volume that was upgraded is gone")
+        await self.topology.forget_data(observed.members)
+        await Volumes(self.charge).renew_version(instance, self.due.version)
+        words = await self._words(job.key) or "done"
+        message = f"upgraded the data from {self.due.former} to {self.due.version}: {words}"
+        self.charge.events.normal(self.charge.cluster, "Upgraded", message)
+        return Wait("Upgrading", f"the data are PostgreSQL {self.due.version}'s now")
+
+    async def _withdraw(self) -> None:
+        names = self.charge.view.names
+        for key in (names.upgrade_job, names.upgrade_check_job):
+            await self.charge.remove(Job, key)
+
+    async def _words(self, job: ObjectKey) -> str:
+        """What the last pod of a Job said as it ended."""
+        pods = await self.charge.client.list(Pod, namespace=job.namespace)
+        ended = [
+            state.terminated
+            for pod in pods
+            if pod.metadata.labels.get(JOB_LABEL) == job.name
+            for state in (status.state for status in pod.status.container_statuses)
+            if state.terminated is not None
+        ]
+        last = max(ended, key=lambda one: (one.finished_at is not None, one.finished_at), default=None)
+        return "" if last is None else (last.message or last.reason or "").strip()
+
+
+def permit(builder: Builder[T]) -> Builder[T]:
+    """Declares what `Upgrades` does at the API server."""
+    return builder.owns(Job).permits(Job, "create", "patch", "delete")

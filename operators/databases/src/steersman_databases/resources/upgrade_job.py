@@ -1,0 +1,134 @@
+"""The Jobs of a major upgrade: one looks what its image has, the other upgrades the primary's volume.
+
+Their pods bear no label of an instance or a member: they are neither.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from steersman.api.apply.batch_v1 import (
+    JobApply,
+    JobSpecApply,
+    PodFailurePolicyApply,
+    PodFailurePolicyOnExitCodesRequirementApply,
+    PodFailurePolicyOnPodConditionsPatternApply,
+    PodFailurePolicyRuleApply,
+)
+from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
+from steersman.meta import ObjectMetaApply
+from steersman.meta.apply import TemplateMetaApply
+from steersman_databases.clusters.upgrade import GENERATION, Due
+from steersman_databases.engines.cluster import ClusterView, InUse, PodParts
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL
+from steersman_databases.resources.instance import InstancePlan, instance_pod
+from steersman_databases.resources.names import MANAGED_BY
+
+ASKED = "databases.steersman.dev/asked"
+"""On the Job that looks: a hash of what it was asked for."""
+JOB_LABEL = "batch.kubernetes.io/job-name"
+_CONTAINER = "upgrade"
+_REFUSED = 1
+
+
+def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) -> JobApply:
+    """Upgrades the volumes of an instance. It is made suspended, and let run when no server is left.
+
+    Args:
+        parts: the pod of the instance as it is when no server starts in it.
+    """
+    plan = InstancePlan(number=instance, image=due.image, fenced=True)
+    pod = _once(instance_pod(cluster, plan, parts), ["/usr/local/bin/steersman-start", "upgrade"])
+    return JobApply(
+        metadata=ObjectMetaApply(
+            name=cluster.names.upgrade_job.name,
+            namespace=cluster.key.namespace,
+            labels={**_labels(cluster), INSTANCE_LABEL: str(instance)},
+            annotations={GENERATION: str(due.generation)},
+        ),
+        spec=_spec(cluster, pod, suspend=True),
+    )
+
+
+def check_job(cluster: ClusterView, due: Due, used: InUse, parts: PodParts) -> JobApply:
+    """Looks whether the image has what the databases use; it touches no volume."""
+    plan = InstancePlan(number=0, image=due.image, fenced=True)
+    asked = [
+        *(word for name in used.extensions for word in ("--extension", name)),
+        *(word for name in used.libraries for word in ("--library", name)),
+    ]
+    pod = _once(instance_pod(cluster, plan, parts), ["/usr/local/bin/steersman-upgrade", "offers", *asked])
+    server = msgspec.structs.replace(_container(pod), volume_mounts=UNSET)
+    return JobApply(
+        metadata=ObjectMetaApply(
+            name=cluster.names.upgrade_check_job.name,
+            namespace=cluster.key.namespace,
+            labels=_labels(cluster),
+            annotations={ASKED: asked_of(due, used)},
+        ),
+        spec=_spec(cluster, msgspec.structs.replace(pod, containers=[server], volumes=UNSET), suspend=False),
+    )
+
+
+def asked_of(due: Due, used: InUse) -> str:
+    """Tells one question of `check_job` from another."""
+    said = [due.image, due.generation, sorted(used.extensions), sorted(used.libraries)]
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+
+
+def _labels(cluster: ClusterView) -> Mapping[str, str]:
+    prefix = "app.kubernetes.io"
+    return {
+        f"{prefix}/name": f"{cluster.engine}-upgrade",
+        f"{prefix}/instance": cluster.key.name,
+        f"{prefix}/managed-by": MANAGED_BY,
+        f"{prefix}/component": "upgrade",
+    }
+
+
+def _container(pod: PodSpecApply) -> ContainerApply:
+    assert not isinstance(pod.containers, UnsetType)
+    return pod.containers[0]
+
+
+def _once(pod: PodSpecApply, command: Sequence[str]) -> PodSpecApply:
+    ran = msgspec.structs.replace(
+        _container(pod),
+        name=_CONTAINER,
+        command=command,
+        ports=UNSET,
+        # What was refused says so there; what was killed has only its log.
+        termination_message_policy="FallbackToLogsOnError",
+    )
+    return msgspec.structs.replace(pod, restart_policy="Never", containers=[ran], termination_grace_period_seconds=30)
+
+
+def _spec(cluster: ClusterView, pod: PodSpecApply, *, suspend: bool) -> JobSpecApply:
+    return JobSpecApply(
+        suspend=suspend,
+        backoff_limit=3,
+        # Two at once on one volume would wait for each other.
+        pod_replacement_policy="Failed",
+        pod_failure_policy=PodFailurePolicyApply(
+            rules=[
+                # What it refuses it would refuse again; a pod that was evicted tells nothing.
+                PodFailurePolicyRuleApply(
+                    action="FailJob",
+                    on_exit_codes=PodFailurePolicyOnExitCodesRequirementApply(
+                        container_name=_CONTAINER, operator="In", values=[_REFUSED]
+                    ),
+                ),
+                PodFailurePolicyRuleApply(
+                    action="Ignore",
+                    on_pod_conditions=[
+                        PodFailurePolicyOnPodConditionsPatternApply(type="DisruptionTarget", status="True")
+                    ],
+                ),
+            ]
+        ),
+        template=PodTemplateSpecApply(metadata=TemplateMetaApply(labels=_labels(cluster)), spec=pod),
+    )

@@ -1,0 +1,325 @@
+"""A ``PostgreSQLCluster`` as its user sees it: YAML in, kubectl, Services and SQL out."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from benchmarks.databases import writer
+from benchmarks.databases.failover import longest_gap
+
+from devcluster.errors import CommandFailed
+from devcluster.target import Target, wait_until
+
+API = "databases.steersman.dev/v1alpha1"
+RATE = 50.0
+"""Rows a second that a writing client asks for."""
+SMALL: Mapping[str, Any] = {
+    "instances": 3,
+    "deletionPolicy": "Delete",
+    "storage": {"size": "512Mi"},
+    "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+    "postgresql": {"parameters": {"shared_buffers": "32MB", "max_connections": "40"}},
+}
+"""A spec that a machine with other things to do can bear."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Place:
+    """What somebody does in one namespace."""
+
+    target: Target
+    namespace: str
+
+    def kubectl(self, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
+        return self.target.kubectl(f"--namespace={self.namespace}", *arguments, stdin=stdin, seconds=seconds)
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        """One object; empty where there is none."""
+        return self.target.get(kind, name, f"--namespace={self.namespace}") or {}
+
+    def all(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
+        found = self.target.get(kind, f"--namespace={self.namespace}", *arguments)
+        return (found or {"items": []})["items"]
+
+    def names(self, kinds: str, *arguments: str) -> set[str]:
+        """What is there, as ``kind/name``."""
+        return set(self.kubectl("get", kinds, "--output=name", *arguments).split())
+
+    def declare(self, kind: str, name: str, spec: Mapping[str, Any], **metadata: Any) -> None:
+        """``kubectl apply`` of an object of ours. Raises CommandFailed with the refusal."""
+        manifest = {"apiVersion": API, "kind": kind, "metadata": {"name": name, **metadata}, "spec": spec}
+        self.target.apply(yaml.safe_dump(manifest), self.namespace)
+
+    def make(self, *objects: Mapping[str, Any]) -> None:
+        listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+        self.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(listed))
+
+    def patch(self, kind: str, name: str, change: Mapping[str, Any]) -> None:
+        self.kubectl("patch", kind, name, "--type=merge", f"--patch={json.dumps(change)}")
+
+    def secret(self, name: str) -> dict[str, str]:
+        """The Secret's entries, decoded; empty where there is none."""
+        found: dict[str, str] = self.get("secret", name).get("data") or {}
+        return {key: base64.b64decode(value).decode() for key, value in found.items()}
+
+    def condition(self, kind: str, name: str, what: str = "Ready") -> dict[str, Any]:
+        """Empty before there is one."""
+        conditions: list[dict[str, Any]] = self.get(kind, name).get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == what), dict[str, Any]())
+
+    def wait_reason(
+        self, kind: str, name: str, reason: str, what: str = "Ready", seconds: float = 90
+    ) -> dict[str, Any]:
+        """Waits for a condition to have a reason, and returns it."""
+
+        def found() -> dict[str, Any] | None:
+            condition = self.condition(kind, name, what)
+            return condition if condition.get("reason") == reason else None
+
+        return self.until(f"{kind} {name}: {what} is {reason}", found, seconds, about=(kind, name))
+
+    def events(self, name: str, reason: str) -> list[str]:
+        """What was said of an object for a reason."""
+        chosen = f"--field-selector=involvedObject.name={name},reason={reason}"
+        return [e["message"] for e in self.all("events", chosen)]
+
+    def until(
+        self,
+        what: str,
+        probe: Callable[[], T | None],
+        seconds: float = 180,
+        about: tuple[str, str] | None = None,
+    ) -> T:
+        """What ``probe`` gives once it is true; refusals of kubectl and of servers count as not yet."""
+        last: list[CommandFailed] = []
+
+        def attempt() -> T | None:
+            try:
+                return probe() or None
+            except CommandFailed as error:
+                last[:] = [error]
+                return None
+
+        try:
+            # Each look is a process: more of them take from the servers what they are waited for.
+            return wait_until(what, attempt, seconds=seconds, every=1)
+        except Exception as error:
+            for each in last:
+                error.add_note(f"last refusal: {each}")
+            if about is not None:
+                error.add_note(json.dumps(self.get(*about).get("status"), indent=1))
+            raise
+
+
+@dataclass
+class ClusterUnderTest:
+    """One ``PostgreSQLCluster``."""
+
+    place: Place
+    name: str = "orders"
+    spec: dict[str, Any] = field(default_factory=lambda: dict(SMALL))
+
+    def apply(self, **spec: Any) -> None:
+        """``kubectl apply``; ``spec`` adds or replaces fields by their wire names, None takes one out."""
+        fields = {**self.spec, **spec}
+        self.spec = {key: value for key, value in fields.items() if value is not None}
+        self.place.declare("PostgreSQLCluster", self.name, self.spec)
+
+    @property
+    def found(self) -> dict[str, Any]:
+        return self.place.get("postgresqlcluster", self.name)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.found.get("status", {})
+
+    @property
+    def primary(self) -> str:
+        return self.status.get("primary", "")
+
+    @property
+    def replicas(self) -> list[str]:
+        return sorted(m["name"] for m in self.status["members"] if m["role"] == "Replica")
+
+    def ready(self, instances: int) -> bool:
+        found = self.found
+        status = found.get("status", {})
+        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        return current and status.get("phase") == "Ready" and status.get("readyInstances") == instances
+
+    def wait_ready(self, instances: int | None = None, seconds: float = 300) -> None:
+        """Waits for the present declaration to be so, with all its instances."""
+        wanted = self.spec["instances"] if instances is None else instances
+        self.until(f"{wanted} are ready", lambda: self.ready(wanted), seconds)
+
+    def until(self, what: str, probe: Callable[[], T | None], seconds: float = 180) -> T:
+        """As that of the place; says the status if it does not come."""
+        return self.place.until(what, probe, seconds, about=("postgresqlcluster", self.name))
+
+    def wait_reason(self, reason: str, what: str = "Ready", seconds: float = 120) -> dict[str, Any]:
+        return self.place.wait_reason("postgresqlcluster", self.name, reason, what, seconds)
+
+    def annotate(self, name: str, value: str | None) -> None:
+        """One of the product's annotations; None takes it away."""
+        key = f"databases.steersman.dev/{name}"
+        self.place.patch("postgresqlcluster", self.name, {"metadata": {"annotations": {key: value}}})
+
+    def leads(self, service: str = "rw") -> list[str]:
+        """The pods that a Service leads to."""
+        slices = self.place.all("endpointslices", f"--selector=kubernetes.io/service-name={self.name}-{service}")
+        endpoints: list[dict[str, Any]] = [e for each in slices for e in each.get("endpoints") or ()]
+        return sorted(e["targetRef"]["name"] for e in endpoints if e.get("conditions", {}).get("ready", True))
+
+    def pod(self, instance: str) -> dict[str, Any]:
+        return self.place.get("pod", f"{instance}-0")
+
+    def execute(self, instance: str, *command: str, seconds: float = 30) -> str:
+        """Runs a command beside an instance's server. Raises CommandFailed."""
+        return self.place.kubectl("exec", f"{instance}-0", "--container=server", "--", *command, seconds=seconds)
+
+    def sql(self, statement: str, database: str = "postgres", instance: str = "") -> str:
+        """As the superuser, in the pod of the primary or of an instance."""
+        command = ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement)
+        return self.execute(instance or self.primary, *command).strip()
+
+    def shown(self, parameter: str) -> set[str]:
+        """What the servers of all instances say of a parameter."""
+        members = [member["name"] for member in self.status["members"]]
+        return {self.sql(f"SHOW {parameter}", instance=member) for member in members}
+
+    def delete(self, seconds: float = 170) -> None:
+        self.place.kubectl(
+            "delete", "postgresqlcluster", self.name, f"--timeout={seconds:.0f}s", seconds=seconds + 10
+        )
+
+
+@dataclass
+class Client:
+    """A pod beside a cluster, with psql, whose user has nothing but what a Secret of the product says.
+
+    Args:
+        secret: with ``host``, ``port``, ``user``, ``dbname`` and ``password``.
+        host: instead of the Secret's.
+        on: the node that the pod is to be on.
+    """
+
+    cluster: ClusterUnderTest
+    secret: str
+    host: str = ""
+    name: str = "client"
+    on: str = ""
+
+    @property
+    def login(self) -> str:
+        """A connection string, but for the password. The servers are verified by name."""
+        entries = self.cluster.place.secret(self.secret)
+        host = self.host or entries["host"]
+        return (
+            f"host={host} port={entries['port']} user={entries['user']} dbname={entries['dbname']} "
+            "sslmode=verify-full sslrootcert=/tls/ca.crt connect_timeout=5 "
+            # A server that is gone without a word is given up as soon as a driver can.
+            "tcp_user_timeout=3000 keepalives_idle=1 keepalives_interval=1 keepalives_count=3"
+        )
+
+    def start(self, command: Sequence[str] = ("sleep", "7200")) -> None:
+        image = self.cluster.status["image"]
+        ca = {"secretName": f"{self.cluster.name}-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+        container = {
+            "name": "client",
+            "image": image,
+            "command": list(command),
+            "env": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": self.secret, "key": "password"}}}],
+            "volumeMounts": [
+                {"name": "tls", "mountPath": "/tls"},
+                {"name": "source", "mountPath": "/source"},
+            ],
+        }
+        spec = {
+            "terminationGracePeriodSeconds": 0,
+            # It sees what happens when a node is lost: it is not moved.
+            "tolerations": [{"operator": "Exists"}],
+            "nodeSelector": {"kubernetes.io/hostname": self.on} if self.on else {},
+            "containers": [container],
+            "volumes": [{"name": "tls", "secret": ca}, {"name": "source", "configMap": {"name": "writer"}}],
+        }
+        source = {"writer.py": Path(writer.__file__).read_text()}
+        self.cluster.place.make(
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "writer"}, "data": source},
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.name}, "spec": spec},
+        )
+        wait = ("wait", f"pod/{self.name}", "--for=condition=Ready", "--timeout=90s")
+        self.cluster.place.kubectl(*wait, seconds=100)
+
+    def sql(self, statement: str, login: str = "") -> str:
+        """What the server answers. Raises CommandFailed with its words."""
+        command = ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", login or self.login, "-c", statement)
+        return self.cluster.place.kubectl("exec", self.name, "--", *command, seconds=40).strip()
+
+    def stop(self) -> None:
+        force = ("--ignore-not-found", "--force", "--grace-period=0")
+        self.cluster.place.kubectl("delete", "pod", self.name, *force)
+
+
+@dataclass
+class Writing:
+    """What a writing client has seen."""
+
+    client: Client
+    acknowledged: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    errors: list[str] = field(default_factory=list[str])
+
+    def look(self) -> None:
+        """Reads its log."""
+        lines = self.client.cluster.place.kubectl("logs", self.client.name, seconds=30).splitlines()
+        words = [line.split(maxsplit=1) for line in lines]
+        self.acknowledged = [(int(w[0]), float(w[1])) for w in words if len(w) == 2 and w[0].isdecimal()]
+        self.errors = [line for line, w in zip(lines, words, strict=True) if w and not w[0].isdecimal()]
+
+    def goes_on(self, since: float, seconds: float = 120) -> None:
+        """Waits until a write that began after ``since`` was acknowledged, for two seconds on end."""
+
+        def written() -> bool:
+            self.look()
+            return bool(self.acknowledged) and self.acknowledged[-1][1] > since + 2
+
+        self.client.cluster.until("writes go on", written, seconds)
+
+    @property
+    def gap(self) -> float:
+        """The longest time between two acknowledgements, in seconds."""
+        return longest_gap(self.acknowledged)
+
+    def lost(self) -> int:
+        """How many rows were acknowledged and are not there."""
+        client = self.client
+        there = client.cluster.sql("SELECT number FROM written", client.cluster.place.secret(client.secret)["dbname"])
+        return len({number for number, _ in self.acknowledged} - set(map(int, there.split())))
+
+
+@contextmanager
+def writing(cluster: ClusterUnderTest, secret: str, host: str = "", on: str = "") -> Generator[Writing]:
+    """A client that writes meanwhile, as the owner of a database."""
+    client = Client(cluster, secret, host, name=f"writer-{secrets.token_hex(3)}", on=on)
+    entries = cluster.place.secret(secret)
+    made = (
+        f"DROP TABLE IF EXISTS written; SET ROLE {entries['user']}; CREATE TABLE written (number bigint PRIMARY KEY)"
+    )
+    cluster.sql(made, entries["dbname"])
+    client.start(("python3", "/source/writer.py", client.login, str(RATE)))
+    seen = Writing(client)
+    try:
+        seen.goes_on(time.time())
+        yield seen
+    finally:
+        client.stop()

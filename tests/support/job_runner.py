@@ -1,0 +1,89 @@
+"""The Job controller, and ``psql`` on a server that is a model: what runs the initial configuration in memory."""
+
+from __future__ import annotations
+
+from contents_in_memory import ServerInMemory
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.client import Client, MergePatch
+from steersman.meta import ObjectKey, ObjectMeta, OwnerReference
+from steersman.testing import InMemoryApiServer
+from steersman_databases.engines.desired import ObjectKind
+from steersman_databases.engines.postgresql import initial
+from steersman_databases.engines.survey import SecuredObject
+
+REFUSED = "BROKEN"
+"""SQL that holds this is refused, with these words."""
+WORDS = 'psql:configmap/sql/a.sql:1: ERROR:  syntax error at or near "BROKEN"'
+
+
+class JobRunner:
+    """Runs each Job once, as a whole or not at all.
+
+    Args:
+        sql: the server on which they run.
+        applied: gets the SQL of each one that came through.
+    """
+
+    def __init__(self, server: InMemoryApiServer, client: Client, sql: ServerInMemory, applied: list[str]) -> None:
+        self._server = server
+        self._client = client
+        self._sql = sql
+        self._applied = applied
+
+    async def look(self) -> None:
+        """Runs what there is to run."""
+        for job in self._server.read_all(Job):
+            (container,) = job.spec.template.spec.containers
+            if container.name == "psql" and not job.status.conditions and (text := self._text(job)) is not None:
+                await self._end(job, self._run(job, text))
+
+    def _text(self, job: Job) -> str | None:
+        """The SQL in the order of its arguments; None where a file is missing, and a pod would wait for it."""
+        (container,) = job.spec.template.spec.containers
+        names = [path for flag, path in zip(container.command, container.command[1:], strict=False) if flag == "-f"]
+        texts: list[str] = []
+        for path in names:
+            kind, name, key = path.split("/")
+            found_in: type[Secret | ConfigMap] = Secret if kind == "secret" else ConfigMap
+            found = self._server.read(found_in, ObjectKey(job.key.namespace, name))
+            if found is None or key not in found.data:
+                return None
+            held = found.data[key]
+            texts.append(held if isinstance(held, str) else held.decode())
+        return "\n".join(texts)
+
+    def _run(self, job: Job, text: str) -> str:
+        """What ``psql`` says; empty where all went well."""
+        (container,) = job.spec.template.spec.containers
+        environment = {variable.name: (variable.value or "").replace("$$", "$") for variable in container.env}
+        database, owner = environment["PGDATABASE"], environment["PGUSER"]
+        inside, marker = self._sql.inside[database], initial.marker(database)
+        if marker in inside.objects:
+            return "already exists"
+        if REFUSED in text:
+            return WORDS
+        self._sql.create(SecuredObject(ObjectKind.SCHEMA, database, initial.SCHEMA), owner)
+        self._sql.create(marker, owner)
+        self._applied.append(text)
+        return ""
+
+    async def _end(self, job: Job, words: str) -> None:
+        reference = OwnerReference(
+            api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
+        )
+        metadata = ObjectMeta(
+            generate_name=f"{job.metadata.name}-",
+            namespace=job.key.namespace,
+            labels=job.spec.template.metadata.labels,
+            owner_references=(reference,),
+        )
+        pod = await self._client.create(Pod(metadata=metadata, spec=job.spec.template.spec))
+        ended = {"exitCode": initial.REFUSED[1] if words else 0, "message": words}
+        statuses = [{"name": "psql", "image": "", "state": {"terminated": ended}}]
+        body = {"status": {"phase": "Failed" if words else "Succeeded", "containerStatuses": statuses}}
+        await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
+        condition = {"type": "Failed" if words else "Complete", "status": "True", "message": "its policy says so"}
+        await self._client.patch(
+            Job, job.key, MergePatch({"status": {"conditions": [condition]}}), subresource="status"
+        )

@@ -1,0 +1,81 @@
+"""The cluster's own accounts and the administrator's password, on whoever is the primary, in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cluster_world import NAMES, ClusterWorld
+from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.client import MergePatch
+from steersman.controller import Context
+from steersman.testing import virtual_time
+from steersman_databases.controllers import ClusterParts
+from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.plan import Change
+from steersman_databases.engines.server import Credentials, Server
+
+
+class FurnishedWorld(ClusterWorld):
+    """Its primaries remember the administrator's password."""
+
+    password = ""
+    looks = 0
+    answers = True
+
+    def parts(self, context: Context) -> ClusterParts:
+        return replace(super().parts(context), furnish=self.furnish)
+
+    async def furnish(self, server: Server, administrator: Credentials) -> tuple[Change, ...]:
+        assert (server.login.username, administrator.username) == ("steersman_superuser", "postgres")
+        leader = self.server.read(ConfigMap, NAMES.store_leader)
+        assert leader is not None
+        pod = self.pods()[leader.metadata.annotations["leader"].removesuffix("-0")]
+        assert server.endpoint.host == pod.status.pod_ip
+        self.looks += 1
+        if not self.answers:
+            raise ServerUnreachable(server.endpoint, "no answer")
+        changes = () if self.password == administrator.password else (Change("PasswordReset", "set it"),)
+        self.password = administrator.password
+        return changes
+
+    def set(self) -> bool:
+        """Whether the Secret opens the server."""
+        return self.password == self.secret("orders-admin").get("password")
+
+
+@virtual_time
+async def test_the_administrators_password_is_what_the_secret_says() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await world.until("set", world.set, 15)
+        new = MergePatch({"stringData": {"password": "another"}})
+        await world.client.patch(Secret, NAMES.administrator_secret, new)
+        await world.until("a person's", lambda: world.password == "another", 15)
+        assert "PasswordReset" in world.events()
+        await world.client.delete(Secret, NAMES.administrator_secret)
+        await world.until("made anew", lambda: world.set() and world.password != "another", 30)
+        await world.rest()
+        looks = world.looks
+        await world.rest(350)
+        assert looks < world.looks <= looks + 2, "a superuser's login is rare"
+
+
+@virtual_time
+async def test_a_new_primary_is_looked_at_at_once_and_one_that_does_not_answer_again() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await world.until("set", world.set, 15)
+        world.answers, looks = False, world.looks
+        await world.client.delete(Pod, NAMES.pod(0))
+        await world.until("failed over", lambda: world.status.primary == "orders-1")
+        await world.until("asked", lambda: world.looks > looks + 1)
+        assert "AccountsNotUpdated" in world.events()
+        await world.ready(2)
+        world.answers, looks = True, world.looks
+        await world.until("asked again", lambda: world.looks == looks + 1, 15)
+        await world.rest(120)
+        assert world.looks == looks + 1

@@ -1,0 +1,123 @@
+"""Instances of a cluster come, go and are renewed: as many as declared, one at a time, the primary last."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_world import ClusterWorld
+from steersman.testing import virtual_time
+from steersman_databases.engines import versions
+from steersman_databases.engines.postgresql import pod
+
+
+@virtual_time
+async def test_scales_out_and_in() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        before = world.uids()
+        await world.change(instances=4)
+        await world.ready(4)
+        assert {name: world.uids()[name] for name in before} == before, "nobody restarts"
+        await world.change(instances=2)
+        await world.ready(2)
+        assert world.statefulsets() == ["orders-0", "orders-1"]
+        assert world.claims() == [f"data-orders-{n}" for n in range(4)], "retained"
+        await world.change(instances=3)
+        await world.ready(3)
+        assert "orders-4" in world.pods(), "retained claims are not used again"
+
+
+@virtual_time
+async def test_claims_of_removed_instances_go_where_data_are_deleted() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=3, deletion_policy="Delete")
+        await world.ready(3)
+        await world.change(instances=1)
+        await world.ready(1)
+        await world.until("claims gone", lambda: world.claims() == ["data-orders-0"])
+
+
+@virtual_time
+async def test_the_primary_hands_over_before_it_is_scaled_in() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=3)
+        await world.ready(3)
+        await world.annotate(switchover="orders-2")
+        await world.until("switched", lambda: world.status.primary == "orders-2")
+        await world.change(instances=1)
+        await world.ready(1)
+        assert world.status.primary == "orders-2", "the primary is the last to go, whatever its number"
+
+
+@virtual_time
+async def test_a_changed_pod_rolls_replicas_first_and_one_at_a_time() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        before, order = world.uids(), list[str]()
+
+        def renewed() -> bool:
+            now = world.uids()
+            assert len(now) >= 2, "two at once"
+            order.extend(n for n in now if n not in order and now[n] != before[n])
+            return len(order) == 3
+
+        await world.change(resources={"requests": {"cpu": "50m"}})
+        await world.until("all renewed", renewed)
+        await world.ready(3)
+        assert order[-1] == "orders-0", "the former primary is the last"
+        assert world.status.primary != "orders-0"
+        assert "Failover" not in world.events(), "it was handed over"
+
+
+@virtual_time
+async def test_a_lone_instance_is_restarted_in_place() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        before = world.uids()
+        await world.change(shmSize="512Mi")
+        await world.until("renewed", lambda: world.uids().get("orders-0", before["orders-0"]) != before["orders-0"])
+        await world.ready(1)
+
+
+@virtual_time
+async def test_a_requested_restart_renews_all_once() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        before = world.uids()
+        await world.annotate(restart="2026-11-22T00:00:00Z")
+        await world.until("all renewed", lambda: all(world.uids().get(n) not in (None, u) for n, u in before.items()))
+        await world.ready(3)
+        after = world.uids()
+        await world.rest(120)
+        assert world.uids() == after
+
+
+@virtual_time
+async def test_another_template_of_the_operator_restarts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+    before = world.uids()
+    monkeypatch.setitem(pod._FIELDS, "ANOTHER", "metadata.name")  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(versions.SUPPORTED_VERSIONS["postgresql"], "17", "steersman.dev/postgresql:17-newer")  # type: ignore[arg-type]
+    async with world.operator():
+        await world.until("told", lambda: world.condition("Upgraded") == "False/MinorAvailable")
+        assert world.status.available_image == "steersman.dev/postgresql:17-newer"
+        await world.rest(120)
+        assert world.uids() == before
+        await world.change(minorUpgrades="Automatic")
+        await world.until("renewed", lambda: world.condition("Upgraded") == "True/Current")
+        await world.ready(3)
+        images = {p.spec.containers[0].image for p in world.pods().values()}
+        assert images == {"steersman.dev/postgresql:17-newer"}

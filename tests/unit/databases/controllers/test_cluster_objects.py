@@ -1,0 +1,170 @@
+"""What surrounds the instances of a cluster is as declared: volumes, Services, settings; and it comes back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cluster_world import KEY, NAMES, ClusterWorld
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api.networking_v1 import NetworkPolicy
+from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.api.rbac_v1 import Role, RoleBinding
+from steersman.client import MergePatch
+from steersman.meta import ObjectKey, Quantity
+from steersman.testing import virtual_time
+from steersman_databases.api.cluster_parts import Storage
+from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
+
+
+@virtual_time
+async def test_a_volume_grows_and_says_what_it_waits_for() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, storage=Storage(size=Quantity("1Gi")))
+        await world.ready(1)
+        assert world.condition("StorageAsDeclared") == "True/Sized"
+        await world.change(storage={"size": "2Gi"})
+
+        def requested() -> str:
+            claim = world.server.read(PersistentVolumeClaim, NAMES.data_claim(0))
+            assert claim is not None
+            return str(claim.spec.resources.requests["storage"])
+
+        await world.until("requested", lambda: requested() == "2Gi")
+        body = {"status": {"capacity": {"storage": "1Gi"}}}
+        await world.client.patch(PersistentVolumeClaim, NAMES.data_claim(0), MergePatch(body), subresource="status")
+        await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/Resizing")
+        body = {"status": {"conditions": [{"type": "FileSystemResizePending", "status": "True"}]}}
+        await world.client.patch(PersistentVolumeClaim, NAMES.data_claim(0), MergePatch(body), subresource="status")
+        await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/FileSystemResizePending")
+
+
+@virtual_time
+async def test_what_is_deleted_or_changed_behind_our_back_comes_back_within_thirty_seconds() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(bootstrap=Bootstrap(initdb=InitDb()))
+        await world.ready(3)
+        uids = world.uids()
+        rw, leads = NAMES.service("rw"), NAMES.slices("orders-rw")[0]
+        for kind, key in (
+            (Service, rw),
+            (EndpointSlice, leads),
+            (Role, KEY),
+            (RoleBinding, KEY),
+            (ServiceAccount, KEY),
+            (PodDisruptionBudget, KEY),
+            (NetworkPolicy, KEY),
+            (ConfigMap, NAMES.local_configuration),
+            (Secret, NAMES.application_secret),
+            (Secret, NAMES.server_certificate),
+        ):
+            await world.client.delete(kind, key)
+            await world.until(f"{kind.__name__} is back", lambda k=kind, n=key: world.server.read(k, n), 30)
+
+        def led() -> bool:
+            found = world.server.read(EndpointSlice, leads)
+            return found is not None and any(e.addresses for e in found.endpoints or ())
+
+        await world.until("it leads to the primary", led, 30)
+        body = {"spec": {"ports": [{"name": "postgresql", "port": 1, "protocol": "TCP", "targetPort": 5432}]}}
+        await world.client.patch(Service, rw, MergePatch(body))
+
+        def ports() -> list[int]:
+            service = world.server.read(Service, rw)
+            return [p.port for p in service.spec.ports] if service else []
+
+        await world.until("the port is back", lambda: ports() == [5432], 30)
+        await world.client.patch(
+            ConfigMap, NAMES.store_config, MergePatch({"metadata": {"annotations": {"config": "{}"}}})
+        )
+        await world.until("the settings are back", lambda: _settings(world).get("ttl") == 20, 30)
+        assert world.uids() == uids, "none of it restarts an instance"
+
+
+def _settings(world: ClusterWorld) -> dict[str, Any]:
+    found = world.server.read(ConfigMap, NAMES.store_config)
+    return json.loads(found.metadata.annotations["config"]) if found else {}
+
+
+@virtual_time
+async def test_a_statefulset_that_is_deleted_comes_back_on_the_same_claim() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.client.delete(StatefulSet, NAMES.statefulset(1))
+        await world.until("back", lambda: "orders-1" in world.statefulsets())
+        await world.ready(3)
+        assert world.claims() == ["data-orders-0", "data-orders-1", "data-orders-2"]
+
+
+@virtual_time
+async def test_parameters_are_written_and_restarts_are_done_replicas_first() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        uids = world.uids()
+        await world.change(postgresql={"parameters": {"work_mem": "8MB"}})
+        await world.until("written", lambda: _parameters(world).get("work_mem") == "8MB")
+        await world.ready(3)
+        assert world.hosts.history == ["orders-0-0"], "a reload disturbs nobody"
+        await world.change(postgresql={"parameters": {"work_mem": "8MB", "max_connections": "200"}})
+        await world.until("pending", lambda: world.condition("ParametersApplied") == "False/RestartPending")
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+        await world.ready(3)
+        assert len(world.hosts.history) == 2, "the former primary restarts as a replica"
+        await world.change(postgresql={"parameters": {"max_connections": "100"}})
+        await world.until("pending", lambda: world.condition("ParametersApplied") == "False/Lowering")
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+        await world.ready(3)
+        assert len(world.hosts.history) == 2, "it is lowered on the primary first, in place"
+        assert world.uids() == uids, "servers restart, not pods"
+
+
+def _parameters(world: ClusterWorld) -> dict[str, str]:
+    return _settings(world).get("postgresql", {}).get("parameters", {})
+
+
+@virtual_time
+async def test_no_budget_for_one_instance() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        assert world.server.read(PodDisruptionBudget, KEY) is None
+        await world.change(instances=2)
+        await world.ready(2)
+        assert world.server.read(PodDisruptionBudget, KEY) is not None
+        await world.change(podDisruptionBudget={"enabled": False}, networkPolicy="None")
+        await world.until("gone", lambda: world.server.read(PodDisruptionBudget, KEY) is None)
+        await world.until("gone", lambda: world.server.read(NetworkPolicy, KEY) is None)
+
+
+@virtual_time
+async def test_services_as_declared() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        additional = [{"name": "orders-public", "role": "rw", "type": "LoadBalancer", "annotations": {"a": "b"}}]
+        await world.change(services={"ro": {"enabled": False}, "additional": additional})
+        public = ObjectKey(KEY.namespace, "orders-public")
+        await world.until("made", lambda: world.server.read(Service, public))
+        await world.until("gone", lambda: world.server.read(Service, NAMES.service("ro")) is None)
+        found = world.server.read(Service, public)
+        assert found is not None
+        assert (found.spec.type, found.metadata.annotations["a"], dict(found.spec.selector)) == (
+            "LoadBalancer",
+            "b",
+            {},
+        )
+        assert world.server.read(EndpointSlice, NAMES.slices("orders-public")[0]) is not None
+        await world.change(services=None)
+        await world.until("gone", lambda: world.server.read(Service, public) is None)
+        await world.until("gone", lambda: world.server.read(EndpointSlice, NAMES.slices("orders-public")[0]) is None)
+        await world.until("back", lambda: world.server.read(Service, NAMES.service("ro")))

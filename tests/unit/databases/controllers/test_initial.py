@@ -1,0 +1,218 @@
+"""The first database of a cluster: kept as declared, configured once, and beside others that name the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster_world import KEY, NAMES, ClusterWorld
+from job_runner import WORDS
+from steersman.api.apply.core_v1 import ConfigMapApply, SecretApply
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.client import MergePatch
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.testing import virtual_time
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.postgresql_cluster import Bootstrap
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
+
+SQL = ObjectKey("default", "sql")
+
+
+def bootstrap(**initdb: Any) -> Bootstrap:
+    """By the wire names of its fields."""
+    return decode_builtins({"initdb": initdb}, Bootstrap)
+
+
+def with_sql(**initdb: Any) -> Bootstrap:
+    """SQL from a Secret and a ConfigMap."""
+    refs = {
+        "configMapRefs": [{"name": "sql", "key": "a.sql"}],
+        "secretRefs": [{"name": "seed", "key": "s.sql"}],
+    }
+    return bootstrap(postInitApplicationSQLRefs=refs, **initdb)
+
+
+async def give(world: ClusterWorld, sql: str = "CREATE TABLE a", seed: str = "CREATE TABLE s") -> None:
+    """What ``with_sql`` names."""
+    metadata = ObjectMetaApply(name="sql", namespace="default")
+    await world.client.apply(ConfigMapApply(metadata=metadata, data={"a.sql": sql}))
+    metadata = ObjectMetaApply(name="seed", namespace="default")
+    await world.client.apply(SecretApply(metadata=metadata, data={"s.sql": seed.encode()}))
+
+
+def message(world: ClusterWorld, type_: str) -> str:
+    return next((c.message or "" for c in world.status.conditions if c.type == type_), "")
+
+
+def opens(world: ClusterWorld) -> bool:
+    """Whether the Secret for applications opens the database that it names."""
+    held = world.secret("orders-app")
+    return bool(held) and world.hosts.sql.lets_in(held["user"], held["password"])
+
+
+@virtual_time
+async def test_database_and_owner_are_made_and_kept() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, bootstrap=bootstrap(database="shop", owner="keeper"))
+        await world.ready(1)
+        assert world.condition("InitialDatabase") == "True/DatabaseReady"
+        assert world.condition("InitialConfiguration") == "", "nothing is declared"
+        sql = world.hosts.sql
+        assert (sql.databases["shop"].owner, sql.users["keeper"].superuser) == ("keeper", False)
+        assert opens(world)
+        assert world.secret("orders-app")["jdbc-uri"].startswith("jdbc:postgresql://orders-rw.default.svc:5432/shop?")
+        sql.set_password("keeper", "other")
+        await world.until("healed", lambda: opens(world), 30)
+        await world.client.patch(Secret, NAMES.application_secret, MergePatch({"data": {"password": "bmV3"}}))
+        await world.until("taken", lambda: sql.lets_in("keeper", "new"), 30)
+        assert {"DatabaseCreated", "UserCreated", "PasswordReset"} <= set(world.events())
+
+
+@virtual_time
+async def test_a_given_password_that_changes_is_set() -> None:
+    world = ClusterWorld()
+    given = ObjectMetaApply(name="given", namespace="default")
+    await world.client.apply(SecretApply(metadata=given, data={"username": b"orders", "password": b"one"}))
+    async with world.operator():
+        await world.create(instances=1, bootstrap=bootstrap(secret={"name": "given"}))
+        await world.ready(1)
+        assert world.hosts.sql.lets_in("orders", "one")
+        await world.client.patch(Secret, ObjectKey("default", "given"), MergePatch({"data": {"password": "dHdv"}}))
+        await world.until("set", lambda: world.hosts.sql.lets_in("orders", "two"), 30)
+        assert world.secret("orders-app")["password"] == "two"
+
+
+@virtual_time
+async def test_the_sql_is_applied_once() -> None:
+    world = ClusterWorld()
+    await give(world)
+    async with world.operator():
+        await world.create(instances=1, bootstrap=with_sql())
+        await world.ready(1)
+        assert world.condition("InitialConfiguration") == "True/Applied"
+        assert world.hosts.applied == ["CREATE TABLE s\nCREATE TABLE a"], "first those of Secrets"
+        await world.until("the Job is gone", lambda: not list(world.server.read_all(Job)))
+        await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE b"}}))
+        await world.rest()
+    await world.client.patch(PostgreSQLCluster, KEY, MergePatch({"status": {"conditions": []}}), subresource="status")
+    async with world.operator():
+        await world.until("told again", lambda: world.condition("InitialConfiguration") == "True/Applied")
+    assert len(world.hosts.applied) == 1
+
+
+@virtual_time
+async def test_refused_sql_is_told_and_run_again_when_it_is_mended() -> None:
+    world = ClusterWorld()
+    await give(world, "BROKEN")
+    async with world.operator():
+        await world.create(instances=1, bootstrap=with_sql())
+        await world.until("told", lambda: world.condition("InitialConfiguration") == "False/Failed")
+        assert message(world, "InitialConfiguration").startswith(WORDS)
+        assert (world.condition("Ready"), world.status.phase) == ("False/Degraded", "Provisioning")
+        assert "Failed" in world.events()
+        (job,) = world.server.read_all(Job)
+        (pod,) = (p for p in world.server.read_all(Pod) if p.metadata.name.startswith("orders-init"))
+        assert MEMBER_OF_LABEL not in pod.metadata.labels, "Patroni would take it for a member"
+        await world.rest()
+        assert [j.metadata.uid for j in world.server.read_all(Job)] == [job.metadata.uid], "once is enough"
+        await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE a"}}))
+        await world.ready(1)
+        assert len(world.hosts.applied) == 1
+
+
+@virtual_time
+async def test_names_that_kubernetes_would_change_reach_the_job_as_they_are() -> None:
+    world = ClusterWorld()
+    await give(world)
+    async with world.operator():
+        await world.create(instances=1, bootstrap=with_sql(database="a$$b $(HOME)", owner="$(PGHOST)"))
+        await world.ready(1)
+        assert len(world.hosts.applied) == 1
+
+
+@virtual_time
+async def test_what_is_missing_is_waited_for() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, bootstrap=with_sql())
+        await world.until("told", lambda: world.condition("InitialConfiguration") == "Unknown/Waiting")
+        assert "there is no Secret seed, no ConfigMap sql" in message(world, "InitialConfiguration")
+        assert not list(world.server.read_all(Job))
+        await give(world)
+        await world.ready(1)
+
+
+@virtual_time
+async def test_a_job_that_is_deleted_is_made_anew_and_a_strangers_is_left_alone() -> None:
+    world = ClusterWorld()
+    await give(world, "BROKEN")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "other", "image": "other"}]}
+    strange = {
+        "metadata": {"name": NAMES.initial_job.name, "namespace": "default"},
+        "spec": {"template": {"spec": pod}},
+    }
+    await world.client.create(decode_builtins(strange, Job))
+    async with world.operator():
+        await world.create(instances=1, bootstrap=with_sql())
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken")
+        await world.client.delete(Job, NAMES.initial_job)
+        await world.until("refused", lambda: world.condition("InitialConfiguration") == "False/Failed")
+        (former,) = world.server.read_all(Job)
+        await world.client.delete(Job, NAMES.initial_job)
+        await world.until("made anew", lambda: list(world.server.read_all(Job)))
+        (job,) = world.server.read_all(Job)
+        assert job.metadata.uid != former.metadata.uid
+        assert world.hosts.applied == []
+
+
+@virtual_time
+async def test_who_named_the_database_first_has_it() -> None:
+    world = ClusterWorld()
+    placed = {"spec": {"clusterRef": {"name": "orders"}}}
+    async with world.operator():
+        first = {"metadata": {"name": "shop", "namespace": "default"}, **placed}
+        await world.client.create(decode_builtins(first, Database))
+        await world.rest(2)
+        await world.create(instances=1, bootstrap=bootstrap(database="shop", owner="keeper"))
+        await world.until("told", lambda: world.condition("InitialDatabase") == "False/Claimed")
+        assert "database shop on this server is claimed by Database shop" in message(world, "InitialDatabase")
+        await world.client.patch(
+            Database, ObjectKey("default", "shop"), MergePatch({"spec": {"deletionPolicy": "Delete"}})
+        )
+        await world.client.delete(Database, ObjectKey("default", "shop"))
+        await world.ready(1)
+        user = {"metadata": {"name": "clerk", "namespace": "default"}, "spec": {"user": "keeper", **placed["spec"]}}
+        await world.client.create(decode_builtins(user, DatabaseUser))
+
+        def told() -> str:
+            found = world.server.read(DatabaseUser, ObjectKey("default", "clerk"))
+            conditions = found.status.conditions if found is not None and found.status is not None else ()
+            return next((c.message for c in conditions), "")
+
+        await world.until("refused", lambda: "is claimed by PostgreSQLCluster orders, which is older" in told())
+
+
+@virtual_time
+async def test_a_server_that_does_not_answer_is_told() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        world.hosts.sql.up = False
+        await world.create(instances=1, bootstrap=bootstrap())
+        await world.until("told", lambda: world.condition("InitialDatabase") == "False/ServerUnreachable")
+        world.hosts.sql.up = True
+        await world.ready(1)
+
+
+@virtual_time
+async def test_a_server_that_hangs_holds_up_no_switchover() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2, bootstrap=bootstrap())
+        await world.ready(2)
+        world.hosts.sql.hangs = True
+        await world.annotate(switchover="orders-1")
+        await world.until(
+            "over", lambda: (last := world.status.last_switchover) and last.outcome == "Succeeded", seconds=8
+        )

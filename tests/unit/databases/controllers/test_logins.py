@@ -1,0 +1,58 @@
+"""Passwords on servers that let nobody read verifiers, as RDS does: they are tried by a login, now and then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from contents_in_memory import ContentsInMemory
+from steersman.testing import virtual_time
+from steersman_databases.engines import Credentials
+from steersman_databases.engines.port import Contents
+from steersman_databases.engines.server import Server
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.survey import Scope, Survey
+from users_world import UsersWorld
+
+
+class Closed(ContentsInMemory):
+    """Its verifiers are nobody's to read."""
+
+    logins = 0
+
+    async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        survey = await super().survey(sessions, scope, timeout)
+        users = {name: replace(state, verifier=None) for name, state in survey.users.items()}
+        return replace(survey, users=users, verifiers_readable=False)
+
+    async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
+        self.logins += 1
+        return await super().opens(server, credentials, database, timeout)
+
+
+class ClosedWorld(UsersWorld):
+    """With such a server."""
+
+    closed: Closed | None = None
+
+    def contents(self, engine: str) -> Contents:
+        if self.closed is None:
+            self.closed = Closed(self.servers, engine)
+        return self.closed
+
+
+@virtual_time
+async def test_passwords_are_set_and_their_drift_is_healed_where_verifiers_cannot_be_read() -> None:
+    world = ClosedWorld()
+    async with world.operator():
+        await world.secret("given", {"password": "first"})
+        await world.user(password={"name": "given", "key": "password"})
+        await world.ready()
+        assert world.sql.lets_in("clerk", "first")
+        await world.secret("given", {"password": "second"})
+        await world.until("set", lambda: world.sql.lets_in("clerk", "second"))
+        world.sql.set_password("clerk", "drifted")
+        await world.until("healed", lambda: world.sql.lets_in("clerk", "second"), 330)
+        assert world.closed is not None
+        logins = world.closed.logins
+        await world.runtime.clock.sleep(700)
+        assert logins < world.closed.logins <= logins + 4, "a login is rare"

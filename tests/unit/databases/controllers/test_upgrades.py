@@ -1,0 +1,202 @@
+"""A cluster whose declared version is higher than its data's: looked at, stopped, upgraded, or as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_world import KEY, NAMES, ClusterWorld
+from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
+from steersman.errors import Invalid
+from steersman.testing import virtual_time
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.clusters.observed import MAJOR_LABEL, is_retired
+from steersman_databases.engines.cluster import InUse
+
+
+def majors(world: ClusterWorld) -> dict[str, str]:
+    """The version of each claim's data, of those in use."""
+    claims = world.server.read_all(PersistentVolumeClaim)
+    return {c.metadata.name: c.metadata.labels[MAJOR_LABEL] for c in claims if not is_retired(c)}
+
+
+def images(world: ClusterWorld) -> set[str | None]:
+    return {p.spec.containers[0].image for p in world.pods().values()}
+
+
+def message(world: ClusterWorld, type_: str = "Upgraded") -> str:
+    return next(c.message for c in world.status.conditions if c.type == type_)
+
+
+async def on_15(world: ClusterWorld, instances: int = 3) -> None:
+    await world.create(instances=instances, version="15")
+    await world.ready(instances)
+
+
+@virtual_time
+async def test_the_primary_is_upgraded_and_the_others_are_copied_anew() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.ready(3)
+        assert world.condition("Upgraded") == "True/Current"
+        assert world.status.version == "17.6" and world.status.primary == "orders-0"
+        assert majors(world) == dict.fromkeys(("data-orders-0", "data-orders-3", "data-orders-4"), "17")
+        assert images(world) == {"steersman.dev/postgresql:17"}
+        assert world.hosts.systems == 1 and world.hosts.unreadable == []
+        await world.until("the Jobs are gone", lambda: not world.server.read_all(Job))
+        assert "Upgraded" in world.events() and "Failover" not in world.events()
+
+
+@virtual_time
+async def test_what_cannot_be_brought_along_is_told_and_nothing_stops() -> None:
+    world = ClusterWorld(has=InUse(problems=["prepared transaction 'x' is open"], size=1))
+    async with world.operator():
+        await on_15(world)
+        before = world.uids()
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/PreCheckFailed")
+        assert "prepared transaction 'x' is open" in message(world)
+        await world.rest(60)
+        assert world.uids() == before and world.condition("Available") == "True/PrimaryAccepts"
+        assert world.condition("Ready") == "False/Degraded"
+        world.has = InUse(extensions=["postgis"])
+        world.hosts.lacks = "extension postgis is not in the image for PostgreSQL 17"
+        await world.until("told", lambda: "postgis" in message(world))
+        assert world.condition("Upgraded") == "False/PreCheckFailed" and world.uids() == before
+        world.hosts.lacks = ""
+        world.has = InUse()
+        await world.ready(3)
+        assert world.status.version == "17.6"
+
+
+@virtual_time
+async def test_a_failed_upgrade_goes_back_and_is_not_tried_again_until_something_else_is_declared() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_fails = "pg_upgrade: Your installation contains a joke"
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/RolledBack")
+        assert "contains a joke" in message(world)
+        await world.until("serves", lambda: world.status.ready_instances == 3)
+        before = world.uids()
+        await world.rest(120)
+        assert world.uids() == before and set(majors(world).values()) == {"15"}
+        assert world.condition("Ready") == "False/Degraded" and world.condition("Upgraded") == "False/RolledBack"
+        world.hosts.upgrade_fails = ""
+        await world.change(shmSize="64Mi")
+        await world.ready(3)
+        assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_after_the_way_back_the_former_version_may_be_declared_again() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_fails = "no"
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/RolledBack")
+        await world.change(version="15")
+        await world.ready(1)
+        assert world.condition("Upgraded") == "True/Current"
+        await world.until("the Jobs are gone", lambda: not world.server.read_all(Job))
+
+
+@virtual_time
+@pytest.mark.parametrize("version", ["15", "16", "18"])
+async def test_other_ways_are_refused(version: str) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        with pytest.raises(Invalid, match="version can"):
+            await world.change(version=version)
+
+
+@virtual_time
+async def test_the_image_of_the_former_version_is_no_image_of_the_new() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, version="15", image="example.org/mine:15")
+        await world.ready(1)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/PreCheckFailed")
+        assert "spec.image" in message(world) and images(world) == {"example.org/mine:15"}
+        await world.change(image="example.org/mine:17")
+        await world.ready(1)
+        assert images(world) == {"example.org/mine:17"} and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_it_waits_while_the_cluster_sleeps_or_is_paused() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(hibernated=True)
+        await world.until("asleep", lambda: world.condition("Available") == "False/Hibernated" and not world.pods())
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/Upgrading")
+        assert "waits until the cluster is well" in message(world)
+        await world.rest(60)
+        assert set(majors(world).values()) == {"15"}
+        await world.annotate(paused="true")
+        await world.change(hibernated=False)
+        await world.rest(60)
+        assert world.pods() == {}
+        await world.annotate(paused=None)
+        await world.ready(1)
+        assert world.status.version == "17.6"
+
+
+@virtual_time
+async def test_sleep_that_is_declared_in_the_middle_comes_after_it() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world, 2)
+        await world.change(version="17")
+        await world.until("begun", lambda: world.server.read(Job, NAMES.upgrade_job) is not None)
+        await world.change(hibernated=True)
+        await world.until("asleep", lambda: world.condition("Available") == "False/Hibernated" and not world.pods())
+        await world.change(hibernated=False)
+        await world.ready(2)
+        assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_deleted_in_the_middle_it_goes() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2, version="15", deletion_policy="Delete")
+        await world.ready(2)
+        await world.change(version="17")
+        await world.until("begun", lambda: world.server.read(Job, NAMES.upgrade_job) is not None)
+        await world.client.delete(PostgreSQLCluster, KEY)
+        await world.until("gone", lambda: world.cluster is None)
+        await world.until("nothing is left", lambda: not world.claims() and not world.server.read_all(Job))
+        assert not world.server.read_all(Pod) and world.server.read(ConfigMap, NAMES.store_config) is None
+
+
+@virtual_time
+async def test_a_minor_image_goes_to_the_replicas_first_and_the_primary_hands_over() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(image="example.org/mine:17.6")
+        await world.ready(3)
+        renewed: list[str] = []
+        former = world.uids()
+        await world.change(image="example.org/mine:17.7")
+
+        def all_are_new() -> bool:
+            for name, uid in world.uids().items():
+                if uid != former[name] and name not in renewed:
+                    renewed.append(name)
+            return len(renewed) == 3
+
+        await world.until("all are new", all_are_new)
+        await world.ready(3)
+        assert renewed[-1] == "orders-0", "the former primary is the last"
+        assert world.status.primary != "orders-0" and world.events().count("Switchover") == 1
+        assert images(world) == {"example.org/mine:17.7"}
