@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import socket
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from devcluster.operator import install
 from devcluster.progress import Progress
 from devcluster.target import Target, target
+
+
+@pytest.fixture(scope="session", autouse=True)
+def only_loopback() -> Iterator[None]:
+    """Tests reach nothing but loopback themselves.
+
+    No route of the machine leads to pods and Services. What is sent to their addresses would leave it by the default
+    route.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+        yield
+
+
+def _guarded(connect: Any) -> Any:
+    def guarded(self: socket.socket, address: Any) -> Any:
+        # Connecting a datagram socket sends nothing.
+        to_network = self.family in (socket.AF_INET, socket.AF_INET6) and self.type == socket.SOCK_STREAM
+        if to_network and not _is_loopback(address[0]):
+            raise AssertionError(f"{address[0]} is not on this machine: use kubectl port-forward, or ask from a pod")
+        return connect(self, address)
+
+    return guarded
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,9 @@ from devcluster.process import run
 from devcluster.progress import Progress
 from devcluster.state import State
 from devcluster.target import Target, wait_until
+from devcluster_itself import ours, own_namespace, toolbox
+
+__all__ = ["ours"]
 
 pytestmark = pytest.mark.disruptive
 
@@ -79,28 +82,12 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def ours(bare_cluster: Target) -> Target:
-    """The cluster, which must be the devcluster: these tests are about it."""
-    if not bare_cluster.is_devcluster:
-        pytest.fail("these tests are about the devcluster: run them without CLUSTER=current")
-    return bare_cluster
-
-
-@pytest.fixture(scope="module")
 def web(ours: Target) -> Iterator[str]:
     """The namespace of a two-pod web server, one pod on each node."""
-    name = "e2e-devcluster-web"
-    ours.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=60s", seconds=70)
-    ours.kubectl("create", "namespace", name)
-    ours.apply(WEB, name)
-    ours.kubectl("rollout", "status", "statefulset/web", f"--namespace={name}", "--timeout=90s", seconds=100)
-    yield name
-    ours.kubectl("delete", "namespace", name, "--timeout=60s", seconds=70)
-
-
-def toolbox(target: Target, namespace: str, pod: str, *arguments: str) -> str:
-    """What the toolbox in a pod prints. Raises CommandFailed with its words."""
-    return target.kubectl("exec", f"--namespace={namespace}", pod, "--", "toolbox", *arguments).strip()
+    with own_namespace(ours, "e2e-devcluster-web") as name:
+        ours.apply(WEB, name)
+        ours.kubectl("rollout", "status", "statefulset/web", f"--namespace={name}", "--timeout=90s", seconds=100)
+        yield name
 
 
 def pod(target: Target, namespace: str, name: str) -> dict[str, Any]:

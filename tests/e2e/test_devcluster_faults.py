@@ -16,6 +16,9 @@ from devcluster.process import Process, run
 from devcluster.progress import Progress
 from devcluster.state import State
 from devcluster.target import Target, wait_until
+from devcluster_itself import ours, own_namespace, toolbox
+
+__all__ = ["ours"]
 
 pytestmark = pytest.mark.disruptive
 
@@ -49,23 +52,12 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def ours(bare_cluster: Target) -> Target:
-    """The cluster, which must be the devcluster: these tests are about it."""
-    if not bare_cluster.is_devcluster:
-        pytest.fail("these tests are about the devcluster: run them without CLUSTER=current")
-    return bare_cluster
-
-
-@pytest.fixture(scope="module")
 def boxes(ours: Target) -> Iterator[str]:
     """The namespace of two servers, `one` on the first node and `two` on the second."""
-    name = "e2e-devcluster-faults"
-    ours.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=60s", seconds=70)
-    ours.kubectl("create", "namespace", name)
-    ours.apply(box("one", FIRST) + "---" + box("two", SECOND), name)
-    ready(ours, name, "pod/one", "pod/two")
-    yield name
-    ours.kubectl("delete", "namespace", name, "--timeout=60s", seconds=70)
+    with own_namespace(ours, "e2e-devcluster-faults") as name:
+        ours.apply(box("one", FIRST) + "---" + box("two", SECOND), name)
+        ready(ours, name, "pod/one", "pod/two")
+        yield name
 
 
 @pytest.fixture
@@ -78,10 +70,6 @@ def healed() -> Iterator[None]:
 
 def ready(target: Target, namespace: str, *pods: str) -> None:
     target.kubectl("wait", *pods, f"--namespace={namespace}", "--for=condition=Ready", "--timeout=90s", seconds=100)
-
-
-def toolbox(target: Target, namespace: str, pod: str, *arguments: str) -> str:
-    return target.kubectl("exec", f"--namespace={namespace}", pod, "--", "toolbox", *arguments).strip()
 
 
 def get(target: Target, *arguments: str) -> dict[str, Any]:

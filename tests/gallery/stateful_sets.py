@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gallery.parts import BELONGS, NAMESPACE, belongs_to, declared, key, ordinal, pod
+from tests.gallery.parts import BELONGS, NAMESPACE, belongs_to, changes_in, declared, key, ordinal, pod
 
 from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
 from steersman.api.apply.core_v1 import (
@@ -48,10 +48,15 @@ def storage_of(claim: PersistentVolumeClaim) -> str:
 
 async def stateful_set_controller(world: World[Any]) -> None:
     """An actor: pods and claims for each StatefulSet, as many as asked. Claims stay when their pods go, as there."""
+    seen = -1
     while True:
-        for found in world.read_all(StatefulSet):
-            await _create_missing(world, found)
-            await _delete_surplus(world, found)
+        changes = changes_in(world)
+        if changes != seen:
+            for found in world.read_all(StatefulSet):
+                await _create_missing(world, found)
+                await _delete_surplus(world, found)
+        # What it changed itself is looked at, too.
+        seen = changes
         await world.sleep(1)
 
 

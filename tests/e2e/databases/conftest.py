@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
+from cluster_under_test import ClusterUnderTest, Place
 from database_under_test import DatabaseUnderTest
 from devcluster.target import Target
 
@@ -24,3 +27,31 @@ def database(cluster: Target, namespace: str, engine: str) -> DatabaseUnderTest:
 def postgresql(cluster: Target, namespace: str) -> DatabaseUnderTest:
     """As ``database``, for what does not depend on the engine."""
     return DatabaseUnderTest(cluster, namespace, "orders", "postgresql")
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Target, request: pytest.FixtureRequest) -> Generator[Place]:
+    """A namespace for all tests of a module."""
+    name = f"e2e-{request.path.stem.replace('_', '-')}"
+    cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
+    cluster.kubectl("create", "namespace", name)
+    yield Place(cluster, name)
+    cluster.kubectl("delete", "namespace", name, "--timeout=180s", seconds=200)
+
+
+@pytest.fixture(scope="module")
+def three(shared: Place) -> ClusterUnderTest:
+    """Three instances and the database ``shop``, for all tests of a module: each leaves them well."""
+    made = ClusterUnderTest(shared)
+    made.apply()
+    reference = {"clusterRef": {"name": made.name}, "deletionPolicy": "Delete"}
+    shared.declare("Database", "shop", reference)
+    made.wait_ready()
+    shared.wait_reason("database", "shop", "DatabaseReady")
+    return made
+
+
+@pytest.fixture
+def place(cluster: Target, namespace: str) -> Place:
+    """A namespace of the test's own."""
+    return Place(cluster, namespace)

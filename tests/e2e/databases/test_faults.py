@@ -17,7 +17,6 @@ from devcluster.process import Process
 from devcluster.target import Target, wait_until
 
 KILLS = 20
-LEFT_AFTER_RETAIN = {"persistentvolumeclaim/data-orders-0", "secret/orders-admin", "secret/orders-app"}
 
 
 def _operator_pod(cluster: Target) -> dict[str, str]:
@@ -81,7 +80,7 @@ def test_operator_killed_at_any_moment(cluster: Target, namespace: str, number: 
     cluster.kubectl("delete", "database", "orders", f"--namespace={namespace}", "--wait=false")
     time.sleep(dice.uniform(0, 3))
     _kill_operator(cluster)
-    expected = set[str]() if policy == "Delete" else LEFT_AFTER_RETAIN
+    expected = set[str]() if policy == "Delete" else database.retained
     database.eventually("it is gone", lambda: database.get() is None, seconds=150)
     database.eventually("just what should be left is left", lambda: database.objects() == expected, seconds=60)
 
@@ -106,7 +105,7 @@ def test_server_already_gone_at_deletion(database: DatabaseUnderTest) -> None:
     database.wait_ready()
     scope = f"--namespace={database.namespace}"
     database.cluster.kubectl("delete", "secret", "orders-admin", "orders-app", scope)
-    database.cluster.kubectl("delete", "statefulset", "orders", scope, "--wait=false")
+    database.cluster.kubectl("delete", "statefulset", database.statefulset, scope, "--wait=false")
     database.delete()
     database.eventually("nothing is left", lambda: not database.objects(), seconds=120)
 
@@ -118,7 +117,7 @@ def test_database_pod_killed_without_mercy(database: DatabaseUnderTest) -> None:
     database.client_sql("INSERT INTO t VALUES (1)")
     scope = f"--namespace={database.namespace}"
     for _ in range(3):
-        database.cluster.kubectl("delete", "pod", "orders-0", scope, "--force", "--grace-period=0", seconds=60)
+        database.cluster.kubectl("delete", "pod", database.pod, scope, "--force", "--grace-period=0", seconds=60)
         database.eventually("the row is there", lambda: database.client_sql("SELECT n FROM t") == "1", seconds=120)
     database.wait_ready()
 

@@ -37,7 +37,12 @@ def test_one_yaml_becomes_a_database(database: DatabaseUnderTest) -> None:
 
 def _check_objects(database: DatabaseUnderTest) -> None:
     uid = (database.get() or {})["metadata"]["uid"]
-    for kind, name in (("statefulset", "orders"), ("service", "orders-primary"), ("service", "orders-headless")):
+    if database.engine == "postgresql":
+        made = database.one("postgresqlcluster", "orders")["metadata"]
+        assert [o["uid"] for o in made["ownerReferences"]] == [uid]
+        uid = made["uid"]
+    owned = (("statefulset", database.statefulset), ("service", "orders-primary"), ("service", "orders-headless"))
+    for kind, name in owned:
         metadata = database.one(kind, name)["metadata"]
         assert [o["uid"] for o in metadata["ownerReferences"]] == [uid], name
         assert {label.rpartition("/")[2] for label in metadata["labels"]} >= RECOMMENDED, name
@@ -51,7 +56,7 @@ def _check_objects(database: DatabaseUnderTest) -> None:
 
 
 def _check_pod(database: DatabaseUnderTest) -> None:
-    pod = database.one("pod", "orders-0")["spec"]
+    pod = database.one("pod", database.pod)["spec"]
     container = pod["containers"][0]
     assert pod["securityContext"]["runAsNonRoot"] is True
     security = container["securityContext"]
@@ -60,7 +65,8 @@ def _check_pod(database: DatabaseUnderTest) -> None:
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert container["resources"]["limits"]["memory"]
     assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
-    assert "env" not in container, "credentials are mounted, never in the environment"
+    sources = [variable.get("valueFrom", {}) for variable in container.get("env", [])]
+    assert not any("secretKeyRef" in source for source in sources), "credentials are mounted"
 
 
 def _check_what_the_user_reads(database: DatabaseUnderTest, password: str) -> None:
@@ -73,7 +79,7 @@ def _check_what_the_user_reads(database: DatabaseUnderTest, password: str) -> No
     admin = database.secret("admin")["password"]
     everything = story + cluster.kubectl("get", "db", scope, "--output=yaml")
     everything += cluster.kubectl("get", "events", scope, "--output=yaml")
-    everything += cluster.kubectl("logs", "orders-0", scope)
+    everything += cluster.kubectl("logs", database.pod, scope)
     everything += cluster.kubectl("logs", "deployment/steersman-databases", "--namespace=steersman-databases-system")
     assert password not in everything
     assert admin not in everything
@@ -84,10 +90,10 @@ def test_data_survives_the_pod(database: DatabaseUnderTest) -> None:
     database.wait_ready()
     database.client_sql("CREATE TABLE t (n INT)")
     database.client_sql("INSERT INTO t VALUES (7)")
-    before = database.one("pod", "orders-0")["metadata"]["uid"]
-    database.cluster.kubectl("delete", "pod", "orders-0", f"--namespace={database.namespace}", seconds=150)
+    before = database.one("pod", database.pod)["metadata"]["uid"]
+    database.cluster.kubectl("delete", "pod", database.pod, f"--namespace={database.namespace}", seconds=150)
     database.eventually("another pod serves", lambda: database.client_sql("SELECT n FROM t") == "7", seconds=90)
-    assert database.one("pod", "orders-0")["metadata"]["uid"] != before
+    assert database.one("pod", database.pod)["metadata"]["uid"] != before
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])
@@ -100,9 +106,7 @@ def test_retained_data_is_adopted_by_a_namesake(database: DatabaseUnderTest, cas
     database.delete(f"--cascade={cascade}")
     database.eventually(
         "only data and keys are left",
-        lambda: (
-            database.objects() == {"persistentvolumeclaim/data-orders-0", "secret/orders-admin", "secret/orders-app"}
-        ),
+        lambda: database.objects() == database.retained,
         seconds=60,
     )
     database.apply()

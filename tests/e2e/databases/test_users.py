@@ -122,7 +122,7 @@ def test_on_any_server(place: Namespace, database: DatabaseUnderTest, engine: st
     server = {
         "service": {"name": "orders-primary"},
         "administrator": {"name": "root"},
-        "tls": {"mode": "Require" if engine == "mysql" else "Disable"},
+        "tls": {"mode": "Require"},
     }
     grants = [{"database": "shop", "privileges": ["ALL"]}]
     on = {"engine": engine, "serverRef": server}
@@ -133,7 +133,7 @@ def test_on_any_server(place: Namespace, database: DatabaseUnderTest, engine: st
     place.set_password("root", right)
     place.shows("db", "shop", "Ready")
     place.shows("dbu", "clerk", "True", "ProvisionSucceeded")
-    assert place.log_in("orders-0", "clerk-user", "SELECT 1", engine) == "1"
+    assert place.log_in(database.pod, "clerk-user", "SELECT 1", engine) == "1"
     kept = place.entries("clerk-user")
 
     place.kubectl("delete", "dbu", "clerk", "--timeout=60s", seconds=70)

@@ -1,0 +1,139 @@
+"""What is inside a cluster: two who want the same, somebody who changes it by hand, somebody who sets traps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster_under_test import ClusterUnderTest
+
+pytestmark = pytest.mark.xdist_group("cluster-contents")
+
+HEALED_WITHIN = 30.0
+# Each database is visited every 25 s for what is new in it, and a machine with other things to do takes longer.
+FOUND_WITHIN = 60.0
+
+
+def user(name: str, *, tables: bool = False) -> dict[str, Any]:
+    grants: list[dict[str, Any]] = [{"database": "shop", "privileges": ["CONNECT"]}]
+    if tables:
+        grants += [
+            {"database": "shop", "schema": "public", "privileges": ["USAGE"]},
+            {"database": "shop", "schema": "public", "tables": ["*"], "privileges": ["SELECT"], "future": True},
+        ]
+    return {"clusterRef": {"name": "orders"}, "user": name, "grants": grants}
+
+
+def test_the_older_of_two_objects_keeps_the_role(three: ClusterUnderTest) -> None:
+    place = three.place
+    place.declare("DatabaseUser", "first", user("clerk"))
+    place.wait_reason("databaseuser", "first", "ProvisionSucceeded")
+    password = "SELECT rolpassword FROM pg_authid WHERE rolname = 'clerk'"
+    before = three.sql(password)
+
+    place.declare("DatabaseUser", "second", user("clerk"))
+    said = place.wait_reason("databaseuser", "second", "ProvisionFailed")
+    assert "first" in said["message"]
+    assert place.condition("databaseuser", "first")["status"] == "True"
+    assert three.sql(password) == before
+    assert not place.get("secret", "second-user")
+
+    # Who never had it takes nothing along.
+    place.kubectl("delete", "databaseuser", "second", "--timeout=60s", seconds=70)
+    assert three.sql(password) == before
+    place.declare("DatabaseUser", "third", user("clerk"))
+    place.wait_reason("databaseuser", "third", "ProvisionFailed")
+    place.kubectl("delete", "databaseuser", "first", "--timeout=60s", seconds=70)
+    place.wait_reason("databaseuser", "third", "ProvisionSucceeded")
+    assert three.sql(password) not in ("", before)
+    place.kubectl("delete", "databaseuser", "third", "--timeout=60s", seconds=70)
+    assert three.sql("SELECT count(*) FROM pg_roles WHERE rolname = 'clerk'") == "0"
+
+
+def test_what_was_changed_behind_our_back_is_healed(
+    three: ClusterUnderTest, record_property: Callable[[str, object], None]
+) -> None:
+    place = three.place
+    three.sql("SET ROLE shop; CREATE TABLE kept (n int); CREATE TABLE hidden (n int)", "shop")
+    place.declare("DatabaseUser", "reader", user("reader", tables=True))
+    place.wait_reason("databaseuser", "reader", "ProvisionSucceeded")
+    has = "SELECT has_table_privilege('reader', 'kept', '{}')"
+    assert three.sql(has.format("SELECT"), "shop") == "t"
+    harm = {
+        "revoked": ("REVOKE SELECT ON kept FROM reader", has.format("SELECT"), "t"),
+        "granted": ("GRANT DELETE ON kept TO reader", has.format("DELETE"), "f"),
+        "a new table": (
+            "SET ROLE shop; CREATE TABLE later (n int); REVOKE ALL ON later FROM reader",
+            has.format("SELECT").replace("kept", "later"),
+            "t",
+        ),
+        "superuser": (
+            "ALTER ROLE reader SUPERUSER",
+            "SELECT rolsuper FROM pg_roles WHERE rolname = 'reader'",
+            "f",
+        ),
+        "dropped": (
+            "DROP OWNED BY reader; DROP ROLE reader",
+            "SELECT count(*) FROM pg_roles WHERE rolname = 'reader'",
+            "1",
+        ),
+    }
+    for what, (statement, question, wanted) in harm.items():
+        three.sql(statement, "shop")
+        began = time.monotonic()
+        within = FOUND_WITHIN if what == "a new table" else HEALED_WITHIN
+        three.until(f"{what} is healed", lambda q=question, w=wanted: three.sql(q, "shop") == w, within)
+        record_property(what, round(time.monotonic() - began, 1))
+    verifier = "SELECT rolpassword FROM pg_authid WHERE rolname = 'reader'"
+    three.sql("ALTER ROLE reader PASSWORD 'elsewhere'")
+    changed = three.sql(verifier)
+    three.until("the password is healed", lambda: three.sql(verifier) != changed, HEALED_WITHIN)
+    three.until("the grants are back", lambda: three.sql(has.format("SELECT"), "shop") == "t", HEALED_WITHIN)
+    assert place.events("reader", "GrantRevoked")
+
+
+TRAPS = """
+SET ROLE shop;
+CREATE TABLE public.trapped (who name);
+GRANT INSERT ON public.trapped TO PUBLIC;
+CREATE FUNCTION public.spring() RETURNS void LANGUAGE plpgsql AS
+  $$ BEGIN INSERT INTO public.trapped VALUES (current_user); END $$;
+CREATE FUNCTION public.same(a oid, b oid) RETURNS boolean LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM public.spring(); RETURN a OPERATOR(pg_catalog.=) b; END $$;
+CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = public.same);
+CREATE FUNCTION public.same(a name, b name) RETURNS boolean LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM public.spring(); RETURN a OPERATOR(pg_catalog.=) b; END $$;
+CREATE OPERATOR public.= (LEFTARG = name, RIGHTARG = name, FUNCTION = public.same);
+CREATE FUNCTION public.pg_get_userbyid(o oid) RETURNS name LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM public.spring(); RETURN pg_catalog.pg_get_userbyid(o); END $$;
+CREATE FUNCTION public.format(f text, a text) RETURNS text LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM public.spring(); RETURN pg_catalog.format(f, a); END $$;
+ALTER DATABASE shop SET search_path = public, pg_catalog;
+"""
+
+
+def test_an_owners_traps_catch_nobody_of_ours(three: ClusterUnderTest) -> None:
+    place = three.place
+    three.sql(TRAPS, "shop")
+    three.sql("SELECT count(*) FROM pg_class WHERE oid = 1::oid AND relname = 'x'::name", "shop")
+    caught = "SELECT string_agg(DISTINCT who::text, ',') FROM public.trapped"
+    assert three.sql(caught, "shop") == "postgres", "the traps work"
+    three.sql("TRUNCATE public.trapped", "shop")
+
+    place.declare("DatabaseUser", "visitor", user("visitor", tables=True))
+    place.wait_reason("databaseuser", "visitor", "ProvisionSucceeded")
+    inside = {
+        "clusterRef": {"name": "orders"},
+        "deletionPolicy": "Delete",
+        "schemas": [{"name": "stock"}],
+        "extensions": [{"name": "plpgsql"}, {"name": "pg_trgm", "schema": "stock"}],
+    }
+    place.declare("Database", "shop", inside)
+    extension = "SELECT count(*) FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'pg_trgm'"
+    three.until("the extension is there", lambda: three.sql(extension, "shop") == "1", 60)
+    place.wait_reason("database", "shop", "DatabaseReady")
+    place.kubectl("delete", "databaseuser", "visitor", "--timeout=60s", seconds=70)
+    assert three.sql("SELECT count(*) FROM public.trapped", "shop") == "0", three.sql(caught, "shop")

@@ -1,0 +1,71 @@
+"""What a cluster of three loses, and how it comes back: nothing that was acknowledged is gone afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cluster_under_test import ClusterUnderTest, Writing, writing
+
+pytestmark = pytest.mark.xdist_group("cluster-losses")
+
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    """All is well before each test."""
+    three.wait_ready(seconds=400)
+
+
+def judge(seen: Writing, record: Record, what: str) -> None:
+    """Writes go on, and none is lost."""
+    seen.goes_on(time.time())
+    record(f"{what}: longest gap in writes, in seconds", round(seen.gap, 1))
+    assert seen.lost() == 0
+
+
+def test_a_lost_pod_of_a_replica(three: ClusterUnderTest, record_property: Record) -> None:
+    with writing(three, "shop-app") as seen:
+        three.place.kubectl("delete", "pod", f"{three.replicas[0]}-0", "--force", "--grace-period=0", "--wait=false")
+        three.until("it is missed", lambda: not three.ready(3), 60)
+        three.wait_ready()
+        judge(seen, record_property, "replica's pod")
+
+
+def test_a_lost_volume(three: ClusterUnderTest) -> None:
+    """As the how-to has it: the claim, then the pod."""
+    lost, former = three.replicas[0], three.primary
+    three.place.kubectl("delete", "pvc", f"data-{lost}", "--wait=false")
+    three.place.kubectl("delete", "pod", f"{lost}-0", "--wait=false")
+
+    def replaced() -> bool:
+        members = {m["name"] for m in three.status["members"]}
+        return lost not in members and len(members) == 3 and three.ready(3)
+
+    three.until("another takes its place", replaced, 300)
+    assert three.primary == former
+    three.until("the claim is gone", lambda: not three.place.get("pvc", f"data-{lost}"), 60)
+    assert three.place.events("orders", "InstanceReplaced")
+
+
+@pytest.mark.parametrize("suffix", ["tls", "operator", "peer"])
+def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str) -> None:
+    name = f"orders-{suffix}"
+    before = three.place.secret(name)["tls.crt"]
+    with writing(three, "shop-app") as seen:
+        three.place.kubectl("delete", "secret", name)
+        three.until("it is back", lambda: three.place.secret(name).get("tls.crt", before) != before, 60)
+        seen.goes_on(time.time())
+        assert seen.errors == []
+    three.wait_ready()
+
+
+def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
+    three.place.kubectl("delete", "secret", "shop-app")
+    three.until("it is back", lambda: three.place.secret("shop-app").get("password"), 60)
+    three.place.wait_reason("database", "shop", "DatabaseReady")
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())

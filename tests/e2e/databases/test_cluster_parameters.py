@@ -1,0 +1,89 @@
+"""Parameters of the servers: taken at once, with a restart, in order, or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster_under_test import SMALL, ClusterUnderTest, writing
+
+pytestmark = pytest.mark.xdist_group("cluster-parameters")
+
+PARAMETERS: dict[str, str] = SMALL["postgresql"]["parameters"]
+
+
+def declare(cluster: ClusterUnderTest, **parameters: str) -> None:
+    cluster.apply(postgresql={"parameters": {**PARAMETERS, **parameters}})
+
+
+def applied(cluster: ClusterUnderTest) -> None:
+    """Waits until this declaration's parameters are said to be there, and all is well."""
+    cluster.wait_ready()
+
+    def said() -> bool:
+        found = cluster.found
+        condition = cluster.place.condition("postgresqlcluster", cluster.name, "ParametersApplied")
+        return condition["reason"] == "Applied" and condition["observedGeneration"] == found["metadata"]["generation"]
+
+    cluster.until("parameters are applied", said)
+
+
+def pods(cluster: ClusterUnderTest) -> dict[str, Any]:
+    """UIDs and restarts of the members' pods."""
+    chosen = f"--selector=databases.steersman.dev/member-of={cluster.name}"
+    return {
+        pod["metadata"]["name"]: (
+            pod["metadata"]["uid"],
+            [c["restartCount"] for c in pod["status"]["containerStatuses"]],
+        )
+        for pod in cluster.place.all("pods", chosen)
+    }
+
+
+def test_one_that_takes_a_reload(three: ClusterUnderTest) -> None:
+    before, started = pods(three), three.sql("SELECT pg_postmaster_start_time()")
+    declare(three, work_mem="5MB")
+    three.until("all servers have it", lambda: three.shown("work_mem") == {"5MB"}, 60)
+    applied(three)
+    # And what is declared no more is the server's default again.
+    declare(three)
+    three.until("none has it", lambda: three.shown("work_mem") == {"4MB"}, 60)
+    applied(three)
+    assert pods(three) == before
+    assert three.sql("SELECT pg_postmaster_start_time()") == started
+
+
+def test_one_that_takes_a_restart_and_its_lowering(
+    three: ClusterUnderTest, record_property: Callable[[str, object], None]
+) -> None:
+    before = pods(three)
+    for value in ("60", "40"):
+        with writing(three, "shop-app") as seen:
+            declare(three, max_connections=value)
+            three.until("all servers have it", lambda v=value: three.shown("max_connections") == {v}, 240)
+            applied(three)
+            seen.goes_on(time.time())
+            assert seen.lost() == 0
+            record_property(f"longest gap in writes when it becomes {value}, in seconds", round(seen.gap, 2))
+    assert pods(three) == before, "servers restart, pods do not"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("wrok_mem", "5MB"), ("work_mem", "a lot"), ("shared_buffers", "999999GB"), ("max_connections", "-1")],
+    ids=["misspelt", "no-size", "too-large", "out-of-bounds"],
+)
+def test_one_that_the_server_refuses(three: ClusterUnderTest, name: str, value: str) -> None:
+    uptime = three.sql("SELECT pg_postmaster_start_time()")
+    declare(three, **{name: value})
+    said = three.wait_reason("ParameterRefused", "ParametersApplied", 180)
+    assert name in said["message"]
+    declare(three)
+    applied(three)
+    assert three.shown("max_connections") == {"40"}
+    assert three.shown("shared_buffers") == {"32MB"}
+    if name != "shared_buffers":
+        assert three.sql("SELECT pg_postmaster_start_time()") == uptime

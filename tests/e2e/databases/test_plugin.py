@@ -1,0 +1,170 @@
+"""``kubectl steersman``, as kubectl runs it, against clusters that are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster_under_test import ClusterUnderTest
+
+pytestmark = pytest.mark.xdist_group("plugin")
+
+
+@dataclass
+class Plugin:
+    """The command, in the namespace of a cluster."""
+
+    cluster: ClusterUnderTest
+    directory: Path
+
+    def __call__(self, *arguments: str, code: int = 0, seconds: float = 150) -> str:
+        """What ``kubectl steersman arguments…`` prints; it ends with ``code``."""
+        target = self.cluster.place.target
+        path = f"{self.directory}:{Path(target.kubectl_path).parent}:{os.environ['PATH']}"
+        config = {} if target.kubeconfig is None else {"KUBECONFIG": str(target.kubeconfig)}
+        words = [target.kubectl_path, "steersman", arguments[0], "--namespace", self.cluster.place.namespace]
+        done = subprocess.run(
+            [*words, *arguments[1:]],
+            env={**os.environ, **config, "PATH": path},
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def status(self) -> dict[str, Any]:
+        return json.loads(self("status", self.cluster.name, "--output", "json"))
+
+
+@pytest.fixture(scope="module")
+def plugin(three: ClusterUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Plugin:
+    """It is found by its name in PATH."""
+    directory = tmp_path_factory.mktemp("plugin")
+    program = directory / "kubectl-steersman"
+    program.write_text(f"#!{sys.executable}\nfrom steersman_databases.kubectl.app import main\nmain()\n")
+    program.chmod(0o755)
+    return Plugin(three, directory)
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    three.wait_ready()
+
+
+def test_status_shows_who_follows_whom(plugin: Plugin, three: ClusterUnderTest) -> None:
+    shown = plugin("status", three.name)
+    assert re.search(r"Instances: +3 of 3 ready", shown)
+    primary, first, second = three.primary, *three.replicas
+    nodes = {i: three.pod(i)["spec"]["nodeName"] for i in (primary, first, second)}
+    assert re.search(rf"^{primary} +Primary +Running +yes +\d+ +{nodes[primary]}$", shown, re.MULTILINE), shown
+    for branch, replica in (("├─", first), ("└─", second)):
+        line = rf"^{branch} {replica} +Replica +Streaming +yes +\d+ B +\d+ +{nodes[replica]}$"
+        assert re.search(line, shown, re.MULTILINE), shown
+    assert three.name in plugin("status", "--check")
+    assert plugin.status()["primary"] == primary
+    assert "not found" in plugin("status", "nobodys", code=1)
+
+
+def test_switchover(plugin: Plugin, three: ClusterUnderTest, record_property: Callable[[str, object], None]) -> None:
+    former, wanted = three.primary, three.replicas[-1]
+    assert f"switched over from {former} to {wanted}" in plugin("switchover", three.name, wanted)
+    assert three.leads() == [f"{wanted}-0"]
+    three.wait_ready()
+    assert f"{wanted} is the primary already" in plugin("switchover", three.name, wanted, code=1)
+    assert "orders-9" in plugin("switchover", three.name, "orders-9", code=2)
+    assert re.search(rf"Switchover: +from {former} to {wanted}", plugin("status", three.name))
+
+
+def test_fence_and_unfence(plugin: Plugin, three: ClusterUnderTest) -> None:
+    fenced = three.replicas[0]
+    assert f"fenced: {fenced}" in plugin("fence", three.name, fenced)
+
+    def stands_still() -> bool:
+        running = three.execute(fenced, "sh", "-c", "cat /proc/[0-9]*/comm")
+        return "postgres" not in running.split()
+
+    three.until("no server runs in it, and its pod does", stands_still, 120)
+    three.until("it is in no Service", lambda: f"{fenced}-0" not in three.leads("r"), 60)
+    assert "PG_VERSION" in three.execute(fenced, "ls", "/var/lib/steersman/data/pgdata")
+    shown = three.until("it is said", lambda: s if fenced in (s := plugin("status", three.name)) else None)
+    assert re.search(rf"{fenced} .*fenced", shown), shown
+    assert "unfenced" in plugin("unfence", three.name, fenced)
+    three.wait_ready()
+
+
+def test_a_fenced_primary_fails_over(plugin: Plugin, three: ClusterUnderTest) -> None:
+    former = three.primary
+    plugin("fence", three.name, former)
+    three.until("another leads", lambda: three.primary not in ("", former), 120)
+    three.until("-rw leads to it", lambda: three.leads() == [f"{three.primary}-0"], 60)
+    plugin("unfence", three.name, "--all")
+    three.wait_ready()
+
+
+def test_restart(plugin: Plugin, three: ClusterUnderTest) -> None:
+    instances = [three.primary, *three.replicas]
+
+    def uids() -> set[str]:
+        return {three.pod(i).get("metadata", {}).get("uid", "") for i in instances}
+
+    before = uids()
+    assert "restart requested" in plugin("restart", three.name)
+    three.until("all pods are others", lambda: "" not in (now := uids()) and not now & before, 400)
+    three.wait_ready()
+
+
+def test_psql(plugin: Plugin, three: ClusterUnderTest) -> None:
+    ask = ("--", "--tuples-only", "--no-align", "--command", "SELECT current_user, pg_is_in_recovery()")
+    assert "postgres|f" in plugin("psql", three.name, *ask)
+    assert "postgres|t" in plugin("psql", three.name, "--replica", *ask)
+    assert "postgres|t" in plugin("psql", three.name, "--instance", three.replicas[0], *ask)
+    # The exit code is psql's own.
+    assert "syntax error" in plugin("psql", three.name, "--", "--command", "SELEC", code=1)
+
+
+def test_logs(plugin: Plugin, three: ClusterUnderTest) -> None:
+    told = plugin("logs", three.name, "--tail", "5").splitlines()
+    assert {line.split()[0] for line in told if line} == {three.primary, *three.replicas}
+    assert 3 <= len(told) <= 15
+
+
+def test_report_has_no_secret_in_it(plugin: Plugin, three: ClusterUnderTest, tmp_path: Path) -> None:
+    archive = tmp_path / "orders.tar.gz"
+    assert str(archive) in plugin("report", three.name, "--file", str(archive))
+    assert archive.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(archive) as opened:
+        contents = {m.name.partition("/")[2]: opened.extractfile(m) for m in opened.getmembers()}
+        texts = {name: file.read().decode() for name, file in contents.items() if file is not None}
+    assert {"cluster.yaml", "pods.yaml", "statefulsets.yaml", "secrets.yaml", "events.yaml"} <= texts.keys()
+    assert "missing.yaml" not in texts, texts["missing.yaml"]
+    assert all(instance in texts["logs/instances.txt"] for instance in (three.primary, *three.replicas))
+    everything = "\n".join(texts.values())
+    for name in (f"{three.name}-admin", "shop-app"):
+        assert three.place.secret(name)["password"] not in everything
+    assert "PRIVATE KEY" not in everything
+
+
+def test_hibernate_and_wake(plugin: Plugin, three: ClusterUnderTest) -> None:
+    three.sql("CREATE TABLE kept AS SELECT 7 AS n", "shop")
+    assert "hibernated" in plugin("hibernate", three.name, "--wait", "--timeout", "200", seconds=220)
+    assert not three.place.all("pods", f"--selector=databases.steersman.dev/member-of={three.name}")
+    assert three.leads() == []
+    assert "awake" in plugin("wake", three.name, "--wait", "--timeout", "200", seconds=220)
+    three.wait_ready()
+    assert three.sql("SELECT n FROM kept", "shop") == "7"
+    # A hand-written spec goes on from what the plugin has left.
+    three.apply()
+    three.wait_ready()
