@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from applications import LOGINS, WRITER, application, client, from_secret, scripts
 from devcluster.errors import NotReady
-from devcluster.operator import install
+from devcluster.operator import DEPLOYMENT, install
+from devcluster.operator import NAMESPACE as OPERATORS
 from devcluster.progress import Progress
-from devcluster.target import Target, wait_until
+from devcluster.target import Target
+from devcluster.target import wait_until as _wait_until
 
 NAMESPACE = "steersman-demo"
 SAMPLES = Path(__file__).parent.parent / "config" / "samples"
-POSTGRESQL, MYSQL = "orders", "inventory"
+CLUSTER, USER, MYSQL = "shop", "report", "inventory"
+_SHOWN = (f"postgresqlcluster/{CLUSTER}", f"databaseuser/{USER}", f"database/{MYSQL}")
+_SWITCHOVER = "databases.steersman.dev/switchover=any"
+
+
+# Each look is a process, and machines that try this are small.
+wait_until = partial(_wait_until, every=1.0)
 
 
 class Story:
@@ -32,11 +42,13 @@ class Story:
         """Runs all steps. Raises DevclusterError at the first that does not come true."""
         install(self._target, self._progress)
         self._start_anew()
-        self._apply_databases()
+        self._apply()
         self._watch_until_ready()
-        self._write_and_read()
-        self._heal()
-        self._delete_and_adopt()
+        self._start_applications()
+        self._rotate()
+        self._use_mysql()
+        self._require_logins()
+        self._switch_over()
         self._what_next()
 
     def _start_anew(self) -> None:
@@ -46,10 +58,11 @@ class Story:
             )
             self._target.kubectl("create", "namespace", NAMESPACE)
 
-    def _apply_databases(self) -> None:
-        for engine in ("postgresql", "mysql"):
-            text = (SAMPLES / f"{engine}.yaml").read_text()
-            self._console.print(f"\n[bold]kubectl apply -f {engine}.yaml[/]\n{text}", markup=True)
+    def _apply(self) -> None:
+        for name in ("postgresqlcluster", "databaseuser", "mysql"):
+            text = (SAMPLES / f"{name}.yaml").read_text()
+            self._console.print(f"\n[bold]kubectl apply -f {name}.yaml[/]")
+            self._console.print(text, markup=False)
             self._target.apply(text, NAMESPACE)
 
     def _watch_until_ready(self) -> None:
@@ -57,76 +70,122 @@ class Story:
 
         def all_ready() -> bool:
             nonlocal shown
-            databases = self._databases()
-            state = json.dumps([d.get("status") for d in databases])
-            if state != shown:
+            found: list[dict[str, Any]] = self._get(*_SHOWN)["items"]
+            told = [_condition(one, "Ready") for one in found]
+            if (state := json.dumps(told)) != shown:
                 shown = state
-                self._console.print(_table(databases, time.monotonic() - begun))
-            return all(_phase(d) == "Ready" for d in databases)
+                self._console.print(_table(found, time.monotonic() - begun))
+            return all(one.get("status") == "True" for one in told)
 
-        wait_until("both databases are Ready", all_ready, seconds=240)
+        wait_until("cluster, user and database are Ready", all_ready, seconds=300)
+        message = _condition(self._get("postgresqlcluster", CLUSTER), "InitialConfiguration").get("message", "")
+        self._console.print(f"    {message}")
 
-    def _write_and_read(self) -> None:
-        self._console.print("\n[bold]A client connects with nothing but the application Secret[/]")
-        for name, client in ((POSTGRESQL, _postgresql_client), (MYSQL, _mysql_client)):
-            with self._progress.step(f"{name}: write a row, read it back"):
-                rows = self._run_client(
-                    name,
-                    client,
-                    "CREATE TABLE IF NOT EXISTS visits (who VARCHAR(40)); INSERT INTO visits VALUES ('a stranger'); "
-                    "SELECT CONCAT('row: ', who) FROM visits;",
-                )
-            self._console.print(f"    {_require('row: a stranger', rows)}")
+    def _start_applications(self) -> None:
+        self._console.print("\n[bold]Two applications, with nothing but their Secrets[/]")
+        with self._progress.step("One writes through the pooler, up to 50 times a second; one logs in all the time"):
+            pooler = f"deployment/{CLUSTER}-pooler-rw"
+            self._kubectl("rollout", "status", pooler, "--timeout=120s", seconds=130)
+            # Any image with psycopg would do, and every node can have this one.
+            deployed = ("get", "deployment", DEPLOYMENT, f"--namespace={OPERATORS}")
+            path = "--output=jsonpath={.spec.template.spec.containers[0].image}"
+            image = self._target.kubectl(*deployed, path)
+            self._target.apply(json.dumps(scripts()), NAMESPACE)
+            host = f"{CLUSTER}-pooler-rw.{NAMESPACE}.svc"
+            variables = {"PGDATABASE": "dbname", "PGUSER": "user", "PGPASSWORD": "password"}
+            environment = [
+                {"name": "PGHOST", "value": host},
+                {"name": "PGSSLMODE", "value": "verify-full"},
+                {"name": "PGSSLROOTCERT", "value": "/secret/ca.crt"},
+                *from_secret(f"{CLUSTER}-app", variables),
+            ]
+            self._target.apply(json.dumps(application(WRITER, image, f"{CLUSTER}-app", environment)), NAMESPACE)
+            self._target.apply(json.dumps(application(LOGINS, image, f"{USER}-user", [])), NAMESPACE)
+            wait_until("rows are written", lambda: self._news(WRITER).get("written", 0) > 0, seconds=90)
+            wait_until("somebody logs in", lambda: self._news(LOGINS).get("logins", 0) > 0, seconds=90)
 
-    def _heal(self) -> None:
-        self._console.print(f"\n[bold]Somebody drops the user of {MYSQL} by hand[/]")
+    def _rotate(self) -> None:
+        # When it was rotated last stands in the Secret: long ago is due now.
+        long_ago = '{"stringData": {"rotated-at": "2000-01-01T00:00:00Z"}}'
+        self._console.print(f"\n[bold]The password of {USER} is due[/]")
+        self._console.print(f"kubectl patch secret {USER}-user --type=merge -p '{long_ago}'", markup=False)
+        former = self._get("databaseuser", USER).get("status", {}).get("lastRotationTime")
+        with self._progress.step("The operator sets another credential, tries it, and writes it to the Secret"):
+            self._kubectl("patch", "secret", f"{USER}-user", "--type=merge", f"--patch={long_ago}")
+
+            def rotated() -> bool:
+                moment = self._get("databaseuser", USER).get("status", {}).get("lastRotationTime")
+                return moment not in (None, former) and not moment.startswith("2000-")
+
+            wait_until("it is rotated", rotated, seconds=60)
+
+    def _use_mysql(self) -> None:
+        self._console.print("\n[bold]Meanwhile, MySQL: a client connects with nothing but the application Secret[/]")
+        with self._progress.step(f"{MYSQL}: write a row, read it back"):
+            rows = self._mysql(
+                "CREATE TABLE IF NOT EXISTS visits (who VARCHAR(40)); INSERT INTO visits VALUES ('a stranger'); "
+                "SELECT CONCAT('row: ', who) FROM visits;"
+            )
+        self._console.print(f"    {_require('row: a stranger', rows)}")
+        self._console.print(f"[bold]Somebody drops the user of {MYSQL} by hand[/]")
+        found = "SELECT user FROM mysql.user WHERE user = 'stock'"
         self._administer_mysql("DROP USER 'stock'@'%'")
-        if "stock" in self._administer_mysql("SELECT user FROM mysql.user WHERE user = 'stock'"):
-            raise NotReady("the user is still there after DROP USER")
         begun = time.monotonic()
         with self._progress.step("The operator notices and heals it"):
-            wait_until(
-                "the user is back",
-                lambda: "stock" in self._administer_mysql("SELECT user FROM mysql.user WHERE user = 'stock'"),
-                seconds=45,
-            )
-            rows = self._run_client(MYSQL, _mysql_client, "SELECT CONCAT('row: ', who) FROM visits;")
+            wait_until("the user is back", lambda: "stock" in self._administer_mysql(found), seconds=45)
+            rows = self._mysql("SELECT CONCAT('row: ', who) FROM visits;")
         _require("row: a stranger", rows)
         self._console.print(f"    back after {time.monotonic() - begun:.0f} s, and the old password still works")
 
-    def _delete_and_adopt(self) -> None:
-        self._console.print(f"\n[bold]kubectl delete db {POSTGRESQL}[/]   (deletionPolicy: Retain is the default)")
-        with self._progress.step("Delete it; its volume and Secrets stay"):
-            self._target.kubectl("delete", "database", POSTGRESQL, f"--namespace={NAMESPACE}", seconds=150)
-            kept = self._target.kubectl(
-                "get",
-                "pvc,secret",
-                f"--namespace={NAMESPACE}",
-                f"--selector=app.kubernetes.io/instance={POSTGRESQL}",
-                "--output=name",
-            ).split()
-        expected = {
-            f"persistentvolumeclaim/data-{POSTGRESQL}-0",
-            f"secret/{POSTGRESQL}-admin",
-            f"secret/{POSTGRESQL}-app",
-        }
-        if set(kept) != expected:
-            raise NotReady(f"expected {sorted(expected)} to be kept, found {kept}")
-        self._console.print(f"    kept: {', '.join(sorted(kept))}")
-        with self._progress.step("Apply the same YAML again; it adopts them"):
-            self._target.apply((SAMPLES / "postgresql.yaml").read_text(), NAMESPACE)
+    def _require_logins(self) -> None:
+        def both() -> bool:
+            return len(self._news(LOGINS).get("names", ())) > 1
+
+        with self._progress.step(f"Kubernetes brings the Secret to the application that logs in as {USER}"):
+            wait_until("it logs in with the new credential", both, seconds=180)
+            time.sleep(2.0)
+            news = self._news(LOGINS)
+        names, failed = " and then ".join(news["names"]), news["failed"]
+        self._console.print(f"    {news['logins']} logins, as {names}: [bold]{failed} failed[/]")
+        if failed:
+            raise NotReady(f"{failed} logins failed, the last with: {news['last']}")
+        self._end(LOGINS)
+
+    def _switch_over(self) -> None:
+        former = self._get("postgresqlcluster", CLUSTER)["status"]["primary"]
+        self._console.print("\n[bold]Another instance takes over, while the application writes[/]")
+        self._console.print(f"kubectl annotate pg {CLUSTER} {_SWITCHOVER}", markup=False)
+        before = self._news(WRITER)
+        with self._progress.step("Switchover"):
+            self._kubectl("annotate", "pg", CLUSTER, _SWITCHOVER)
+
+            def over() -> str | None:
+                found = self._get("postgresqlcluster", CLUSTER)
+                status = found.get("status", {})
+                ready = _condition(found, "Ready").get("status") == "True"
+                return status["primary"] if ready and status.get("primary") not in (None, former) else None
+
+            primary = wait_until("another one is the primary", over, seconds=120)
             wait_until(
-                f"{POSTGRESQL} is Ready again",
-                lambda: all(_phase(d) == "Ready" for d in self._databases()),
-                seconds=120,
+                "rows are written again", lambda: self._news(WRITER)["written"] > before["written"] + 50, seconds=60
             )
-            rows = self._run_client(POSTGRESQL, _postgresql_client, "SELECT CONCAT('row: ', who) FROM visits;")
-        self._console.print(f"    {_require('row: a stranger', rows)}  (the row from before)")
+            self._end(WRITER)
+            news = self._ended(WRITER)
+        self._console.print(f"    from {former} to {primary}; {news['written']} rows written")
+        self._console.print(f"    [bold]{news['errors']} errors[/], longest wait of a write {news['longest']:.1f} s")
+        if news["errors"]:
+            raise NotReady(f"{news['errors']} writes failed, the last with: {news['last']}")
+        rows = int(self._kubectl("exec", f"{primary}-0", "--", *_COUNT).strip())
+        if rows != news["written"]:
+            raise NotReady(f"{news['written']} rows were acknowledged, and {rows} are there")
 
     def _what_next(self) -> None:
-        lines = [f"kubectl get db -n {NAMESPACE}", f"kubectl describe db {MYSQL} -n {NAMESPACE}"]
-        lines.append(f"kubectl get secret {MYSQL}-app -n {NAMESPACE} -o yaml")
-        lines.append(f"kubectl delete service {MYSQL}-primary -n {NAMESPACE}   # and watch it come back")
+        lines = [
+            f"kubectl get pg,db,dbu -n {NAMESPACE}",
+            f"kubectl describe pg {CLUSTER} -n {NAMESPACE}",
+            f"kubectl get secret {CLUSTER}-app -n {NAMESPACE} -o yaml",
+            f"kubectl delete service {CLUSTER}-rw -n {NAMESPACE}   # and watch it come back",
+        ]
         if self._target.kubeconfig is not None:
             folder = Path(self._target.kubectl_path).parent
             lines.insert(0, f"export KUBECONFIG={self._target.kubeconfig} PATH={folder}:$PATH")
@@ -137,106 +196,65 @@ class Story:
         else:
             self._console.print(f"\n  kubectl delete namespace {NAMESPACE}   removes the databases", markup=False)
 
-    def _databases(self) -> list[dict[str, Any]]:
-        found = self._target.get("databases", f"--namespace={NAMESPACE}")
-        return found["items"] if found else []
+    def _kubectl(self, verb: str, *arguments: str, seconds: float = 60) -> str:
+        return self._target.kubectl(verb, f"--namespace={NAMESPACE}", *arguments, seconds=seconds)
+
+    def _get(self, *what: str) -> dict[str, Any]:
+        return self._target.get(*what, f"--namespace={NAMESPACE}") or {}
+
+    def _news(self, name: str) -> dict[str, Any]:
+        """What an application told last; nothing before it did."""
+        done = self._target.try_kubectl("logs", name, f"--namespace={NAMESPACE}", "--tail=1")
+        line = done.stdout.strip()
+        return json.loads(line) if done.returncode == 0 and line.startswith("{") else {}
+
+    def _end(self, name: str) -> None:
+        """Has an application tell its last news, and end."""
+        self._kubectl("exec", name, "--", "sh", "-c", "kill -TERM 1")
+
+    def _ended(self, name: str) -> dict[str, Any]:
+        wait_until(
+            f"{name} ends", lambda: self._get("pod", name).get("status", {}).get("phase") == "Succeeded", seconds=60
+        )
+        return self._news(name)
 
     def _administer_mysql(self, statement: str) -> str:
         script = 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" exec mysql --host=127.0.0.1 -u "$1" -N -e "$2"'
-        return self._target.kubectl(
-            "exec",
-            f"--namespace={NAMESPACE}",
-            f"{MYSQL}-0",
-            "--",
-            "sh",
-            "-c",
-            script,
-            "sh",
-            "steersman_admin",
-            statement,
-        )
+        return self._kubectl("exec", f"{MYSQL}-0", "--", "sh", "-c", script, "sh", "steersman_admin", statement)
 
-    def _run_client(self, name: str, client: Callable[[str], dict[str, Any]], statements: str) -> str:
-        pod_name = f"client-{name}"
-        image = self._target.kubectl(
-            "get", "pod", f"{name}-0", f"--namespace={NAMESPACE}", "--output=jsonpath={.spec.containers[0].image}"
-        )
-        manifest = _client_pod(pod_name, image, client(name), statements)
-        self._target.kubectl("delete", "pod", pod_name, f"--namespace={NAMESPACE}", "--ignore-not-found")
-        self._target.apply(json.dumps(manifest), NAMESPACE)
+    def _mysql(self, statements: str) -> str:
+        """What a client says that has nothing but the Secret."""
+        name = "client"
+        image = self._kubectl("get", "pod", f"{MYSQL}-0", "--output=jsonpath={.spec.containers[0].image}")
+        self._kubectl("delete", "pod", name, "--ignore-not-found")
+        self._target.apply(json.dumps(client(name, image, f"{MYSQL}-app", statements)), NAMESPACE)
 
         def finished() -> str | None:
-            pod = self._target.get("pod", pod_name, f"--namespace={NAMESPACE}")
-            phase = pod["status"].get("phase") if pod else None
+            phase = self._get("pod", name).get("status", {}).get("phase")
             return phase if phase in ("Succeeded", "Failed") else None
 
-        phase = wait_until(f"pod {pod_name} ends", finished, seconds=90)
-        output = self._target.kubectl("logs", pod_name, f"--namespace={NAMESPACE}")
+        phase = wait_until(f"pod {name} ends", finished, seconds=90)
+        output = self._kubectl("logs", name)
         if phase == "Failed":
-            raise NotReady(f"the client of {name} failed: {output.strip()}")
+            raise NotReady(f"the client of {MYSQL} failed: {output.strip()}")
         return output
 
 
-def _postgresql_client(name: str) -> dict[str, Any]:
-    variables = {
-        "PGHOST": "host",
-        "PGPORT": "port",
-        "PGDATABASE": "dbname",
-        "PGUSER": "user",
-        "PGPASSWORD": "password",
-    }
-    return {
-        "command": ["sh", "-c", 'exec psql -v ON_ERROR_STOP=1 --no-align --tuples-only -c "$STATEMENTS"'],
-        "env": _from_secret(f"{name}-app", variables),
-    }
+_COUNT = ("psql", "-h", "/run/steersman", "-U", "postgres", "-d", CLUSTER, "-AtXc", "SELECT count(*) FROM visits")
 
 
-def _mysql_client(name: str) -> dict[str, Any]:
-    variables = {"DB_HOST": "host", "DB_PORT": "port", "DB": "dbname", "DB_USER": "user", "MYSQL_PWD": "password"}
-    script = 'exec mysql -h "$DB_HOST" -P "$DB_PORT" -u "$DB_USER" -N -e "$STATEMENTS" "$DB"'
-    return {"command": ["sh", "-c", script], "env": _from_secret(f"{name}-app", variables)}
+def _condition(found: Mapping[str, Any], type_: str) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = found.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == type_), dict[str, Any]())
 
 
-def _from_secret(secret: str, variables: dict[str, str]) -> list[dict[str, Any]]:
-    return [
-        {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
-        for variable, key in variables.items()
-    ]
-
-
-def _client_pod(name: str, image: str, container: dict[str, Any], statements: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {
-                    "name": "client",
-                    "image": image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": container["command"],
-                    "env": [*container["env"], {"name": "STATEMENTS", "value": statements}],
-                }
-            ],
-        },
-    }
-
-
-def _phase(database: dict[str, Any]) -> str:
-    return database.get("status", {}).get("phase", "")
-
-
-def _table(databases: list[dict[str, Any]], seconds: float) -> Table:
-    table = Table(
-        "NAME", "ENGINE", "VERSION", "PHASE", "MESSAGE", title=f"kubectl get db   ({seconds:.0f} s)", box=None
-    )
-    for database in databases:
-        spec, status = database["spec"], database.get("status", {})
-        message = next((c["message"] for c in status.get("conditions", []) if c["type"] == "Ready"), "")
-        table.add_row(database["metadata"]["name"], spec["engine"], spec["version"], _phase(database), message)
+def _table(found: list[dict[str, Any]], seconds: float) -> Table:
+    title = f"kubectl get pg,dbu,db   ({seconds:.0f} s)"
+    table = Table("KIND", "NAME", "READY", "REASON", "MESSAGE", title=title, box=None)
+    for one in found:
+        ready = _condition(one, "Ready")
+        told = (ready.get(key, "") for key in ("status", "reason", "message"))
+        table.add_row(one["kind"], one["metadata"]["name"], *told)
     return table
 
 
