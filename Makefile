@@ -36,15 +36,15 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## Two databases from one YAML each, on a real cluster (8 min from fresh, 2 min again)
+demo: $(READY) ## A cluster that switches over under load, and MySQL beside it, on a real Kubernetes (10 min from fresh, 2 min again)
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests, and integration tests on the real API server (about 25 min from fresh, 16 min again)
+test: $(READY) ## Unit tests, and integration tests on the real API server (about 20 min from fresh, 10 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
-	@# Long tests first, so that no worker is left with one at the end.
-	@$(BIN)/pytest -n 3 --dist loadgroup tests/integration tests/unit
+	@# Long tests first, so that no worker is left with one at the end; and more workers than cores, since many wait.
+	@$(BIN)/pytest -n 4 --dist loadgroup tests/integration tests/unit
 
 .PHONY: conformance
 conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
@@ -54,7 +54,7 @@ conformance: $(READY) ## Every case on the in-memory API server and on the real 
 .PHONY: e2e
 e2e: $(READY) ## Everything end to end on the cluster, faults included (45 min)
 	@$(MAKE) faults
-	@$(BIN)/pytest --timeout 1800 -n 3 -m "not disruptive" tests/e2e
+	@$(BIN)/pytest --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
 	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
 
 .PHONY: faults
