@@ -249,6 +249,8 @@ def test_of_all_that_were_fenced_the_former_primary_is_the_first() -> None:
     assert next_step(alone, observed(starting, member(1, state="Starting"), former_leader=1)) == Wait(
         "InstanceNotReady", "waiting for the former primary orders-1"
     )
+    without = asking(fenced=frozenset({1}))
+    assert next_step(without, observed(fenced, former_leader=1)) == RenewPod(0, "it is not fenced any more")
     there = [fenced[0], instance(1), fenced[2]]
     assert next_step(alone, observed(there, primary(1))) == RenewPod(0, "it is not fenced any more")
 

@@ -76,6 +76,6 @@ async def test_a_new_primary_is_looked_at_at_once_and_one_that_does_not_answer_a
         assert "AccountsNotUpdated" in world.events()
         await world.ready(2)
         world.answers, looks = True, world.looks
-        await world.until("asked again", lambda: world.looks == looks + 1, 15)
+        await world.until("asked again", lambda: world.looks == looks + 1, 90)
         await world.rest(120)
         assert world.looks == looks + 1

@@ -126,7 +126,27 @@ async def test_only_what_is_new_is_asked_about() -> None:
     for administrator in ({"name": "third"}, {"passwordKey": "another"}, {"namespace": "stock"}):
         with pytest.raises(Invalid, match="may not get Secret"):
             await jane.patch(Database, KEY, MergePatch({"spec": {"serverRef": {"administrator": administrator}}}))
+    with pytest.raises(Invalid, match="may not get Secret rds"):
+        await jane.patch(Database, KEY, MergePatch({"spec": {"serverRef": {"tls": {"mode": "Disable"}}}}))
     await jane.patch(Database, KEY, MergePatch({"spec": {"serverRef": {"administrator": {"name": "other"}}}}))
+
+
+@virtual_time
+async def test_the_place_in_a_list_is_nothing_new() -> None:
+    shop = Shop()
+    shop.serve()
+    secrets = [{"name": "a"}, {"name": "b"}]
+    cluster = PostgreSQLCluster(
+        metadata=meta("main"),
+        spec=PostgreSQLClusterSpec(image_pull_secrets=tuple(LocalObjectReference(**s) for s in secrets)),
+    )
+    await shop.user("ada", reading("a", "b")).create(cluster)
+    jane = shop.user("jane")
+    patch = MergePatch({"spec": {"imagePullSecrets": secrets[1:]}})
+    await jane.patch(PostgreSQLCluster, ObjectKey("shop", "main"), patch)
+    with pytest.raises(Invalid, match="may not get Secret c"):
+        patch = MergePatch({"spec": {"imagePullSecrets": [{"name": "c"}]}})
+        await jane.patch(PostgreSQLCluster, ObjectKey("shop", "main"), patch)
 
 
 @virtual_time

@@ -128,6 +128,9 @@ def _first(cluster: ClusterView, observed: Observed, idle: Sequence[Instance]) -
     former = None if number is None else observed.instance(number)
     if former is None or observed.primary is not None or _had_its_time(former, observed):
         return idle[0]
+    if cluster.requests.fences(former.number):
+        # Somebody wants to go on without it.
+        return idle[0]
     if former in idle:
         return former
     return Wait("InstanceNotReady", f"waiting for the former primary {cluster.names.instance(former.number)}")

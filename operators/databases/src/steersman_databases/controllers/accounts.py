@@ -27,6 +27,7 @@ Furnish = Callable[[Server, Credentials], Awaitable[tuple[Change, ...]]]
 
 # It takes a superuser's login, so what somebody changed on the server by hand is looked for rarely.
 _AGAIN_SECONDS = 300.0
+_AFTER_FAILURE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Accounts:
         try:
             changes = await self._furnish(self._server(primary.pod.status.pod_ip, keys), keys.administrator)
         except EngineError as error:
-            # Tried again with the next look.
+            self._clusters[charge.view.key] = _Done(about, now - _AGAIN_SECONDS + _AFTER_FAILURE_SECONDS)
             charge.events.warning(charge.cluster, "AccountsNotUpdated", str(error))
             return
         self._clusters[charge.view.key] = _Done(about, now)

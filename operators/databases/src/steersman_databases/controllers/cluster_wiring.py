@@ -50,7 +50,6 @@ CLUSTER_KINDS = (
     RoleBinding,
     PodDisruptionBudget,
     NetworkPolicy,
-    Job,
 )
 """What is made for clusters only, and cached by our labels."""
 PartsOf = Callable[[Context], ClusterParts]

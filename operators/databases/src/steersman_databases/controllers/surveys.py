@@ -116,8 +116,6 @@ class Surveys:
         known.interests[kind, key] = _Interest(desired, self.tells(kind))
         # What this raises is shared with others: it is not to be changed.
         survey = await self._tried(known, await self._look(known, Scope.of(desired)), desired)
-        # One that does not open is reset now, and is not worth another try before the others are.
-        self._remember(known, self._credentials(known, survey, desired))
         changes: tuple[Change, ...] = ()
         try:
             for number, each in enumerate(desired):
@@ -126,6 +124,8 @@ class Surveys:
         except EngineError as error:
             error.changes = changes + error.changes
             raise
+        # One that did not open was reset, and is not worth another try before the others are.
+        self._remember(known, [c for c in self._credentials(known, survey, desired) if c.username in survey.opened])
         return changes
 
     async def _settle_one(self, known: _Known, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:

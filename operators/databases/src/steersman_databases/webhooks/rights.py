@@ -24,8 +24,8 @@ class Rights:
 
     async def check(self, obj: Naming, former: Naming | None, request: AdmissionRequest) -> list[Cause]:
         """What the user may not do of what is new in ``obj``; all of it is new where it is created."""
-        known = set(named_secrets(former)) if former is not None else set[NamedSecret]()
-        named = [each for each in named_secrets(obj) if each not in known]
+        known = _known(obj, former)
+        named = [each for each in named_secrets(obj) if _use(each) not in known]
         keys = list(dict.fromkeys(each.key for each in named))
         allowed = dict(zip(keys, await asyncio.gather(*(self._may_read(k, request) for k in keys)), strict=True))
         causes = [_unreadable(each, request) for each in named if not allowed[each.key]]
@@ -38,6 +38,22 @@ class Rights:
 
     async def _may_run(self, request: AdmissionRequest) -> bool:
         return await request.user.may(self._client, "create", Pod, namespace=request.namespace)
+
+
+def _use(named: NamedSecret) -> tuple[str, ObjectKey, tuple[str, ...]]:
+    """What is done with the Secret, wherever in a list it stands."""
+    return named.field.partition("[")[0], named.key, named.entries
+
+
+def _known(obj: Naming, former: Naming | None) -> set[tuple[str, ObjectKey, tuple[str, ...]]]:
+    """The uses that were asked about before. Who changes how a server is told decides who gets its Secrets."""
+    if former is None:
+        return set()
+    uses = {_use(each) for each in named_secrets(former)}
+    if isinstance(obj, PostgreSQLCluster) or isinstance(former, PostgreSQLCluster):
+        return uses
+    same = obj.spec.server_ref == former.spec.server_ref
+    return {use for use in uses if same or not use[0].startswith("spec.serverRef.")}
 
 
 def _chooses_image(obj: Naming, former: Naming | None) -> bool:
