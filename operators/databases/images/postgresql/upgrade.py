@@ -202,7 +202,7 @@ class Upgrade:
         shutil.copy2(self.new / "postgresql.conf", self.new / "postgresql.base.conf")
         self._start(self.major, self.new)
         for script in sorted(self.sockets.glob("*.sql")):
-            self._do(self.major, "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-f", str(script))
+            self._psql("postgres", "-f", str(script))
         databases = self._ask("postgres", "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1")
         rebuilt = 0
         for database in databases:
@@ -239,10 +239,12 @@ class Upgrade:
         self._do(major, "pg_ctl", "stop", "-w", "-t", "86400", "-m", "fast", "-D", str(data))
 
     def _ask(self, database: str, statement: str) -> list[str]:
-        told = self._do(
-            self.major, "psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", statement, PGDATABASE=database
-        )  # fmt: skip
-        return told.splitlines()
+        return self._psql(database, "-c", statement).splitlines()
+
+    def _psql(self, database: str, *arguments: str) -> str:
+        # Terse: what an error says besides may be values of rows, and is shown in the cluster's conditions.
+        options = "-XAtq", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=terse"
+        return self._do(self.major, "psql", *options, *arguments, PGDATABASE=database)
 
     def _do(self, major: str, program: str, *arguments: str, **environment: str) -> str:
         """Runs a program of a major, and gives what it printed. Raises Refused with its words."""
@@ -270,9 +272,11 @@ class Upgrade:
 def forget() -> str:
     """Removes what is only there to be returned to."""
     removed: list[str] = []
+    in_use = (VOLUME / "pgdata" / "pg_wal").resolve()
     for kept in sorted(VOLUME.glob("former-*")):
         log = (kept / "pg_wal").resolve()
-        if log.is_relative_to(WAL) and log.exists():
+        # Data that were made anew since may have their log where the former ones had it.
+        if log.is_relative_to(WAL) and log.exists() and log != in_use:
             shutil.rmtree(log)
         shutil.rmtree(kept)
         removed.append(kept.name)

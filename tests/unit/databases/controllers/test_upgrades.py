@@ -7,9 +7,10 @@ import pytest
 from cluster_world import KEY, NAMES, ClusterWorld
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
-from steersman.errors import Invalid
-from steersman.testing import virtual_time
+from steersman.errors import ConnectionFailed, Invalid
+from steersman.testing import matching, virtual_time
 from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.clusters.observed import MAJOR_LABEL, is_retired
 from steersman_databases.engines.cluster import InUse
 
@@ -47,6 +48,21 @@ async def test_the_primary_is_upgraded_and_the_others_are_copied_anew() -> None:
         assert world.hosts.systems == 1 and world.hosts.unreadable == []
         await world.until("the Jobs are gone", lambda: not world.server.read_all(Job))
         assert "Upgraded" in world.events() and "Failover" not in world.events()
+
+
+@virtual_time
+@pytest.mark.parametrize("claim", ["data-orders-0", "wal-orders-0"])
+async def test_cut_off_between_the_volumes_it_goes_on(claim: str) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, version="15", wal_storage=Storage())
+        await world.ready(1)
+        world.server.fail_next(
+            matching("PATCH", f"/persistentvolumeclaims/{claim}"), ConnectionFailed("cut"), times=1
+        )
+        await world.change(version="17")
+        await world.ready(1)
+        assert world.status.version == "17.6" and world.hosts.unreadable == []
 
 
 @virtual_time

@@ -89,3 +89,12 @@ def test_forgetting_takes_the_log_along(volume: Path) -> None:
     assert upgrade.forget() == "removed former-15"
     assert not log.exists() and list(volume.iterdir()) == []
     assert upgrade.forget() == "there is nothing to remove"
+
+
+def test_forgetting_leaves_the_log_that_is_in_use(volume: Path) -> None:
+    (log := volume.parent / "wal/pg_wal").mkdir()
+    for data in ("former-15", "pgdata"):
+        (volume / data).mkdir()
+        (volume / data / "pg_wal").symlink_to(log)
+    assert upgrade.forget() == "removed former-15"
+    assert log.exists() and (volume / "pgdata").exists()

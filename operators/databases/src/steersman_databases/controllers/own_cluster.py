@@ -60,7 +60,8 @@ class OwnCluster:
         else:
             self._require_ours(present)
             storage = max(self.database.storage_size, present.spec.storage.size)
-            cluster = await self.client.apply(own_cluster(self.database, storage), owner=self.database)
+            config, uid = own_cluster(self.database, storage), present.metadata.uid
+            cluster = await self.client.apply(config, owner=self.database, uid=uid)
         if cluster.status is None or not cluster.status.primary:
             raise _waiting(cluster)
 

@@ -200,7 +200,10 @@ class Upgrades:
         number = number_of(job)
         instance = None if number is None else observed.instance(number)
         if instance is None or instance.data is None:
-            return Wait("Upgrading", "the volume that was upgraded is gone")
+            message = (
+                f"the volume that was upgraded is gone: declare version {self.due.former} to go on with the others"
+            )
+            return Wait("Upgrading", message)
         await self.topology.forget_data(observed.members)
         await Volumes(self.charge).renew_version(instance, self.due.version)
         words = await self._words(job.key) or "done"

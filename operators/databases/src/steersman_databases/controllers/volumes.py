@@ -93,8 +93,8 @@ class Volumes:
         )
 
     async def renew_version(self, instance: Instance, version: str) -> None:
-        """Writes down that the data of an instance are of ``version``; those of the claim ``data`` last count."""
-        for claim in (instance.wal, instance.data):
+        """Writes down that the data of an instance are of ``version``: first at the claim that everybody looks at."""
+        for claim in (instance.data, instance.wal):
             if claim is not None:
                 metadata = {"labels": {MAJOR_LABEL: version}, "resourceVersion": claim.metadata.resource_version}
                 await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
