@@ -16,6 +16,7 @@ from steersman_databases.clusters.x509 import Pair, belongs, fingerprint, split,
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.postgresql import hba
+from steersman_databases.engines.server import Endpoint, Login, Server, TLSMode, Verification
 
 Data = Mapping[str, bytes]
 
@@ -77,6 +78,10 @@ class Keyring:
     def superuser(self, now: datetime) -> Pair:
         """A certificate to log in as the superuser with, for the next ten minutes."""
         return certificates.signed_once(SUPERUSER, self.authorities, now)
+
+    def member(self, engine: str, endpoint: Endpoint, login: Login) -> Server:
+        """One of the servers, asked by its address: so it is the authority that tells it, not a name."""
+        return Server(engine, endpoint, login, Verification(TLSMode.VERIFY_CA, self.bundle.encode()))
 
 
 def pooler_services(view: ClusterView) -> tuple[str, str]:

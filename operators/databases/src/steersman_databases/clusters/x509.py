@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from steersman_databases.engines.server import ClientCertificate
+
 # Clocks differ.
 _BACKDATED = timedelta(hours=1)
 # The longest common name that X.520 allows.
@@ -41,6 +43,11 @@ class Pair(Struct, frozen=True):
     def expires(self) -> datetime:
         """From when on it is worthless."""
         return times(self.certificate)[1]
+
+    @property
+    def as_client(self) -> ClientCertificate:
+        """What a client logs in with."""
+        return ClientCertificate(self.certificate.encode(), self.key.encode())
 
 
 def make_authority(name: str, now: datetime, lifetime: timedelta) -> Pair:

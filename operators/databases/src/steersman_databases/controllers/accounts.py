@@ -13,15 +13,7 @@ from steersman_databases.controllers.keys import Keys
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.postgresql.hba import SUPERUSER
-from steersman_databases.engines.server import (
-    ClientCertificate,
-    Credentials,
-    Endpoint,
-    Login,
-    Server,
-    TLSMode,
-    Verification,
-)
+from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
 
 Furnish = Callable[[Server, Credentials], Awaitable[tuple[Change, ...]]]
 
@@ -73,14 +65,8 @@ class Accounts:
             charge.events.normal(charge.cluster, change.reason, change.message)
 
     def _server(self, address: str, keys: Keys) -> Server:
-        pair = keys.ring.superuser(self._clock.now())
-        return Server(
-            "postgresql",
-            Endpoint(address, self._port),
-            Login(SUPERUSER, certificate=ClientCertificate(pair.certificate.encode(), pair.key.encode())),
-            # It is asked by its address, so it is the authority that tells it.
-            Verification(TLSMode.VERIFY_CA, keys.ring.bundle.encode()),
-        )
+        login = Login(SUPERUSER, certificate=keys.ring.superuser(self._clock.now()).as_client)
+        return keys.ring.member("postgresql", Endpoint(address, self._port), login)
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""

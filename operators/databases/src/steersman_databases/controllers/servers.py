@@ -111,12 +111,12 @@ class Servers:
 
         def elevate() -> Login:
             pair = certificates.signed_once(SUPERUSER, authorities, self._clock.now())
-            return Login(SUPERUSER, certificate=ClientCertificate(pair.certificate.encode(), pair.key.encode()))
+            return Login(SUPERUSER, certificate=pair.as_client)
 
         return Server(
             engine="postgresql",
             endpoint=Endpoint(f"{names.service('rw').name}.{cluster.namespace}.svc", 5432),
-            login=Login(OPERATOR, certificate=ClientCertificate(login.certificate.encode(), login.key.encode())),
+            login=Login(OPERATOR, certificate=login.as_client),
             verification=Verification(TLSMode.VERIFY_FULL, held[0].data.get("ca.crt", b"")),
             tenancy=Tenancy.CLUSTER,
             elevate=elevate,
@@ -183,7 +183,7 @@ class Servers:
                     "AdministratorSecretMissing",
                     f"Secret {tls.client_certificate} holds no certificate with its key in tls.crt and tls.key",
                 )
-            certificate = ClientCertificate(pair.certificate.encode(), pair.key.encode())
+            certificate = pair.as_client
         return Verification(TLSMode(tls.mode), authorities), certificate
 
     async def _authorities(self, tls: ServerTls, guest: str) -> bytes:

@@ -21,7 +21,7 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, SettingCatalog
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.postgresql.hba import OPERATOR
-from steersman_databases.engines.server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
+from steersman_databases.engines.server import Endpoint, Login, Server
 from steersman_databases.engines.topology import Topology
 
 AskSettings = Callable[[Server], Awaitable[SettingCatalog]]
@@ -154,14 +154,8 @@ class Settings:
         return told
 
     def _server(self, address: str, ring: Keyring) -> Server:
-        login = ClientCertificate(ring.login.certificate.encode(), ring.login.key.encode())
-        return Server(
-            self._engine.name,
-            Endpoint(address, self._engine.port),
-            Login(OPERATOR, certificate=login),
-            # A member is asked by its address, so it is the authority that tells it.
-            Verification(TLSMode.VERIFY_CA, ring.bundle.encode()),
-        )
+        endpoint = Endpoint(address, self._engine.port)
+        return ring.member(self._engine.name, endpoint, Login(OPERATOR, certificate=ring.login.as_client))
 
 
 def _held(view: ClusterView, stored: Mapping[str, Any]) -> ClusterView:

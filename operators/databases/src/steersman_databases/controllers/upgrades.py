@@ -13,7 +13,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
 from steersman.controller import Builder
-from steersman.meta import Object, ObjectKey
+from steersman.meta import Object, ObjectKey, is_true
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.clusters import plan, upgrade
 from steersman_databases.clusters.keyring import Keyring
@@ -27,7 +27,7 @@ from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, InUse
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.postgresql.hba import SUPERUSER
-from steersman_databases.engines.server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
+from steersman_databases.engines.server import Endpoint, Login, Server
 from steersman_databases.engines.topology import Topology
 from steersman_databases.engines.versions import image, upgrade_image
 from steersman_databases.resources.upgrade_job import ASKED, JOB_LABEL, asked_of, check_job, upgrade_job
@@ -155,16 +155,8 @@ class Upgrades:
     async def _in_use(self, address: str, ring: Keyring) -> InUse:
         if self.ask is None:
             return InUse()
-        pair = ring.superuser(self.charge.clock.now())
-        login = ClientCertificate(pair.certificate.encode(), pair.key.encode())
-        return await self.ask(
-            Server(
-                self.engine.name,
-                Endpoint(address, self.engine.port),
-                Login(SUPERUSER, certificate=login),
-                Verification(TLSMode.VERIFY_CA, ring.bundle.encode()),
-            )
-        )
+        login = Login(SUPERUSER, certificate=ring.superuser(self.charge.clock.now()).as_client)
+        return await self.ask(ring.member(self.engine.name, Endpoint(address, self.engine.port), login))
 
     async def _offered(self, used: InUse, findings: Findings) -> Wait | bool:
         """Whether the image has all of it; nobody is disturbed to find out."""
@@ -179,9 +171,9 @@ class Upgrades:
             parts = self.engine.pod(self.charge.view, 0, fenced=True)
             asking = check_job(self.charge.view, self.due, used, parts)
             await self.charge.client.create(asking, owner=self.charge.cluster)
-        elif upgrade.has_ended(job, "Complete"):
+        elif is_true(job.status.conditions, "Complete"):
             return True
-        elif upgrade.has_ended(job, "Failed"):
+        elif is_true(job.status.conditions, "Failed"):
             self._refuse(findings, await self._words(key) or f"Job {key.name} failed")
             return False
         return self._wait(findings, f"waiting for Job {key.name} to look at image {self.due.image}")

@@ -133,11 +133,7 @@ def fence(place: Place, cluster: ClusterName, instances: Instances = None, every
 
     Example: kubectl steersman fence shop --all
     """
-
-    async def act(client: Client, namespace: str) -> tuple[str, ...]:
-        return await actions.fence(client, ObjectKey(namespace, cluster), _chosen(instances, every))
-
-    fenced = place.run(act)
+    fenced = place.run(lambda client, ns: actions.fence(client, ObjectKey(ns, cluster), _chosen(instances, every)))
     _tell(place, Done(cluster=cluster, done=f"fenced: {', '.join(fenced)}", fenced=fenced))
 
 
@@ -150,11 +146,7 @@ def unfence(place: Place, cluster: ClusterName, instances: Instances = None, eve
 
     Example: kubectl steersman unfence shop --all
     """
-
-    async def act(client: Client, namespace: str) -> tuple[str, ...]:
-        return await actions.unfence(client, ObjectKey(namespace, cluster), _chosen(instances, every))
-
-    fenced = place.run(act)
+    fenced = place.run(lambda client, ns: actions.unfence(client, ObjectKey(ns, cluster), _chosen(instances, every)))
     _tell(
         place,
         Done(cluster=cluster, done=f"still fenced: {', '.join(fenced)}" if fenced else "unfenced", fenced=fenced),
