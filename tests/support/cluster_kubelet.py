@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from job_runner import JobRunner
 from patroni_model import Hosts, Patroni, Volume, is_fenced
 from steersman.api.apps_v1 import StatefulSet
@@ -11,7 +9,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
@@ -108,27 +106,7 @@ class ClusterKubelet:
             volume = self._hosts.volumes[claim.metadata.uid]
             if not said and volume.major != "17":
                 self._hosts.volumes[claim.metadata.uid] = Volume(f"{volume.system}-upgraded", 1, major="17")
-        await self._end(job, said)
-
-    async def _end(self, job: Job, said: str) -> None:
-        pod = ObjectMeta(
-            name=f"{job.metadata.name}-x1",
-            namespace=job.key.namespace,
-            labels=FrozenDict[str, str](
-                {**job.spec.template.metadata.labels, "batch.kubernetes.io/job-name": job.metadata.name}
-            ),
-            owner_references=(
-                OwnerReference(api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid),
-            ),
-        )
-        with contextlib.suppress(AlreadyExists):
-            await self._client.create(Pod(metadata=pod, spec=job.spec.template.spec))
-        ended = {"terminated": {"exitCode": 1 if said else 0, "message": said or "5 indexes rebuilt"}}
-        status = {"name": "upgrade", "image": "x", "imageID": "x", "ready": False, "restartCount": 0, "state": ended}
-        body = {"status": {"phase": "Failed" if said else "Succeeded", "containerStatuses": [status]}}
-        await self._client.patch(Pod, ObjectKey(pod.namespace, pod.name), MergePatch(body), subresource="status")
-        how = [{"type": "Failed" if said else "Complete", "status": "True"}]
-        await self._client.patch(Job, job.key, MergePatch({"status": {"conditions": how}}), subresource="status")
+        await self._jobs.end(job, said or "5 indexes rebuilt", 1 if said else 0)
 
     async def _release_claims(self) -> None:
         """A claim that is deleted goes when no pod uses it any more."""

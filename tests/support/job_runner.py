@@ -6,7 +6,7 @@ from contents_in_memory import ServerInMemory
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import Client, MergePatch
-from steersman.meta import ObjectKey, ObjectMeta, OwnerReference
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.postgresql import initial
@@ -36,7 +36,8 @@ class JobRunner:
         for job in self._server.read_all(Job):
             (container,) = job.spec.template.spec.containers
             if container.name == "psql" and not job.status.conditions and (text := self._text(job)) is not None:
-                await self._end(job, self._run(job, text))
+                words = self._run(job, text)
+                await self.end(job, words, initial.REFUSED[1] if words else 0)
 
     def _text(self, job: Job) -> str | None:
         """The SQL in the order of its arguments; None where a file is missing, and a pod would wait for it."""
@@ -68,22 +69,25 @@ class JobRunner:
         self._applied.append(text)
         return ""
 
-    async def _end(self, job: Job, words: str) -> None:
+    async def end(self, job: Job, said: str, exit_code: int) -> None:
+        """Its pod ends with these words, and the Job with it."""
+        (container,) = job.spec.template.spec.containers
         reference = OwnerReference(
             api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
         )
+        labels = {**job.spec.template.metadata.labels, "batch.kubernetes.io/job-name": job.metadata.name}
         metadata = ObjectMeta(
             generate_name=f"{job.metadata.name}-",
             namespace=job.key.namespace,
-            labels=job.spec.template.metadata.labels,
+            labels=FrozenDict[str, str](labels),
             owner_references=(reference,),
         )
         pod = await self._client.create(Pod(metadata=metadata, spec=job.spec.template.spec))
-        ended = {"exitCode": initial.REFUSED[1] if words else 0, "message": words}
-        statuses = [{"name": "psql", "image": "", "state": {"terminated": ended}}]
-        body = {"status": {"phase": "Failed" if words else "Succeeded", "containerStatuses": statuses}}
+        state = {"terminated": {"exitCode": exit_code, "message": said}}
+        statuses = [{"name": container.name, "image": "", "state": state}]
+        body = {"status": {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": statuses}}
         await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
-        condition = {"type": "Failed" if words else "Complete", "status": "True", "message": "its policy says so"}
+        condition = {"type": "Failed" if exit_code else "Complete", "status": "True", "message": "its policy says so"}
         await self._client.patch(
             Job, job.key, MergePatch({"status": {"conditions": [condition]}}), subresource="status"
         )

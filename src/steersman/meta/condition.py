@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -34,16 +34,24 @@ class Condition(FrozenStruct):
     """The metadata.generation that the condition was set upon."""
 
 
+class _Typed(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
 C = TypeVar("C", bound=Condition)
+T = TypeVar("T", bound=_Typed)
 
 
-def find_condition(conditions: Iterable[C], kind: str) -> C | None:
-    """The condition of type ``kind``, or None."""
+def find_condition(conditions: Iterable[T], kind: str) -> T | None:
+    """The condition of type ``kind``, or None. Conditions may be those of built-in kinds, such as a pod's."""
     return next((c for c in conditions if c.type == kind), None)
 
 
-def is_true(conditions: Iterable[Condition], kind: str) -> bool:
-    """Whether the condition of type ``kind`` is there and ``True``."""
+def is_true(conditions: Iterable[_Typed], kind: str) -> bool:
+    """Whether the condition of type ``kind`` is there and ``True``; of built-in kinds likewise."""
     found = find_condition(conditions, kind)
     return found is not None and found.status == "True"
 

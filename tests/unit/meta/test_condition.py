@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from steersman.api.core_v1 import PodCondition
 from steersman.meta import Condition, find_condition, is_true, set_condition
 from steersman.meta.condition import ConditionStatus
 
@@ -58,3 +59,4 @@ def test_truth() -> None:
     assert is_true((ready(),), "Ready")
     assert not is_true((ready("Unknown"),), "Ready")
     assert not is_true((), "Ready")
+    assert is_true((PodCondition(type="Ready", status="True"),), "Ready")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Pod
+from steersman.meta import is_true
 
 from redis_operator.nodes import Address, LoginRejected, Redis, Report, reports_of
 from redis_operator.plan import Goal, Member
@@ -48,4 +49,4 @@ def _address(pod: Pod) -> Address | None:
 
 
 def _is_ready(pod: Pod) -> bool:
-    return any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+    return is_true(pod.status.conditions, "Ready")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ContainerStatus, Pod
+from steersman.meta import find_condition, is_true
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
@@ -23,10 +24,11 @@ class Progress:
 def progress_of(job: Job, pods: Iterable[Pod]) -> Progress:
     """What there is to tell of ``job``, which left no marker. ``pods`` are its own."""
     words = _words_of(sorted(pods, key=lambda p: p.metadata.creation_timestamp or _FIRST, reverse=True))
-    if _holds(job, "Complete"):
+    if is_true(job.status.conditions, "Complete"):
         return Progress(True, "the SQL ended without an error, and undid its transaction: leave ROLLBACK out")
-    if (failed := _message(job, "Failed")) is not None:
-        return Progress(True, words or failed)
+    failed = find_condition(job.status.conditions, "Failed")
+    if failed is not None and failed.status == "True":
+        return Progress(True, words or failed.message or "")
     return Progress(False, words)
 
 
@@ -46,11 +48,3 @@ def _words(status: ContainerStatus) -> str:
     if state.waiting is not None and state.waiting.message:
         return f"{state.waiting.reason}: {state.waiting.message}"
     return ""
-
-
-def _holds(job: Job, type_: str) -> bool:
-    return any(c.type == type_ and c.status == "True" for c in job.status.conditions)
-
-
-def _message(job: Job, type_: str) -> str | None:
-    return next((c.message or "" for c in job.status.conditions if c.type == type_ and c.status == "True"), None)

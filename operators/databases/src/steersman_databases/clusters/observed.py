@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
-from steersman.meta import Object
+from steersman.meta import Object, is_true
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
 from steersman_databases.engines.topology import Member, Members
 
@@ -50,7 +50,7 @@ class Instance:
         """Whether the kubelet says that its pod serves."""
         if self.pod is None or self.pod_ends:
             return False
-        return any(c.type == "Ready" and c.status == "True" for c in self.pod.status.conditions)
+        return is_true(self.pod.status.conditions, "Ready")
 
     @property
     def stopped(self) -> bool:

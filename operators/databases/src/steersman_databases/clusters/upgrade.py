@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from steersman.api.batch_v1 import Job
-from steersman.meta import Quantity
+from steersman.meta import Quantity, is_true
 from steersman_databases.clusters.observed import MAJOR_LABEL, Instance, Observed, number_of
 from steersman_databases.engines.cluster import ClusterView, InUse
 
@@ -53,11 +53,6 @@ def apart(cluster: ClusterView, observed: Observed) -> tuple[Observed, Sequence[
     return replace(observed, instances=[i for i in observed.instances if i not in left]), left
 
 
-def has_ended(job: Job, how: Literal["Complete", "Failed"]) -> bool:
-    """Whether a Job is through, and so."""
-    return any(c.type == how and c.status == "True" for c in job.status.conditions)
-
-
 def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
     """What is to be done with an upgrade that may have begun; None: nothing."""
     if job is None:
@@ -65,13 +60,13 @@ def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
     if due is None:
         # Done, or taken back by who declared it.
         return "Withdraw"
-    failed = has_ended(job, "Failed")
+    failed = is_true(job.status.conditions, "Failed")
     if job.metadata.annotations.get(GENERATION) != str(due.generation) and (failed or job.spec.suspend):
         # Something else is declared now: what had not begun begins anew, what failed is tried again.
         return "Withdraw"
     if failed:
         return "RolledBack"
-    if has_ended(job, "Complete"):
+    if is_true(job.status.conditions, "Complete"):
         return "Commit"
     if not job.spec.suspend:
         return "Wait"

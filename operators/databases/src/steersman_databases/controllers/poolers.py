@@ -9,7 +9,7 @@ from typing import TypeVar
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.controller import Builder
-from steersman.meta import Object, ObjectKey
+from steersman.meta import Object, ObjectKey, is_true
 from steersman.observability.runtime import Clock
 from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.clusters.keyring import Keyring
@@ -80,7 +80,7 @@ class Poolers:
             for pod in found
             if any(labels.items() <= pod.metadata.labels.items() for labels in wanted)
             and pod.metadata.deletion_timestamp is None
-            and any(c.type == "Ready" and c.status == "True" for c in pod.status.conditions)
+            and is_true(pod.status.conditions, "Ready")
         ]
 
     def showers(self, pods: Sequence[Pod], ring: Keyring) -> Sequence[Shower]:
@@ -120,8 +120,8 @@ class Poolers:
         return True
 
     async def _tell(self, pod: Pod, ring: Keyring, command: Command) -> None:
-        login = ClientCertificate(ring.login.certificate.encode(), ring.login.key.encode())
-        await self._console(Endpoint(pod.status.pod_ip or "", PORT), login, ring.bundle.encode(), command)
+        endpoint = Endpoint(pod.status.pod_ip or "", PORT)
+        await self._console(endpoint, ring.login.as_client, ring.bundle.encode(), command)
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""

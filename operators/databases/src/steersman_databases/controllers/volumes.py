@@ -9,7 +9,7 @@ from typing import Literal
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.client import MergePatch
 from steersman.errors import AlreadyExists, Forbidden, Invalid, NotFound
-from steersman.meta import ObjectKey, Quantity
+from steersman.meta import ObjectKey, Quantity, is_true
 from steersman_databases.clusters.observed import (
     MAJOR_LABEL,
     RETIRED,
@@ -134,7 +134,7 @@ class Volumes:
                 return StorageFinding("NotExpandable", f"volume {name} stays at {requested}: {error}")
             self._charge.events.normal(self._charge.cluster, "VolumeResized", f"requested {wanted} for {name}")
             return StorageFinding("Resizing", f"volume {name} grows to {wanted}")
-        if any(c.type == "FileSystemResizePending" and c.status == "True" for c in claim.status.conditions):
+        if is_true(claim.status.conditions, "FileSystemResizePending"):
             return StorageFinding("FileSystemResizePending", f"the file system on {name} grows when its pod starts")
         capacity = claim.status.capacity.get("storage")
         if capacity is not None and Quantity(capacity) < wanted:
