@@ -88,7 +88,7 @@ def _rounded(length: int) -> int:
 
 
 def _measured(schema: JsonObject, values: Sequence[Any], size: Size) -> JsonObject:
-    """``schema`` with bounds no wider than ``values`` need."""
+    """``schema`` with bounds that ``size`` makes of what ``values`` need."""
     kind = "text" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
     found = dict(schema)
     if kind in ("string", "text"):
