@@ -22,6 +22,8 @@ from steersman.observability.runtime import Runtime
 T = TypeVar("T", bound=Object)
 
 _DEFAULTS = InformerOptions()
+# Of all kinds and namespaces: as many lists as the client has connections would keep the loop from all else.
+_CATCH_UPS = 32
 
 log = get_logger("cache")
 
@@ -99,17 +101,17 @@ class Cache:
             self._run(informer)
 
     async def wait_for_sync(self, timeout: float = 120.0, *, kind: type[Object] | None = None) -> None:
-        """Returns once every informer, or the one of ``kind``, has its first list.
+        """Returns once every informer, or the one of ``kind``, has its first lists.
 
         Raises:
-            CacheNotSynced: not within ``timeout`` seconds; names the kinds and why: a CRD that is not installed, a
-                right that RBAC does not give, or whatever else the server answered.
+            CacheNotSynced: no list became complete for ``timeout`` seconds; names the kinds and why: a CRD that is
+                not installed, a right that RBAC does not give, or whatever else the server answered.
         """
         informers = self.informers if kind is None else (self._informers[kind],)
         try:
-            async with asyncio.timeout(timeout):
-                for informer in informers:
-                    await informer.wait_for_sync()
+            # Those of hundreds of namespaces take their time, and that is no reason to begin anew.
+            async with asyncio.timeout(timeout) as patience:
+                await asyncio.gather(*(_synced(informer, patience, timeout) for informer in informers))
         except TimeoutError:
             laggards = "; ".join(_lag(part) for each in informers for part in each.parts if not part.has_synced)
             raise CacheNotSynced(f"not synced after {timeout:g} s: {laggards}") from None
@@ -118,21 +120,26 @@ class Cache:
         """Returns when every informer is at least as new as the server was at the call.
 
         A standby's watches may lag behind what the former leader has just done; a new leader calls this before it
-        acts. Where nothing is late it costs one list of metadata a kind.
+        acts. Where nothing is late it costs one list of metadata a kind and namespace.
 
         Raises:
-            CacheNotSynced: not within ``timeout`` seconds; names the kinds.
+            CacheNotSynced: none of them caught up for ``timeout`` seconds; names the kinds.
             ApiError, ConnectionFailed: a kind could not be listed.
         """
         late = {part: part for part in self._parts()}
+        turns = asyncio.Semaphore(_CATCH_UPS)
 
-        async def follow(part: Part[Any]) -> None:
-            await catch_up(part, self._client)
+        async def follow(part: Part[Any], patience: asyncio.Timeout) -> None:
+            # Without a turn: a kind that cannot be listed must not keep the others from theirs, or be taken for them.
+            await part.informer.wait_for_sync()
+            async with turns:
+                await catch_up(part, self._client)
             del late[part]
+            _extend(patience, timeout)
 
         try:
-            async with asyncio.timeout(timeout):
-                await asyncio.gather(*(follow(part) for part in tuple(late)))
+            async with asyncio.timeout(timeout) as patience:
+                await asyncio.gather(*(follow(part, patience) for part in tuple(late)))
         except TimeoutError:
             names = "; ".join(_title(p.kind, p.scope.namespace) for p in late)
             raise CacheNotSynced(f"not caught up after {timeout:g} s: {names}") from None
@@ -237,6 +244,21 @@ class Cache:
         if period > 0:
             tasks.append((f"resync {informer.name}", informer.resync(period)))
         self._tasks.extend(self._runtime.spawn(coroutine, name) for name, coroutine in tasks)
+
+
+async def _synced(informer: Informer[Any], patience: asyncio.Timeout, seconds: float) -> None:
+    """Returns once ``informer`` is; each list that becomes complete meanwhile gives ``patience`` so much more."""
+    complete = 0
+    while not informer.has_synced:
+        await informer.progress()
+        before, complete = complete, sum(part.has_synced for part in informer.parts)
+        if complete > before:
+            _extend(patience, seconds)
+
+
+def _extend(patience: asyncio.Timeout, seconds: float) -> None:
+    if not patience.expired():
+        patience.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def _lag(part: Part[Any]) -> str:

@@ -15,7 +15,7 @@ _PATIENCE = 0.5
 
 
 async def catch_up(part: Part[Any], client: Client) -> None:
-    """Returns when ``part`` is at least as new as the server is now.
+    """Returns when ``part``, which has synced, is at least as new as the server is now.
 
     A consistent list of metadata says what there is. Mostly all of it is in the store already. What is older there is
     awaited for a moment, since the watch is about to bring it, and then read.
@@ -23,14 +23,12 @@ async def catch_up(part: Part[Any], client: Client) -> None:
     Raises:
         ApiError, ConnectionFailed: the server could not be asked.
     """
-    informer = part.informer
-    await informer.wait_for_sync()
     present, version = await _present(part, client)
     late = _late(part, present, version)
     try:
         async with asyncio.timeout(_PATIENCE):
             while late:
-                await informer.progress()
+                await part.informer.progress()
                 late = {key for key in late if _is_late(part, key, present.get(key), version)}
     except TimeoutError:
         pass

@@ -22,6 +22,10 @@ from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
 
+# Reflectors of a kind that list, or open their watch, at a time. All of hundreds of namespaces at once, at the start
+# or after an outage, would keep the event loop from all else, probes and the renewal of the Lease included.
+_TURNS = 4
+
 # Objects that subscribers are told of in one go at a resync.
 _RESYNC_BATCH = 100
 
@@ -75,8 +79,8 @@ class Informer(Generic[T]):
         self._subscribers: list[Subscriber[T]] = []
         self._synced = asyncio.Event()
         self._progress: list[asyncio.Future[None]] = []
-        outage = Outage(self.name, runtime.clock)
-        self.parts = tuple(Part(self, client, scope, runtime=runtime, outage=outage) for scope in scopes)
+        outage, turns = Outage(self.name, runtime.clock), asyncio.Semaphore(_TURNS)
+        self.parts = tuple(Part(self, client, s, runtime=runtime, outage=outage, turns=turns) for s in scopes)
         metrics.observe(self)
 
     @property

@@ -37,13 +37,22 @@ class Part(Generic[T]):
     """The objects of one scope, in the store of their informer. ``overlay`` says what of all news is news."""
 
     def __init__(
-        self, informer: Informer[T], client: Client, scope: Scope, *, runtime: Runtime, outage: Outage | None = None
+        self,
+        informer: Informer[T],
+        client: Client,
+        scope: Scope,
+        *,
+        runtime: Runtime,
+        outage: Outage | None = None,
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         selection = scope.selection
         self.kind = informer.kind
         self.scope = scope
         self.has_synced = False
-        self.reflector = Reflector(client, informer.kind, self, runtime=runtime, scope=scope, outage=outage)
+        self.reflector = Reflector(
+            client, informer.kind, self, runtime=runtime, scope=scope, outage=outage, turns=turns
+        )
         self.overlay: Overlay = Ordered(runtime.clock, selective=selection.selects)
         self.doubts: dict[ObjectKey, int] = {}
         self._lasting: set[ObjectKey] = set()

@@ -136,6 +136,9 @@ class Sink(Protocol[T_contra]):
 class Reflector(Generic[T]):
     """Lists and watches one kind in one scope.
 
+    Args:
+        turns: taken by who lists or opens a watch, until that is done; shared by the reflectors of a kind.
+
     Attributes:
         state: where it is.
         resource_version: up to where it has come; empty: it lists.
@@ -152,6 +155,7 @@ class Reflector(Generic[T]):
         runtime: Runtime,
         scope: Scope = _EVERYTHING,
         outage: Outage | None = None,
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         self._client = client
         self._kind = kind
@@ -159,6 +163,8 @@ class Reflector(Generic[T]):
         self._runtime = runtime
         self._scope = scope
         self._outage = outage or Outage(kind.api_resource.kind, runtime.clock)
+        self._turns = turns or asyncio.Semaphore(1)
+        self._has_turn = False
         self._failures = 0
         self._from_the_future = 0
         self._streams = True
@@ -179,12 +185,7 @@ class Reflector(Generic[T]):
         """Runs until cancelled."""
         while True:
             try:
-                if self._relisting:
-                    self._relisting, self.resource_version = False, ""
-                if self.resource_version or self._streams:
-                    await self._watch()
-                else:
-                    await self._list()
+                await self._go_on()
             except Exception as error:
                 # Whatever it is: a reflector that ended would leave its controllers with a past that looks present.
                 await self._recover(error)
@@ -194,6 +195,25 @@ class Reflector(Generic[T]):
         self._relisting = True
         if self._patience is not None:
             self._patience.reschedule(asyncio.get_running_loop().time())
+
+    async def _go_on(self) -> None:
+        """Takes its turn, and gives it to the next once the rest is only waiting for news."""
+        await self._turns.acquire()
+        self._has_turn = True
+        if self._relisting:
+            self._relisting, self.resource_version = False, ""
+        try:
+            if self.resource_version or self._streams:
+                await self._watch()
+            else:
+                await self._list()
+        finally:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._turns.release()
 
     # Lists
 
@@ -234,6 +254,7 @@ class Reflector(Generic[T]):
         self.resource_version = version
         self.heard = self._runtime.clock.monotonic()
         self.last_error = None
+        self._end_turn()
 
     # Watches
 
@@ -287,6 +308,7 @@ class Reflector(Generic[T]):
         )
 
     def _opened(self) -> None:
+        self._end_turn()
         if self.last_error is not None:
             # A quiet watch may have nothing to say for minutes; that it lasts is enough.
             self._recovery = asyncio.get_running_loop().call_later(_SHORTEST_WATCH, self._recovered)

@@ -91,6 +91,8 @@ def check(
 def _needed(declares: str | None, webhooks: str | None, recorded: Path | None) -> set[Access]:
     from steersman.rbac import Access, accesses
 
+    if webhooks is not None and declares is None:
+        raise ConfigurationError("--webhooks is about what --declared declares, which is not given")
     found: set[Access] = set()
     if declares is not None or recorded is None:
         found |= accesses(_manager(declares, webhooks).permissions)

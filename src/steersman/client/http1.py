@@ -18,13 +18,14 @@ import sys
 import threading
 import zlib
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import cast
 
 import httptools
 from msgspec import Struct
 
 from steersman.client.proxy import Proxy
+from steersman.client.secure import SecureTransport
 
 CONNECT_TIMEOUT = 30.0
 # For each address of several but the last: a lease must be renewed in 10 s.
@@ -193,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if exc is None and self._answer is not None and not self._complete and not self._answer.tells_its_length:
             self.on_message_complete()
-        self._fail(Disconnected(str(exc) if exc else "the server closed the connection"))
+        self._fail(Disconnected(reason_of(exc) if exc else "the server closed the connection"))
 
     # What the parser calls
 
@@ -392,12 +393,11 @@ class ConnectionPool:
 async def _connect(route: Route, loop: asyncio.AbstractEventLoop) -> Connection:
     if route.proxy is not None:
         return await _connect_through(route, route.proxy, loop)
-    name = route.server_hostname or route.host
-    return (await _dial(lambda: Connection(route, loop), route.host, route.port, route.tls, name))[1]
+    return (await _dial(route, route.host, route.port, route.tls, route.server_hostname or route.host))[1]
 
 
 async def _dial(
-    make: Callable[[], Connection], host: str, port: int, tls: ssl.SSLContext | None, server_hostname: str
+    route: Route, host: str, port: int, tls: ssl.SSLContext | None, server_hostname: str
 ) -> tuple[asyncio.Transport, Connection]:
     """Connects to one of ``host``'s addresses; each has its share of the time, since one may be of a dead machine."""
     loop = asyncio.get_running_loop()
@@ -410,24 +410,37 @@ async def _dial(
         patience = time_left if left == 1 else min(time_left / left, _ADDRESS_TIMEOUT)
         try:
             async with asyncio.timeout(patience):
-                transport, connection = await loop.create_connection(
-                    make, address, port, ssl=tls, server_hostname=server_hostname if tls else None
-                )
+                transport, connection = await loop.create_connection(lambda: Connection(route, loop), address, port)
+                _watch_peer(transport)
+                return await _secured(transport, connection, tls, server_hostname), connection
         except ssl.SSLError:
             raise
         except OSError as error:
             failure = error
-        else:
-            _watch_peer(transport)
-            return transport, connection
     raise failure
+
+
+async def _secured(
+    below: asyncio.Transport, connection: Connection, tls: ssl.SSLContext | None, server_hostname: str
+) -> asyncio.Transport:
+    """The transport over which ``connection`` speaks from now on: ``below``, or TLS over that."""
+    if tls is None:
+        return below
+    if below.is_closing():
+        # Whoever takes its place now would not be told.
+        raise Disconnected("the server closed the connection")
+    secure = SecureTransport(connection, tls, server_hostname, asyncio.get_running_loop())
+    below.set_protocol(secure)
+    secure.connection_made(below)
+    await secure.secured()
+    return secure
 
 
 async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEventLoop) -> Connection:
     at = proxy.address
     tls = ssl.create_default_context() if at.scheme == "https" else None
     try:
-        hop, connection = await _dial(lambda: Connection(route, loop), at.host, at.port, tls, at.host)
+        hop, connection = await _dial(route, at.host, at.port, tls, at.host)
     except OSError as error:
         raise ProxyUnreachable(f"cannot connect to the proxy {at.authority}: {reason_of(error)}") from error
     if route.tls is None:
@@ -441,11 +454,7 @@ async def _connect_through(route: Route, proxy: Proxy, loop: asyncio.AbstractEve
         if answer.code != 200:
             raise Disconnected(f"the proxy {at.authority} answered {answer.code}")
         tunnelled = Connection(route, loop)
-        name = route.server_hostname or route.host
-        transport = await loop.start_tls(hop, tunnelled, route.tls, server_hostname=name)
-        if transport is None:
-            raise Disconnected(f"the proxy {at.authority} closed the connection")
-        tunnelled.connection_made(transport)
+        await _secured(hop, tunnelled, route.tls, route.server_hostname or route.host)
     except BaseException:
         hop.abort()
         raise

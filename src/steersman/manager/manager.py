@@ -15,6 +15,7 @@ from steersman.errors import ConfigurationError, SteersmanError
 from steersman.manager.campaign import Campaign, campaign_for
 from steersman.manager.endpoints import Check, Endpoints, Handler
 from steersman.manager.fence import GuardedTransport
+from steersman.manager.open_files import allow_open_files
 from steersman.manager.options import ManagerOptions
 from steersman.manager.permissions import endpoint_permissions
 from steersman.manager.runnables import Run, Runnables
@@ -197,12 +198,14 @@ class Manager:
     async def run_until_signalled(self) -> None:
         """Runs until SIGTERM or SIGINT; a second signal ends the process at once. Raises as ``run`` does.
 
-        It also sets the process's garbage collector so that its pauses stay short (see ``observability.garbage``).
+        It also sets the process's garbage collector so that its pauses stay short (see ``observability.garbage``),
+        and raises its limit of open files, since each watch is a connection.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
-        # Whoever takes the process's signals owns the process, and with it its garbage collector.
+        # Whoever takes the process's signals owns the process, and with it its garbage collector and its limits.
+        allow_open_files()
         self._garbage = GarbagePolicy()
         await self.run()
 

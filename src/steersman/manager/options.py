@@ -32,7 +32,7 @@ class ManagerOptions:
         webhooks: where the webhooks that were declared are served; None: nowhere.
         tracing: whether reconciles and their requests become spans of OpenTelemetry; a tracer provider, or True for
             the process's own. Needs ``steersman[tracing]``.
-        cache_sync_timeout: seconds for the first lists.
+        cache_sync_timeout: seconds that may pass at the start without a first list becoming complete.
         graceful_shutdown_timeout: seconds that running reconciles and runnables get at shutdown. What follows
             (Events, Lease, connections) takes a few seconds more at most.
         blocked_loop_limit: seconds without a turn of the event loop after which its stack is logged; 0: never.

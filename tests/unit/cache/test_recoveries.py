@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -269,6 +270,22 @@ async def test_a_list_can_be_asked_for() -> None:
     async with reflecting(transport) as informer:
         await asyncio.sleep(1)
         informer.reflectors[0].relist()
+        await asyncio.sleep(0.1)
+        assert names(informer) == {"a": "6"}
+    assert asked(transport) == ["list", "5", "list", "7"]
+
+
+@virtual_time
+async def test_a_list_can_be_asked_for_of_a_reflector_that_waits_for_its_turn() -> None:
+    transport = ScriptedTransport([listed(version="5"), listed(wire("a", 6), version="7")], [[10.0]])
+    async with reflecting(transport) as informer:
+        turns = informer.reflectors[0]._turns  # pyright: ignore[reportPrivateUsage]
+        await asyncio.sleep(1)
+        async with AsyncExitStack() as others:
+            while not turns.locked():
+                await others.enter_async_context(turns)
+            await asyncio.sleep(10)
+            informer.reflectors[0].relist()
         await asyncio.sleep(0.1)
         assert names(informer) == {"a": "6"}
     assert asked(transport) == ["list", "5", "list", "7"]

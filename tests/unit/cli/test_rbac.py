@@ -60,6 +60,7 @@ def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_pa
         ((), "this is no project"),
         (("--declared", "nowhere:setup"), "nowhere:setup is not there"),
         (("--recorded", "absent.json"), "cannot read absent.json"),
+        (("--webhooks", "steersman_databases.main:WEBHOOKS"), "which is not given"),
     ],
 )
 def test_what_cannot_be_compared(

@@ -185,12 +185,13 @@ class InMemorySystem:
         seen, due = -1, 0.0
         while clock.time() - begun < self._patience.limit:
             now = self._activity()
-            if now != seen or self._busy():
+            if now != seen:
                 seen, since = now, clock.time()
                 due = since
             due = max(due, self._due()) if clock.time() - since < 5 * _LOOK_EVERY else due
             quiet = since + self._patience.quiet
-            if clock.time() >= max(quiet, min(due, since + self._patience.longest)):
+            # Who looks again now and then, and finds nothing to do, is at rest.
+            if not self._busy() and clock.time() >= max(quiet, min(due, since + self._patience.longest)):
                 return True
             await asyncio.sleep(_LOOK_EVERY)
         return False

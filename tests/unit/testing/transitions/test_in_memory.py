@@ -50,6 +50,19 @@ def test_an_error_among_runs_that_were_asked_for_is_one() -> None:
     assert "RuntimeError" in report.failures[0].finding.text
 
 
+@virtual_time
+async def test_who_looks_again_now_and_then_and_finds_nothing_is_at_rest() -> None:
+    class Watchful(HarbourReconciler):
+        async def reconcile(self, request: Request) -> Result:
+            await super().reconcile(request)
+            await self.runtime.clock.sleep(2)
+            return Result(requeue_after=20)
+
+    async with in_memory(Harbour, setup_with(Watchful))() as system:
+        await system.apply(START)
+        assert (await system.settle()).settled
+
+
 REVIEWS = ApiResource("shop.example.com", "v1", "Review", "reviews", True)
 
 
