@@ -43,6 +43,7 @@ demo: $(READY) ## A cluster that switches over under load, and MySQL beside it, 
 test: $(READY) ## Unit tests, and integration tests on the real API server (about 20 min from fresh, 10 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
+	@$(BIN)/python -m devcluster servers
 	@# Long tests first, so that no worker is left with one at the end; and more workers than cores, since many wait.
 	@$(BIN)/pytest -n 4 --dist loadgroup tests/integration tests/unit
 
@@ -63,9 +64,10 @@ faults: $(READY) ## Each fault at its full size, on the real API server (20 min)
 	@FAULTS=whole $(BIN)/pytest tests/integration/faults
 
 .PHONY: simulate
-simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (40 min)
-	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_transitions.py \
-		tests/unit/testing/test_gallery.py
+simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)
+	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_simulated_users.py \
+		tests/unit/databases/test_clusters_simulated.py tests/unit/databases/controllers/test_database.py \
+		tests/unit/databases/test_transitions.py tests/unit/testing/test_gallery.py
 	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 
 .PHONY: e2e-smoke
@@ -78,8 +80,8 @@ bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hou
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: bench-databases
-bench-databases: $(READY) ## How long writes stop when a PostgreSQL primary is lost (1 hour; BENCH="--fault process --runs 1")
-	@PYTHONPATH=tests/support $(BIN)/python -m benchmarks.databases.failover $(BENCH)
+bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (4 hours; BENCH="--scenario drift --runs 1")
+	@PYTHONPATH=tests/support $(BIN)/python -m benchmarks.databases $(BENCH)
 
 .PHONY: bench-testing
 bench-testing: $(READY) ## How fast the API server in memory starts and creates objects (2 min; BENCH="--runs 1")
@@ -92,6 +94,7 @@ lint: $(READY) ## Formatting, lint, types, layers, generated files, house rules
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
 	@$(BIN)/python scripts/field_reference.py --check
+	@$(BIN)/python scripts/diagrams.py --check
 	@$(BIN)/pyright
 
 .PHONY: format
@@ -100,9 +103,10 @@ format: $(READY) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff format .
 
 .PHONY: manifests
-manifests: $(READY) ## Generate CRDs and RBAC from the code, and the reference of their fields
+manifests: $(READY) ## Generate CRDs and RBAC from the code, the reference of their fields, and pictures
 	@cd operators/databases && $(abspath $(BIN))/steersman manifests
 	@$(BIN)/python scripts/field_reference.py
+	@$(BIN)/python scripts/diagrams.py
 
 .PHONY: packages
 packages: $(READY) ## The database operator's install.yaml and Helm chart into operators/databases/dist, with the image IMG

@@ -117,6 +117,7 @@ def certify(directory: Path) -> None:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
     )
     (directory / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from devcluster import binaries, cluster, images, packages
+from devcluster import binaries, cluster, images, packages, servers
 from devcluster.errors import DevclusterError, NotRunning
 from devcluster.progress import Progress
 
@@ -96,6 +96,12 @@ def install_packages(
 ) -> None:
     """Install Debian packages that are missing, asking nothing."""
     packages.ensure(progress, tuple(names) if names else packages.NEEDED)
+
+
+@app.command("servers")
+def unpack_servers() -> None:
+    """Unpack the database servers of other Debian releases, for tests; print their directories."""
+    _say(*map(str, servers.ensure(progress)))
 
 
 @app.command()

@@ -108,6 +108,11 @@ def digest(node: NodeLayout, reference: str) -> str | None:
     return next((fields[2] for fields in lines if fields[0] == reference), None)
 
 
+def tag(node: NodeLayout, reference: str, another: str) -> None:
+    """Give an image of a node another name besides. Raises CommandFailed with containerd's words."""
+    _ctr(node, "images", "tag", "--force", reference, another)
+
+
 def images(node: NodeLayout) -> set[str]:
     """The names of the images that a node has."""
     return set(_ctr(node, "images", "list", "--quiet").split())

@@ -187,6 +187,12 @@ def load(image: Image) -> None:
         containers.load(image.archive, wanted)
 
 
+def tag(reference: str, another: str) -> None:
+    """Give an image that the nodes of the running cluster have another name besides."""
+    for node in _nodes():
+        containers.tag(node, reference, another)
+
+
 def load_archive(archive: Path) -> None:
     """Import any OCI archive into every node of the running cluster. Raises as `load`."""
     containers.load(archive, _nodes())

@@ -18,6 +18,12 @@ from devcluster.progress import Progress
 # Both write nothing that is only for reading; dpkg remembers it for the packages that Containerfiles add.
 _LEFT_OUT = ("doc", "info", "locale", "lintian", "man")
 _RECIPE = "1"  # part of what identifies a base, so that a change here makes new ones
+APT_OPTIONS = (
+    # A mirror that is a snapshot, or behind, is not a reason to fail.
+    'Acquire::Check-Valid-Until "false"',
+    'APT::Install-Recommends "false"',
+)
+"""How packages are taken from a mirror."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def ensure(reference: str, progress: Progress) -> Base:
     archive = _directory() / f"{name}-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}.tar"
     unfinished = archive.with_suffix(".unfinished")
     with progress.step(f"Make the base image {reference.rpartition('/')[2]} (half a minute)"):
-        logged([*_command(made), str(unfinished), *_sources(made.suite)], _directory() / f"{name}.log", seconds=900)
+        logged([*_command(made), str(unfinished), *sources(made.suite)], _directory() / f"{name}.log", seconds=900)
     with unfinished.open("rb") as file:
         identity = hashlib.file_digest(file, "sha256").hexdigest()
     for old in _directory().glob(f"{name}-*.tar"):
@@ -110,9 +116,7 @@ def _command(made: _Made) -> list[str]:
         "mmdebstrap",
         "--variant=minbase",
         "--format=tar",
-        # A mirror that is a snapshot, or behind, is not a reason to fail.
-        '--aptopt=Acquire::Check-Valid-Until "false"',
-        '--aptopt=APT::Install-Recommends "false"',
+        *(f"--aptopt={option}" for option in APT_OPTIONS),
         *options,
         *([f"--include={','.join(made.packages)}"] if made.packages else []),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
@@ -123,7 +127,7 @@ def _command(made: _Made) -> list[str]:
     ]
 
 
-def _sources(suite: str) -> list[str]:
+def sources(suite: str) -> list[str]:
     """Apt sources of the mirrors that this machine uses for Debian; none leaves the choice to mmdebstrap."""
     main = _mirrors("Debian")
     if not main:

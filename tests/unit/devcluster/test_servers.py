@@ -1,0 +1,125 @@
+"""Servers of other releases are taken as they are meant to be, or not at all, and nobody is kept from the rest."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from devcluster import packages, rootfs, servers
+from devcluster.errors import CommandFailed
+from devcluster.progress import Progress
+
+# As the loader is called: what to call it and where the libraries are come before the program.
+LOADER = '#!/bin/sh\nshift 4\nexec "$@"\n'
+VERSIONS = {"trixie": "postgres (PostgreSQL) 17.6", "sid": "mysqld  Ver 9.7.0 for Linux"}
+PROGRAMS = {release.suite: release.programs for release in (servers.TRIXIE, servers.SID)}
+
+
+class Mirror:
+    """Stands in for mmdebstrap: ``contents`` says what it unpacks of a suite."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.contents: dict[str, Callable[[Path], None]] = {
+            suite: partial(unpack, suite=suite, command=f"echo '{version}'") for suite, version in VERSIONS.items()
+        }
+
+    def __call__(self, arguments: Sequence[str], log: Path, **options: Any) -> None:
+        *_, suite, made = arguments
+        self.asked.append(suite)
+        Path(made).mkdir()
+        self.contents[suite](Path(made))
+
+
+def unpack(made: Path, suite: str, command: str) -> None:
+    """Programs of which each is ``command``."""
+    write(made / "usr/lib64/ld-linux-x86-64.so.2", LOADER)
+    for program in PROGRAMS[suite]:
+        write(made / program, f"#!/bin/sh\n{command}\n")
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def nothing(*arguments: object) -> list[str]:
+    """No packages are installed, and no sources given."""
+    return []
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
+    mirror = Mirror()
+    monkeypatch.setattr(servers, "_directory", lambda: tmp_path)
+    monkeypatch.setattr(servers, "logged", mirror)
+    monkeypatch.setattr(packages, "ensure", nothing)
+    monkeypatch.setattr(rootfs, "sources", nothing)
+    return mirror
+
+
+def ensure() -> tuple[list[str], str]:
+    """The releases that can be had, and what was said."""
+    said = io.StringIO()
+    return [root.name.partition("-")[0] for root in servers.ensure(Progress(Console(file=said)))], said.getvalue()
+
+
+def test_each_release_is_had_once_and_its_programs_run_where_they_lie(mirror: Mirror) -> None:
+    assert ensure()[0] == ensure()[0] == ["trixie", "sid"]
+    assert sorted(mirror.asked) == ["sid", "trixie"]
+    for release in (servers.TRIXIE, servers.SID):
+        root = servers.root(release)
+        assert root is not None
+        for program in release.programs:
+            assert VERSIONS[release.suite] in subprocess.check_output([root / program], text=True)
+
+
+def test_another_version_never_lies_where_servers_are_looked_for(mirror: Mirror, tmp_path: Path) -> None:
+    mirror.contents["sid"] = lambda made: unpack(made, "sid", f"ls {tmp_path}; echo Ver 9.8.0")
+    found, said = ensure()
+    assert found == ["trixie"]
+    assert "MySQL 9.7 cannot be had" in said
+    assert "Ver 9.8.0" in said
+    assert "sid-1\n" not in said
+    assert not [path for path in tmp_path.glob("sid-*") if path.is_dir()]
+
+
+def no_loader(made: Path) -> None:
+    write(made / PROGRAMS["sid"][0], "#!/bin/sh\n")
+
+
+def no_program(made: Path) -> None:
+    write(made / "usr/lib64/ld-linux-x86-64.so.2", LOADER)
+
+
+def no_answer(made: Path) -> None:
+    raise CommandFailed("mmdebstrap ended with 25")
+
+
+@pytest.mark.parametrize("contents", [no_loader, no_program, no_answer])
+def test_what_cannot_be_had_is_said_and_asked_for_again_a_day_later(
+    mirror: Mirror, tmp_path: Path, contents: Callable[[Path], None]
+) -> None:
+    well, mirror.contents["sid"] = mirror.contents["sid"], contents
+    for _ in range(2):
+        found, said = ensure()
+        assert found == ["trixie"]
+        assert "MySQL 9.7 cannot be had" in said
+    assert mirror.asked.count("sid") == 1
+    mirror.contents["sid"] = well
+    (remembered,) = tmp_path.glob("sid-*")
+    yesterday = time.time() - 25 * 3600
+    os.utime(remembered, (yesterday, yesterday))
+    found, said = ensure()
+    assert found == ["trixie", "sid"]
+    assert "cannot be had" not in said
