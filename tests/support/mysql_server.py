@@ -92,40 +92,39 @@ MAKE_ADMINISTRATOR = (
 )
 
 
-def start_mariadb() -> Generator[MySQLServer]:
+def start_mariadb(root: Path, *, tls: bool = True) -> Generator[MySQLServer]:
     # mysql/mysql_system_tables.sql in Debian 12, mariadb/mariadb_system_tables.sql after it
     system = "".join(
-        next(Path("/usr/share").glob(f"m*/m*_{name}.sql")).read_text()
-        for name in ("system_tables", "system_tables_data")
+        next(root.glob(f"usr/share/m*/m*_{name}.sql")).read_text() for name in ("system_tables", "system_tables_data")
     )
     with data_directory() as directory:
-        program_file = program("mariadbd", "/usr/sbin")
         data = directory / "data"
         data.mkdir(mode=0o777)
         data.chmod(0o777)
-        common = [program_file, "--no-defaults", f"--datadir={data}", "--innodb-log-file-size=8M"]
+        common = [program("mariadbd", str(root / "usr/sbin")), "--no-defaults", f"--basedir={root}/usr"]
+        common += [f"--datadir={data}", "--innodb-log-file-size=8M"]
         run(
             [*common, "--bootstrap", "--innodb-flush-method=nosync"],
             directory,
             f"CREATE DATABASE mysql;\nUSE mysql;\n{system}FLUSH PRIVILEGES;\n{MAKE_ADMINISTRATOR}",
         )
         certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]
-        yield from serve_mysql(directory, [*common, *certificate])
+        yield from serve_mysql(directory, [*common, *(certificate if tls else ["--skip-ssl"])])
 
 
 def start_mysql(root: Path) -> Generator[MySQLServer]:
-    libraries = f"{root}/usr/lib/x86_64-linux-gnu:{root}/usr/lib/mysql/private"
     with data_directory() as directory:
         setup = directory / "setup.sql"
         setup.write_text(MAKE_ADMINISTRATOR)
         setup.chmod(0o644)
         common = [
-            *(f"{root}/usr/lib64/ld-linux-x86-64.so.2", "--library-path", libraries, f"{root}/usr/sbin/mysqld"),
-            *("--no-defaults", f"--basedir={root}/usr", f"--lc-messages-dir={root}/usr/share/mysql"),
-            *(f"--plugin-dir={root}/usr/lib/mysql/plugin", f"--datadir={directory}/data", "--secure-file-priv=NULL"),
+            *(program("mysqld", str(root / "usr/sbin")), "--no-defaults", f"--basedir={root}/usr"),
+            *(f"--lc-messages-dir={root}/usr/share/mysql", f"--plugin-dir={root}/usr/lib/mysql/plugin"),
+            *(f"--datadir={directory}/data", "--secure-file-priv=NULL"),
         ]
         run([*common, "--initialize-insecure", f"--init-file={setup}"], directory)
-        yield from serve_mysql(directory, [*common, "--mysqlx=OFF"])
+        certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]
+        yield from serve_mysql(directory, [*common, "--mysqlx=OFF", *certificate])
 
 
 def serve_mysql(directory: Path, command: list[str]) -> Generator[MySQLServer]:

@@ -23,6 +23,10 @@ class RealServer:
 
     contents: Contents
 
+    async def users(self) -> set[str]:
+        """The names of all accounts and roles."""
+        raise NotImplementedError
+
     def __init__(self, endpoint: Endpoint, statements: Path) -> None:
         self.endpoint = endpoint
         self.administrator = ADMINISTRATOR

@@ -1,54 +1,63 @@
-"""The contract's server, real.
+"""The contract's servers, real, and of every supported version: `every_server` says which.
 
-PostgreSQL and MariaDB come from Debian packages (`make test` installs them), whose services are not used. Where
-`STEERSMAN_MYSQL_ROOT` names a root file system with MySQL in it, as the image of this repository has, MySQL
-takes part as well.
+Those of this machine come from Debian packages, whose services are not used; those of other Debian releases from
+`python -m devcluster servers`. `make test` does both.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator
-from pathlib import Path
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from mysql_server import MySQLServer, start_mariadb, start_mysql
-from postgresql_server import PostgreSQLServer, start_postgresql
+from every_server import every_server, like_mysql, postgresqls
+from mysql_server import MySQLServer
+from postgresql_server import PostgreSQLServer
 from real_server import RealServer
 
-pytest.register_assert_rewrite("engine_contract")
+pytest.register_assert_rewrite("engine_contract", "accounts_contract")
 
-
-@pytest.fixture(scope="session")
-def postgresql() -> Generator[PostgreSQLServer]:
-    yield from start_postgresql()
-
-
-@pytest.fixture(scope="session")
-def mariadb() -> Generator[MySQLServer]:
-    yield from start_mariadb()
-
-
-@pytest.fixture(scope="session")
-def mysql() -> Generator[MySQLServer]:
-    yield from start_mysql(Path(os.environ["STEERSMAN_MYSQL_ROOT"]))
+FIXTURES = {"server": every_server, "postgresql": postgresqls, "mysql_server": like_mysql}
+"""The servers that the tests with each of these fixtures run on."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    # One worker a server, so that each is started once.
-    like_mysql = ["mariadb", *(["mysql"] if "STEERSMAN_MYSQL_ROOT" in os.environ else [])]
-    for fixture, names in (("server", ["postgresql", *like_mysql]), ("mysql_server", like_mysql)):
+    for fixture, servers in FIXTURES.items():
         if fixture in metafunc.fixturenames:
-            params = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in names]
+            # One worker a server, so that each is started once.
+            params = [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in servers()]
             metafunc.parametrize(fixture, params, indirect=True)
 
 
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> RealServer:
-    return request.getfixturevalue(request.param)
+@pytest.fixture(scope="session")
+def started() -> Generator[Callable[[str], RealServer]]:
+    """Gives a server by its name, started once."""
+    running: dict[str, RealServer] = {}
+    with ExitStack() as stack:
+
+        def start(name: str) -> RealServer:
+            if name not in running:
+                running[name] = stack.enter_context(contextmanager(every_server()[name])())
+            return running[name]
+
+        yield start
 
 
 @pytest.fixture
-def mysql_server(request: pytest.FixtureRequest) -> MySQLServer:
-    return request.getfixturevalue(request.param)
+def server(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> RealServer:
+    return started(request.param)
+
+
+@pytest.fixture
+def postgresql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> PostgreSQLServer:
+    found = started(request.param)
+    assert isinstance(found, PostgreSQLServer)
+    return found
+
+
+@pytest.fixture
+def mysql_server(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
+    found = started(request.param)
+    assert isinstance(found, MySQLServer)
+    return found

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from access_rules import TAKEN, WRONG
 from postgresql_server import PostgreSQLServer
-
-pytestmark = pytest.mark.xdist_group("postgresql")
 
 # A line that runs on makes another one of the next, and is therefore looked at by itself: by us alone.
 LINES = (*TAKEN, *(line for line in WRONG if not line.endswith("\\")))

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.postgresql.accounts import furnish, version
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
-
-pytestmark = pytest.mark.xdist_group("postgresql")
 
 
 async def test_a_server_of_another_version_gets_the_accounts_and_the_password(postgresql: PostgreSQLServer) -> None:

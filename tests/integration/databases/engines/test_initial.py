@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from steersman_databases.engines.desired import DesiredDatabase
 from steersman_databases.engines.postgresql import initial
 from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
 from steersman_databases.engines.survey import Scope
-
-pytestmark = pytest.mark.xdist_group("postgresql")
 
 TABLES = SqlSource("ConfigMap", "orders", "tables.sql")
 SEED = SqlSource("Secret", "orders-seed", "seed.sql")
@@ -46,8 +45,10 @@ class Job:
             "PGTARGETSESSIONATTRS": "read-write",
             "PGOPTIONS": "-c client_min_messages=error",
         }
-        newest = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
-        called = [program("psql", *map(str, reversed(newest))), *initial.arguments([source for source, _ in given])]
+        called = [
+            program("psql", str(self.server.programs)),
+            *initial.arguments([source for source, _ in given], "5ecret"),
+        ]
         done = subprocess.run(
             called,
             cwd=self._files,
@@ -122,18 +123,37 @@ async def test_of_a_secrets_sql_nothing_is_quoted(job: Job) -> None:
     assert (status in initial.REFUSED, told) == (True, "psql:secret/orders-seed/seed.sql:1: ERROR:  42703")
 
 
-@pytest.mark.parametrize("ended", ["COMMIT;", "BEGIN; COMMIT;", "ROLLBACK;", "\\c\n"])
+@pytest.mark.parametrize("ended", ["COMMIT;", "BEGIN; COMMIT;", "ROLLBACK;"])
 async def test_sql_that_ends_its_transaction_is_refused(job: Job, ended: str) -> None:
     status, told = job.run((TABLES, f"CREATE TABLE a ();\n{ended}"))
     assert status in initial.REFUSED
-    assert "leave BEGIN, COMMIT, ROLLBACK and \\connect out" in told
+    assert "leave BEGIN, COMMIT and ROLLBACK out" in told
     assert not await job.applied()
 
 
-async def test_errors_that_are_passed_over_do_not_pass_for_success(job: Job) -> None:
-    status, _ = job.run((TABLES, "\\set ON_ERROR_STOP 0\nSELECT nothing;"))
-    assert not await job.applied()
+@pytest.mark.parametrize(
+    "command",
+    [
+        "\\! env > leaked",
+        "\\copy t from program 'env > leaked'",
+        "\\o |env > leaked",
+        "SELECT 1 \\g |env > leaked",
+        "\\set told `env > leaked`",
+        "\\c",
+        "\\set ON_ERROR_STOP 0",
+        "\\i secret/orders-seed/seed.sql",
+        "\\unrestrict guessed",
+        "CREATE TABLE a (i int); COPY a FROM stdin;\n1\n\\.\n\\! env > leaked",
+    ],
+)
+async def test_psqls_own_commands_are_refused(job: Job, tmp_path: Path, command: str) -> None:
+    """The environment holds the owner's password, and other Secrets lie beside the file."""
+    status, told = job.run((TABLES, f"CREATE TABLE t (i int);\n{command}\nSELECT 1;"))
     assert status in initial.REFUSED
+    assert told.startswith("psql:configmap/orders/tables.sql:")
+    assert "restrict" in told or "wrong key" in told
+    assert "leaked" not in {name for _, _, names in os.walk(tmp_path) for name in names}
+    assert (await job.tables(), await job.applied()) == (set(), False)
 
 
 async def test_no_connection_is_no_refusal(job: Job) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import psycopg
-import pytest
 from psycopg import sql
 
 from postgresql_server import PostgreSQLServer
@@ -13,8 +12,6 @@ from steersman_databases.engines.cluster import Setting
 from steersman_databases.engines.postgresql.catalog import catalog as catalog_of
 from steersman_databases.engines.postgresql.parameters import judge, refused, shown_instead
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
-
-pytestmark = pytest.mark.xdist_group("postgresql")
 
 CATALOG = """
 SELECT name, setting, unit, context, vartype, min_val, max_val, coalesce(enumvals, '{}'), pending_restart
@@ -27,6 +24,10 @@ BY_LOOKING = {
     "max_stack_depth",
     "max_wal_senders",
     "max_worker_processes",
+    "vacuum_buffer_usage_limit",
+    # Since 17: multiples of 16 alone.
+    *(f"{what}_buffers" for what in ("commit_timestamp", "multixact_member", "multixact_offset", "notify")),
+    *(f"{what}_buffers" for what in ("serializable", "subtransaction", "transaction")),
 }
 
 

@@ -12,8 +12,6 @@ from postgresql_server import PostgreSQLServer
 from steersman_databases import engines
 from steersman_databases.engines import Desired, InvalidName, PostgreSQL, ServerUnreachable, SqlFailed
 
-pytestmark = pytest.mark.xdist_group("postgresql")
-
 _numbers = itertools.count(1)
 
 

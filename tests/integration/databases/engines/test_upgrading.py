@@ -35,6 +35,8 @@ async def test_what_cannot_be_brought_along_is_named(postgresql: PostgreSQLServe
         assert "column b of public.odd" in words and "column c" not in words
         assert "database 'nobody' lets nobody in" in words
         assert "pgcrypto" in used.extensions and "$libdir/pgcrypto" in used.libraries
+        # Loaded at the start, and of no function in a database.
+        assert "pg_stat_statements" in used.libraries
         assert used.size > 20_000_000
     finally:
         run("postgres", 'DROP DATABASE "we ird\'="', "DROP DATABASE nobody")

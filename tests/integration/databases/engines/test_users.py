@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -18,13 +19,12 @@ from steersman_databases.engines.desired import (
     ObjectKind,
     SecondCredential,
 )
+from steersman_databases.engines.errors import ObjectsMissing, SqlFailed
 from steersman_databases.engines.postgresql import accounts
 from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
 from steersman_databases.engines.survey import Scope
-
-pytestmark = pytest.mark.xdist_group("postgresql")
 
 CLAIM = Claim("c1", "DatabaseUser", "shop", "it's")
 OPERATOR = Credentials("steersman_operator", "0perator")
@@ -139,6 +139,69 @@ async def test_a_server_with_another_certificate_is_not_logged_in_to(
     strange = CONTENTS.connect(Server("postgresql", postgresql.endpoint, login, Verification()))
     with pytest.raises(ServerUnreachable, match="certificate verify failed"):
         await CONTENTS.survey(strange, Scope())
+
+
+async def test_a_right_password_is_told_from_a_wrong_one_whatever_else_keeps_one_out(
+    postgresql: PostgreSQLServer, operator: Sessions
+) -> None:
+    clerk = Credentials("users tried", "r1ght")
+    await make(operator, DesiredUser(clerk.username, clerk.password, claim=CLAIM))
+    server = operator.server
+    assert not await CONTENTS.opens(server, Credentials(clerk.username, "wr0ng"), "postgres")
+    with pytest.raises(SqlFailed, match="may not connect to it"):
+        await CONTENTS.opens(server, clerk, SHOP)
+    with pytest.raises(SqlFailed, match="it is not there"):
+        await CONTENTS.opens(server, clerk, "users nowhere")
+    postgresql.administer("ALTER ROLE {} CONNECTION LIMIT 0", clerk.username)
+    with pytest.raises(SqlFailed, match="too many connections for role"):
+        await CONTENTS.opens(server, clerk, "postgres")
+    assert not await CONTENTS.opens(server, Credentials(clerk.username, "wr0ng"), "postgres")
+    postgresql.administer("ALTER ROLE {} NOLOGIN CONNECTION LIMIT -1", clerk.username)
+    with pytest.raises(SqlFailed, match="is not permitted to log in"):
+        await CONTENTS.opens(server, clerk, "postgres")
+
+
+async def test_what_the_operator_may_not_grant_is_named_and_the_rest_is_granted(
+    postgresql: PostgreSQLServer, operator: Sessions
+) -> None:
+    clerk = Credentials("users reader", "r34der")
+    await postgresql.execute("CREATE TABLE public.theirs (id int)", database=SHOP)
+    try:
+        user = DesiredUser(clerk.username, clerk.password, claim=CLAIM, grants=(CONNECT, USE, on_tables("*")))
+        with pytest.raises(ObjectsMissing, match=r"public\.theirs belongs to the-administrator, as whom"):
+            await make(operator, user)
+        assert await may(postgresql, clerk, "SELECT * FROM orders")
+        assert not await may(postgresql, clerk, "SELECT * FROM theirs")
+    finally:
+        await postgresql.execute("DROP TABLE public.theirs", database=SHOP)
+    assert await make(operator, user) == []
+
+
+async def test_single_columns(postgresql: PostgreSQLServer, operator: Sessions) -> None:
+    clerk = Credentials("users column's", "c0lumn")
+    owner = Credentials(OWNER, "0wner")
+    await postgresql.execute('CREATE TABLE parts (id int, "it\'s" int)', credentials=owner, database=SHOP)
+    try:
+        wanted = DesiredGrant(
+            SHOP, frozenset({"SELECT"}), ObjectKind.TABLE, "public", ("parts",), columns=("it's", "none")
+        )
+        user = DesiredUser(clerk.username, clerk.password, claim=CLAIM, grants=(CONNECT, USE, wanted))
+        with pytest.raises(ObjectsMissing, match=r"^column none of table .*public\.parts is not there yet$"):
+            await make(operator, user)
+        assert await may(postgresql, clerk, 'SELECT "it\'s" FROM parts')
+        assert not await may(postgresql, clerk, "SELECT id FROM parts")
+        await postgresql.execute("GRANT SELECT (id) ON parts TO {}", clerk.username, credentials=owner, database=SHOP)
+        there = replace(user, grants=(CONNECT, USE, replace(wanted, columns=("it's",))))
+        assert await make(operator, there) == ["GrantRevoked"]
+        assert not await may(postgresql, clerk, "SELECT id FROM parts")
+        await make(operator, replace(user, grants=(CONNECT, USE, replace(wanted, columns=()))))
+        assert await may(postgresql, clerk, "SELECT id FROM parts")
+        assert await make(operator, there) == ["GrantRevoked", "Granted"]
+        assert await make(operator, there) == []
+        assert await may(postgresql, clerk, 'SELECT "it\'s" FROM parts')
+        assert not await may(postgresql, clerk, "SELECT id FROM parts")
+    finally:
+        await postgresql.execute("DROP TABLE parts", credentials=owner, database=SHOP)
 
 
 async def may(postgresql: PostgreSQLServer, who: Credentials, statement: str) -> bool:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from steersman_databases.engines.actions import DropDatabase
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.survey import UserState
 
-pytest.register_assert_rewrite("engine_contract")
+pytest.register_assert_rewrite("engine_contract", "accounts_contract")
 
 
 class Model:
@@ -96,3 +96,8 @@ class Model:
 @pytest.fixture(params=[PostgreSQL, MySQL], ids=["postgresql-model", "mysql-model"])
 def server(request: pytest.FixtureRequest) -> Model:
     return Model(request.param())
+
+
+@pytest.fixture
+def model_of() -> Callable[[PostgreSQL | MySQL], Model]:
+    return Model

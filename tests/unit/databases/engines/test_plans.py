@@ -19,6 +19,7 @@ from steersman_databases.engines.desired import (
     DesiredMembership,
     DesiredSchema,
     DesiredUser,
+    HourlyLimits,
     NoPassword,
     ObjectKind,
     SecondCredential,
@@ -144,6 +145,13 @@ _tables = st.builds(
     privileges=st.lists(st.sampled_from(["SELECT", "INSERT", "ALL"]), min_size=1).map(frozenset),
     kind=st.sampled_from([ObjectKind.DATABASE, ObjectKind.TABLE]),
     names=st.sampled_from([("*",), ("orders",)]),
+    with_grant_option=st.booleans(),
+)
+_on_server = st.builds(
+    DesiredGrant,
+    database=st.just("*"),
+    privileges=st.sampled_from([frozenset({"PROCESS"}), frozenset({"ALL"})]),
+    kind=st.just(ObjectKind.SERVER),
 )
 _accounts = st.builds(
     DesiredUser,
@@ -151,8 +159,12 @@ _accounts = st.builds(
     password=st.sampled_from(["p1", "p2"]),
     second=st.none() | st.builds(SecondCredential, password=st.sampled_from(["p3", NoPassword.UNCHANGED])),
     login=st.booleans(),
+    inherit=st.booleans(),
+    replication=st.booleans(),
     connection_limit=st.sampled_from([-1, 5]),
-    grants=st.lists(_tables, max_size=3).map(tuple),
+    limits=st.sampled_from([HourlyLimits(), HourlyLimits(updates=7)]),
+    roles=st.lists(st.builds(DesiredMembership, role=st.just("reader"), admin=st.booleans()), max_size=1).map(tuple),
+    grants=st.lists(_tables | _on_server, max_size=3).map(tuple),
     claim=st.just(CLAIM),
 )
 

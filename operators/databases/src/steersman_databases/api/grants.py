@@ -21,6 +21,7 @@ Privilege = Literal[
     "TRIGGER",
     "MAINTAIN",
     "EXECUTE",
+    "ALTER ROUTINE",
     "ALTER",
     "DROP",
     "INDEX",
@@ -28,11 +29,29 @@ Privilege = Literal[
     "SHOW VIEW",
     "LOCK TABLES",
     "EVENT",
+    "CREATE TEMPORARY TABLES",
+    "CREATE ROUTINE",
+    "DELETE HISTORY",
+    "PROCESS",
+    "REPLICATION CLIENT",
+    "SHOW DATABASES",
+    "SLAVE MONITOR",
+    "FLUSH_OPTIMIZER_COSTS",
+    "FLUSH_STATUS",
+    "RESOURCE_GROUP_USER",
+    "SHOW_ROUTINE",
 ]
 """Privileges of both engines. Which of them an object takes, the rules below and the operator say."""
 
+ON_SERVER = (
+    *("FLUSH_OPTIMIZER_COSTS", "FLUSH_STATUS", "PROCESS", "REPLICATION CLIENT"),
+    *("RESOURCE_GROUP_USER", "SHOW DATABASES", "SHOW_ROUTINE", "SLAVE MONITOR"),
+)
+"""All that there is on the whole server of MySQL: the engine hands out nothing else."""
+
 ObjectName = Annotated[str, Field(min_length=1, max_length=63)]
 Objects = Annotated[tuple[ObjectName, ...], Field(min_items=1, max_items=64, list_type="set")]
+Columns = Annotated[tuple[ObjectName, ...], Field(min_items=1, max_items=64, list_type="set")]
 Routine = Annotated[str, Field(min_length=1, max_length=512)]
 Routines = Annotated[tuple[Routine, ...], Field(min_items=1, max_items=64, list_type="set")]
 
@@ -73,27 +92,36 @@ def _only(condition: str, what: str, *privileges: str) -> Rule:
             "CREATE",
         ),
         _only("has(self.sequences)", "sequences", "USAGE", "SELECT", "UPDATE"),
-        _only("has(self.functions)", "functions", "EXECUTE"),
+        _only("has(self.functions)", "functions", "EXECUTE", "ALTER ROUTINE"),
+        Rule(
+            rule="!has(self.columns) || has(self.tables) && !('*' in self.tables)",
+            message="columns are of tables by name: set tables",
+            field_path=".columns",
+        ),
+        _only("has(self.columns)", "columns", "SELECT", "INSERT", "UPDATE", "REFERENCES"),
     ]
 )
 class Grant(FrozenStruct):
-    """Privileges on a database, or on something in it. PostgreSQL has schemas; MySQL has tables in databases."""
+    """Privileges on a database, or on something in it. PostgreSQL has schemas; MySQL has tables in databases, and
+    privileges on the whole server."""
 
     database: Annotated[str, Field(min_length=1, max_length=64)]
-    """The database."""
+    """The database. On MySQL "*" is the whole server."""
     schema: ObjectName | None = None
     """PostgreSQL: the schema in it."""
     tables: Objects | None = None
     """Tables and views by name; "*" is each one."""
+    columns: Columns | None = None
+    """Columns of these tables, which the privileges are narrowed to."""
     sequences: Objects | None = None
     """PostgreSQL: sequences by name; "*" is each one."""
     functions: Routines | None = None
-    """PostgreSQL: functions and procedures with the types of their arguments, as in total(integer); "*" is each
-    one."""
-    privileges: Annotated[tuple[Privilege, ...], Field(min_items=1, max_items=21, list_type="set")]
+    """Functions and procedures; "*" is each one. PostgreSQL's with the types of their arguments, as in
+    total(integer)."""
+    privileges: Annotated[tuple[Privilege, ...], Field(min_items=1, max_items=37, list_type="set")]
     """What may be done; ALL is whatever the object knows."""
     with_grant_option: bool = False
-    """Whether the user may hand it on."""
+    """Whether the user may hand it on. On MySQL that is had for all on this object at once."""
     future: bool = False
     """PostgreSQL: also for what createdBy will make in this schema."""
     created_by: Objects | None = None
@@ -108,7 +136,7 @@ class Membership(FrozenStruct):
     admin: bool = False
     """Whether the user may let others in."""
     inherit: bool | None = None
-    """PostgreSQL 16 and later: whether the role's rights are the user's without SET ROLE; the user's own inherit
-    unless given."""
+    """Whether the role's rights are the user's without SET ROLE; the user's own inherit unless given. PostgreSQL 16
+    and later, MySQL; MariaDB has one such role."""
     set: bool | None = None
     """PostgreSQL 16 and later: whether the user may SET ROLE to it; true unless given."""

@@ -25,11 +25,12 @@ from steersman.meta import (
     set_condition,
 )
 from steersman_databases.api.database import SqlName
-from steersman_databases.api.grants import Grant, Membership
+from steersman_databases.api.grants import ON_SERVER, Grant, Membership
 from steersman_databases.api.group import GROUP, VERSION, DeletionPolicy, EngineName
 from steersman_databases.api.references import KEPT_SERVER, ClusterReference, KeySelector, ServerReference
 
 _MYSQL = "(has(self.engine) && self.engine == 'mysql')"
+_ON_SERVER = f"[{', '.join(repr(word) for word in ('ALL', *ON_SERVER))}]"
 
 
 @schema(
@@ -53,6 +54,17 @@ class Rotation(FrozenStruct):
     """How long a password is used, such as 720h; 5m or more."""
     overlap: Annotated[Duration, Field(max_length=32)] = Duration("1h")
     """How long the former is valid after the Secret holds the new one."""
+
+
+class HourlyLimits(FrozenStruct):
+    """How often a user may do something within an hour; 0 is no limit."""
+
+    queries: Annotated[int, Field(ge=0, le=4294967295, format="int64")] = 0
+    """Statements of any kind."""
+    updates: Annotated[int, Field(ge=0, le=4294967295, format="int64")] = 0
+    """Statements that change something."""
+    connections: Annotated[int, Field(ge=0, le=4294967295, format="int64")] = 0
+    """Logins."""
 
 
 @schema(
@@ -90,12 +102,28 @@ class Rotation(FrozenStruct):
         ),
         Rule(
             rule=f"!{_MYSQL} || !(has(self.createDatabase) && self.createDatabase"
-            " || has(self.replication) && self.replication"
             " || has(self.bypassRowLevelSecurity) && self.bypassRowLevelSecurity)",
-            message="createDatabase, replication and bypassRowLevelSecurity are PostgreSQL's",
+            message="createDatabase and bypassRowLevelSecurity are PostgreSQL's",
         ),
         Rule(
-            rule="!has(self.rotation) || !(has(self.replication) && self.replication"
+            rule=f"{_MYSQL} || !has(self.limits)",
+            message="limits are MySQL's",
+            field_path=".limits",
+        ),
+        Rule(
+            rule=f"!{_MYSQL} || !has(self.connectionLimit) || self.connectionLimit != 0",
+            message="0 is no limit to MySQL: set login to false instead",
+            field_path=".connectionLimit",
+        ),
+        Rule(
+            rule=f"!has(self.grants) || !{_MYSQL} || self.grants.all(g, g.database != '*' || !(has(g.tables)"
+            " || has(g.functions) || has(g.withGrantOption) && g.withGrantOption)"
+            f" && g.privileges.all(p, p in {_ON_SERVER}))",
+            message=f"on the whole server of MySQL there are {', '.join(ON_SERVER)}, or ALL; not to be passed on",
+            field_path=".grants",
+        ),
+        Rule(
+            rule=f"!has(self.rotation) || {_MYSQL} || !(has(self.replication) && self.replication"
             " || has(self.bypassRowLevelSecurity) && self.bypassRowLevelSecurity)",
             message="replication and bypassRowLevelSecurity cannot be had with rotation: a second role of the user "
             "would not have them",
@@ -131,17 +159,19 @@ class DatabaseUserSpec(Spec):
     login: Annotated[bool, Field(default=True)] = True
     """Whether the user may log in. Without, it is a role that others are members of, and has no password."""
     inherit: Annotated[bool, Field(default=True)] = True
-    """PostgreSQL: whether the rights of its roles are the user's without SET ROLE."""
+    """Whether the rights of its roles are the user's without SET ROLE."""
     create_database: bool = False
     """PostgreSQL: whether the user may create databases."""
     replication: bool = False
-    """PostgreSQL: whether the user may replicate."""
+    """Whether the user may replicate, and so read all changes; on MySQL, REPLICATION SLAVE."""
     bypass_row_level_security: bool = False
     """PostgreSQL: whether row-level security is not for this user."""
     connection_limit: Annotated[int, Field(ge=-1, le=262143, format="int32")] = -1
     """How many sessions the user may have at once; -1 is no limit."""
+    limits: HourlyLimits | None = None
+    """MySQL: what the user may do within an hour."""
     valid_until: datetime | None = None
-    """When the password ends to be valid; never unless given."""
+    """When the password ends to be valid; never unless given. On MySQL the operator locks the account then."""
     roles: Annotated[tuple[Membership, ...], Field(list_map_keys=("name",), max_items=64)] = ()
     """Roles that the user is a member of, and no others."""
     grants: Annotated[tuple[Grant, ...], Field(list_type="atomic", max_items=64)] = ()
@@ -222,4 +252,8 @@ class DatabaseUser(Resource[DatabaseUserSpec, DatabaseUserStatus]):
     @property
     def database(self) -> str | None:
         """The database for connections, if any is named."""
-        return self.spec.database or next((g.database for g in self.spec.grants), None)
+        return self.spec.database or next((g.database for g in self.spec.grants if not self.is_on_server(g)), None)
+
+    def is_on_server(self, grant: Grant) -> bool:
+        """Whether a grant is on the whole server, which MySQL has."""
+        return self.engine == "mysql" and grant.database == "*"

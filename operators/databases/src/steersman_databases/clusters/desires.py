@@ -7,6 +7,7 @@ from steersman_databases.api.grants import Grant
 from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.engines.cluster import InitialDatabase
 from steersman_databases.engines.desired import (
+    NO_LIMITS,
     Claim,
     DesiredDatabase,
     DesiredExtension,
@@ -14,6 +15,7 @@ from steersman_databases.engines.desired import (
     DesiredMembership,
     DesiredSchema,
     DesiredUser,
+    HourlyLimits,
     ObjectKind,
     Password,
 )
@@ -24,8 +26,16 @@ def claim_of(of: Database | DatabaseUser | PostgreSQLCluster, cluster: str) -> C
     return Claim(cluster, type(of).api_resource.kind, of.metadata.namespace, of.metadata.name)
 
 
-def user_of(user: DatabaseUser, wanted: Wanted, claim: Claim, *, guest: bool) -> DesiredUser:
-    """What a ``DatabaseUser`` declares. ``guest``: from another namespace than the server."""
+def user_of(user: DatabaseUser, wanted: Wanted, claim: Claim, *, guest: bool, ended: bool = False) -> DesiredUser:
+    """What a ``DatabaseUser`` declares.
+
+    Args:
+        user: the object.
+        wanted: its credentials.
+        claim: its mark.
+        guest: it is from another namespace than the server.
+        ended: its ``validUntil`` has passed.
+    """
     spec = user.spec
     return DesiredUser(
         name=spec.user,
@@ -37,9 +47,13 @@ def user_of(user: DatabaseUser, wanted: Wanted, claim: Claim, *, guest: bool) ->
         replication=spec.replication,
         bypass_row_level_security=spec.bypass_row_level_security,
         connection_limit=spec.connection_limit,
+        limits=NO_LIMITS
+        if (told := spec.limits) is None
+        else HourlyLimits(told.queries, told.updates, told.connections),
         valid_until=wanted.valid_until,
+        ended=ended,
         roles=tuple(DesiredMembership(role.name, role.admin, role.inherit, role.set) for role in spec.roles),
-        grants=tuple(_grant(grant) for grant in spec.grants),
+        grants=tuple(_grant(user, grant) for grant in spec.grants),
         exact=spec.undeclared_grants == "Revoke",
         claim=claim,
         adopt=spec.adopt,
@@ -47,8 +61,10 @@ def user_of(user: DatabaseUser, wanted: Wanted, claim: Claim, *, guest: bool) ->
     )
 
 
-def _grant(grant: Grant) -> DesiredGrant:
+def _grant(user: DatabaseUser, grant: Grant) -> DesiredGrant:
     kind, names = ObjectKind.DATABASE if grant.schema is None else ObjectKind.SCHEMA, ()
+    if user.is_on_server(grant):
+        kind = ObjectKind.SERVER
     for listed, of in (
         (grant.tables, ObjectKind.TABLE),
         (grant.sequences, ObjectKind.SEQUENCE),
@@ -65,6 +81,7 @@ def _grant(grant: Grant) -> DesiredGrant:
         with_grant_option=grant.with_grant_option,
         future=grant.future,
         created_by=grant.created_by or (),
+        columns=grant.columns or (),
     )
 
 

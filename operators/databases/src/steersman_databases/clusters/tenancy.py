@@ -42,6 +42,7 @@ def overreach(guest: Database | DatabaseUser) -> str:
             "createDatabase": guest.spec.create_database,
             "replication": guest.spec.replication,
             "bypassRowLevelSecurity": guest.spec.bypass_row_level_security,
+            "a grant on the whole server": any(guest.is_on_server(grant) for grant in guest.spec.grants),
         }
     beyond = next((name for name, value in asked.items() if value), "")
     return f"{beyond} is only for objects from the cluster's own namespace" if beyond else ""

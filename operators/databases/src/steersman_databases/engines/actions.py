@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from .desired import HourlyLimits
 from .survey import Membership, SecuredObject
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
@@ -27,6 +28,7 @@ class Attributes:
     replication: bool | None = None
     bypass_row_level_security: bool | None = None
     connection_limit: int | None = None
+    limits: HourlyLimits | None = None
     valid_until: datetime | None = None
     """`FOREVER` for no end."""
 
@@ -108,6 +110,14 @@ class RevokeRole:
     role: str
     grantor: str
     elevated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefaultRoles:
+    """The roles, of those that it is a member of, that are active from the login on (MySQL)."""
+
+    name: str
+    roles: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +260,10 @@ class Reassign:
 
 @dataclass(frozen=True, slots=True)
 class DropUser:
-    """Its sessions end first."""
+    """Its sessions end first. `role`: it is a role, where roles are no accounts (MariaDB)."""
 
     name: str
+    role: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +283,7 @@ Action = (
     | MarkDatabase
     | GrantRole
     | RevokeRole
+    | SetDefaultRoles
     | Grant
     | Revoke
     | CreateDatabase

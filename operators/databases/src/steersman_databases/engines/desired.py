@@ -44,6 +44,8 @@ class Claim:
 class ObjectKind(Enum):
     """What privileges are granted on. The value is the word that messages have for it."""
 
+    SERVER = "server"
+    """All of it, whatever is in it (MySQL)."""
     DATABASE = "database"
     SCHEMA = "schema"
     TABLE = "table"
@@ -76,8 +78,23 @@ class SecondCredential:
 
 
 @dataclass(frozen=True, slots=True)
+class HourlyLimits:
+    """How often an account may do something within an hour (MySQL); 0 is no limit."""
+
+    queries: int = 0
+    updates: int = 0
+    connections: int = 0
+
+
+NO_LIMITS = HourlyLimits()
+
+
+@dataclass(frozen=True, slots=True)
 class DesiredMembership:
-    """Being a member of a role. `inherit` and `set_role` at `None` are the server's defaults."""
+    """Being a member of a role. `inherit` and `set_role` at `None` are the user's own and the server's default.
+
+    On MySQL a role that is inherited is one that is active from the login on.
+    """
 
     role: str
     admin: bool = False
@@ -87,10 +104,11 @@ class DesiredMembership:
 
 @dataclass(frozen=True, slots=True)
 class DesiredGrant:
-    """Privileges on objects of one kind in one database.
+    """Privileges on objects of one kind in one database, or on the whole server (`database` is `EACH` then).
 
     `names` are those of tables, sequences or functions (`total(integer)`), or `EACH` alone; none for a database or
-    a schema itself. `future` grants on what the roles in `created_by` (none: the database's owner) create later.
+    a schema itself. `columns` narrows the tables to these. `future` grants on what the roles in `created_by` (none:
+    the database's owner) create later.
     """
 
     database: str
@@ -101,6 +119,7 @@ class DesiredGrant:
     with_grant_option: bool = False
     future: bool = False
     created_by: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +129,8 @@ class DesiredUser:
     `second` is `None` for who has one credential only. With `exact`, privileges and memberships that are not
     declared are revoked; what comes by owning the databases in `owns` is not counted. Without a `claim`, whatever is
     found under the name is taken as this user's; with `adopt` as well, unless another object of this cluster has it.
+    On MySQL `replication` is the privilege of that name on the whole server, and `valid_until` is nothing that an
+    account has: who has `ended` is locked.
     A `guest` is from another namespace than the server, and may refer only to what its own namespace made there.
     """
 
@@ -122,7 +143,9 @@ class DesiredUser:
     replication: bool = False
     bypass_row_level_security: bool = False
     connection_limit: int = -1
+    limits: HourlyLimits = NO_LIMITS
     valid_until: datetime | None = None
+    ended: bool = False
     roles: tuple[DesiredMembership, ...] = ()
     grants: tuple[DesiredGrant, ...] = ()
     exact: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .actions import Grant, Revoke
 from .desired import ALL, EACH, DesiredGrant, DesiredUser, ObjectKind
@@ -21,12 +21,15 @@ class Granting:
     """How one engine's server grants.
 
     `acting` gives the role under which something of an owner is granted or revoked, `automatic` says that a
-    privilege comes with owning a database and is not counted.
+    privilege comes with something else and is not revoked, `spelled` how a grant names an object. With
+    `option_apart` the right to pass on is a privilege by itself, for all that is held on an object.
     """
 
     vocabulary: Vocabulary
     acting: Callable[[Survey, str, str], str]
     automatic: Callable[[DesiredUser, Privilege], bool]
+    spelled: Callable[[SecuredObject], str]
+    option_apart: bool = False
 
 
 def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
@@ -35,10 +38,30 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     Raises `NotSupported` for privileges that the server does not have.
     """
     wanted, missing = _wanted(survey, desired, how)
-    held = [privilege for privilege in _held(survey, desired.name) if not how.automatic(desired, privilege)]
-    revoked = _revokes(survey, desired, held, wanted, how) if desired.exact else ()
+    held = list(_held(survey, desired.name))
+    if not desired.exact:
+        return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing)
+    excess = {
+        (one.on, one.privilege, one.grantor)
+        for one in held
+        if (one.on, one.privilege) not in wanted and not how.automatic(desired, one)
+    }
+    # What is revoked on a table goes from its columns too: it is not there to be revoked again, but to be granted.
+    held = [
+        one for one in held if one.on.column is None or (_whole(one.on), one.privilege, one.grantor) not in excess
+    ]
+    narrowed = {(_whole(on), privilege) for on, privilege in wanted if on.column is not None}
+    first: list[Step] = []
+    last: list[Step] = []
+    for revoke, step in _revokes(survey, desired, held, wanted, how):
+        (first if any((revoke.on, one) in narrowed for one in revoke.privileges) else last).append(step)
     # What others depend on cannot be revoked, and is told; by then the rest is granted.
-    return Plan((*_grants(survey, desired, held, wanted, how), *revoked), missing)
+    return Plan((*first, *_grants(survey, desired, held, wanted, how), *last), missing)
+
+
+def _whole(on: SecuredObject) -> SecuredObject:
+    """The table of a column."""
+    return replace(on, column=None)
 
 
 Wanted = dict[tuple[SecuredObject, str], tuple[str, bool]]
@@ -50,27 +73,38 @@ def _wanted(survey: Survey, desired: DesiredUser, how: Granting) -> tuple[Wanted
     missing: list[str] = []
     for grant in desired.grants:
         privileges = _expanded(survey, grant, how.vocabulary(survey))
-        found = _Found(survey, grant)
+        found = _Found(survey, grant, how.spelled)
         for on, owner in found.objects():
             if owner == desired.name:
                 continue
+            if grant.with_grant_option and how.option_apart:
+                wanted[_whole(on), GRANT_OPTION] = owner, False
             for privilege in privileges:
                 _, grantable = wanted.get((on, privilege), (owner, False))
-                wanted[on, privilege] = owner, grantable or grant.with_grant_option
+                wanted[on, privilege] = owner, grantable or (grant.with_grant_option and not how.option_apart)
         missing += found.missing
     return wanted, tuple(dict.fromkeys(missing))
 
 
 def _expanded(survey: Survey, grant: DesiredGrant, vocabulary: Mapping[ObjectKind, frozenset[str]]) -> frozenset[str]:
     known = vocabulary.get(grant.kind, frozenset[str]())
+    if grant.columns:
+        known &= ON_COLUMNS
     given = {_SYNONYMS.get(privilege, privilege) for privilege in grant.privileges}
     unknown = given - known - {ALL}
     if unknown or not known:
         named = " and ".join(sorted(unknown)) or ALL
         version = ".".join(map(str, survey.version))
-        raise NotSupported("grants", f"{survey.product} {version} has no {named} on a {grant.kind.value}")
+        place = "column" if grant.columns else grant.kind.value
+        raise NotSupported("grants", f"{survey.product} {version} has no {named} on a {place}")
     return known if ALL in given else frozenset(given)
 
+
+ON_COLUMNS = frozenset({"SELECT", "INSERT", "UPDATE", "REFERENCES"})
+"""What every engine has for single columns."""
+
+GRANT_OPTION = "GRANT OPTION"
+"""The right to pass on, where it is a privilege by itself."""
 
 _SYNONYMS = {"TEMP": "TEMPORARY", "ALL PRIVILEGES": ALL}
 
@@ -78,14 +112,28 @@ _SYNONYMS = {"TEMP": "TEMPORARY", "ALL PRIVILEGES": ALL}
 class _Found:
     """The objects that a grant names, and what of it is not there."""
 
-    def __init__(self, survey: Survey, grant: DesiredGrant) -> None:
+    def __init__(self, survey: Survey, grant: DesiredGrant, spelled: Callable[[SecuredObject], str]) -> None:
         self._survey = survey
         self._grant = grant
+        self._spelled = spelled
         self.missing: list[str] = []
 
     def objects(self) -> Iterator[tuple[SecuredObject, str]]:
         """Each object with its owner."""
+        inside = self._survey.inside.get(self._grant.database, Inside())
+        for on, owner in self._declared():
+            if owner in inside.strangers:
+                self.missing.append(
+                    f"{on} belongs to {owner}, as whom the operator may not grant: give it to another"
+                )
+            else:
+                yield on, owner
+
+    def _declared(self) -> Iterator[tuple[SecuredObject, str]]:
         grant = self._grant
+        if grant.kind is ObjectKind.SERVER:
+            yield SecuredObject(ObjectKind.SERVER, grant.database), ""
+            return
         database = self._survey.databases.get(grant.database)
         if database is None or not database.exists:
             self.missing.append(f"database {grant.database} is not there yet")
@@ -110,25 +158,30 @@ class _Found:
 
     def _named(self, inside: Inside) -> Iterator[tuple[SecuredObject, str]]:
         grant = self._grant
-        there = {
-            _spelled(on): (on, owner)
-            for on, owner in inside.objects.items()
-            if on.kind is grant.kind and on.schema == grant.schema
-        }
+        there: dict[str, list[tuple[SecuredObject, str]]] = defaultdict(list)
+        for on, owner in inside.objects.items():
+            if on.kind is grant.kind and on.schema == grant.schema and on.column is None:
+                there[self._spelled(on)].append((on, owner))
         if EACH in grant.names:
-            yield from ((on, owner) for on, owner in there.values() if owner)
+            yield from ((on, owner) for found in there.values() for on, owner in found if owner)
             return
         for name in grant.names:
-            found = there.get(_tidy(name) if grant.kind is ObjectKind.FUNCTION else name)
-            if found is None:
+            found = there.get(tidy(name) if grant.kind is ObjectKind.FUNCTION else name, [])
+            if not found:
                 place = ".".join(part for part in (grant.database, grant.schema, name) if part)
                 self.missing.append(f"{grant.kind.value} {place} is not there yet")
-            elif not found[1]:
-                raise NotSupported(
-                    "grants", f"{found[0]} belongs to an extension, which decides itself who may use it"
-                )
+            for on, owner in found:
+                if not owner:
+                    raise NotSupported("grants", f"{on} belongs to an extension, which decides itself who may use it")
+                yield from self._columns(inside, on, owner) if grant.columns else [(on, owner)]
+
+    def _columns(self, inside: Inside, table: SecuredObject, owner: str) -> Iterator[tuple[SecuredObject, str]]:
+        for name in self._grant.columns:
+            column = replace(table, column=name)
+            if column in inside.objects:
+                yield column, owner
             else:
-                yield found
+                self.missing.append(f"{column} is not there yet")
 
     def _future(self, owner: str) -> Iterator[tuple[SecuredObject, str]]:
         grant = self._grant
@@ -139,12 +192,8 @@ class _Found:
                 self.missing.append(f"role {creator} is not there yet")
 
 
-def _spelled(on: SecuredObject) -> str:
-    """How a grant names an object: a function of PostgreSQL with its types, all else by its name."""
-    return on.name or "" if on.arguments is None else _tidy(f"{on.name}({on.arguments})")
-
-
-def _tidy(signature: str) -> str:
+def tidy(signature: str) -> str:
+    """A function with its types, as a grant names it, with the spaces that the server writes."""
     return ", ".join(part.strip() for part in signature.split(","))
 
 
@@ -181,14 +230,16 @@ def _grants(
 
 def _revokes(
     survey: Survey, desired: DesiredUser, held: list[Privilege], wanted: Wanted, how: Granting
-) -> Iterator[Step]:
+) -> Iterator[tuple[Revoke, Step]]:
     excess: dict[tuple[SecuredObject, str, bool], list[str]] = defaultdict(list)
     for privilege in held:
+        if how.automatic(desired, privilege):
+            continue
         declared = wanted.get((privilege.on, privilege.privilege))
         if declared is None or (privilege.grantable and not declared[1]):
             excess[privilege.on, privilege.grantor, declared is not None].append(privilege.privilege)
     for (on, grantor, only_option), privileges in sorted(excess.items(), key=str):
         names = tuple(sorted(privileges))
-        step = Revoke(desired.name, on, names, how.acting(survey, on.database, grantor), only_option)
+        revoke = Revoke(desired.name, on, names, how.acting(survey, on.database, grantor), only_option)
         what = f"the right to pass on {', '.join(names)}" if only_option else ", ".join(names)
-        yield Step(step, Change("GrantRevoked", f"revoked {what} on {on} from {desired.name}"))
+        yield revoke, Step(revoke, Change("GrantRevoked", f"revoked {what} on {on} from {desired.name}"))

@@ -16,7 +16,7 @@ server.drop_user("clerk")  # and see it healed
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -27,11 +27,12 @@ from .actions import Action, DropUser, Reassign
 from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind
 from .errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from .model_state import ON_DISK, ModelInside, State
+from .mysql.grants import HARMLESS, REPLICATION
 from .plan import Change, Plan, carried_out
 from .port import Contents
 from .server import Credentials, Endpoint, Server
 from .sessions import Sessions
-from .survey import Inside, Privilege, Scope, SecuredObject, Survey, UserState
+from .survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey, UserState
 
 LOCKED = 3118
 
@@ -95,13 +96,22 @@ class ModelServer(State):
             return False
         return True
 
-    def create_table(self, credentials: Credentials, database: str, table: str, schema: str = "public") -> None:
+    def create_table(
+        self,
+        credentials: Credentials,
+        database: str,
+        table: str,
+        schema: str = "public",
+        columns: Iterable[str] = (),
+    ) -> None:
         """Make a table as the application does. Raises what `log_in` raises."""
         acting = self.log_in(credentials, database)
         place = SecuredObject(ObjectKind.SCHEMA, database, schema)
         if self.owners_matter and not self.holds(acting, "CREATE", place):
             raise Raced(SqlFailed("creating a table", "42501", f"permission denied for schema {schema}"))
-        self.create(self._table(database, schema, table), acting if self.owners_matter else self.administrator)
+        on, owner = self._table(database, schema, table), acting if self.owners_matter else self.administrator
+        self.create(on, owner)
+        self.inside[database].objects |= {replace(on, column=column): owner for column in columns}
 
     def reads_table(self, credentials: Credentials, database: str, table: str, schema: str = "public") -> bool:
         """Whether a table is there and its contents can be read. Raises what `log_in` raises."""
@@ -142,6 +152,10 @@ class ModelServer(State):
                 if names & {state.owner, *(one.grantee for one in state.privileges)}:
                     named.add(state.name)
         databases = {name: self.databases[name] for name in named & self.databases.keys()}
+        on_server = {one for one in self.on_server if one.grantee in names}
+        for place in {one.on.database for one in on_server}:
+            held = frozenset(one for one in on_server if one.on.database == place)
+            databases[place] = DatabaseState(place, privileges=held, exists=False)
         for state in databases.values():
             if state.owner in self.users and state.owner not in users:
                 users[state.owner] = self._seen_user(state.owner)
@@ -162,7 +176,14 @@ class ModelServer(State):
         )
 
     def _seen_user(self, name: str) -> UserState:
-        return replace(self.users[name], stands_in=self.stands_in(name))
+        user = replace(self.users[name], stands_in=self.stands_in(name))
+        if self.owners_matter:
+            return user
+        reached = self.reached_by(name)
+        held = {(one.on.kind, one.privilege) for one in self.on_server if one.grantee in reached}
+        harmless = {(ObjectKind.SERVER, privilege) for privilege in HARMLESS | {REPLICATION}}
+        replicates = (ObjectKind.SERVER, REPLICATION) in held
+        return replace(user, superuser=user.superuser or bool(held - harmless), replication=replicates)
 
     def _password_opens(self, user: UserState, password: str) -> bool:
         if user.valid_until is not None and user.valid_until <= self.now():
@@ -176,7 +197,7 @@ class ModelServer(State):
         if self.owners_matter:
             return self.holds(name, "CONNECT", SecuredObject(ObjectKind.DATABASE, database))
         held = {one.grantee for one in state.privileges} | {one.grantee for one in self.inside[database].privileges}
-        return name in held
+        return bool(self.roles_of(name) & held)
 
     def _table(self, database: str, schema: str, table: str) -> SecuredObject:
         return SecuredObject(ObjectKind.TABLE, database, schema if self.owners_matter else None, table)
@@ -191,7 +212,11 @@ def _seen_inside(inside: ModelInside, schemas: frozenset[str], users: frozenset[
 
     return Inside(
         schemas={name: owner for name, owner in inside.schemas.items() if name in schemas},
-        objects={on: owner for on, owner in inside.objects.items() if on.schema is None or on.schema in schemas},
+        objects={
+            on: owner
+            for on, owner in inside.objects.items()
+            if (on.schema is None or on.schema in schemas) and (on.column is None or on in scope.columns)
+        },
         extensions={name: state for name, state in inside.extensions.items() if name in scope.extensions},
         on_disk={name: found for name, found in ON_DISK.items() if name in scope.extensions},
         privileges=frozenset(filter(seen, inside.privileges)),
@@ -256,7 +281,15 @@ class ModelContents:
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         async with self._in_time(server, timeout) as model:
             await self._statement(model, server.endpoint)
-            return model.opens(credentials, database)
+            try:
+                model.log_in(credentials, database)
+            except LoginRejected as refusal:
+                if refusal.number == LOCKED:
+                    raise SqlFailed(f"logging in as {credentials.username}", None, str(refusal)) from None
+                return False
+            except Raced as raced:
+                raise raced.failure from None
+            return True
 
     @asynccontextmanager
     async def _in_time(self, server: Server, timeout: float) -> AsyncGenerator[ModelServer]:

@@ -32,12 +32,14 @@ from .actions import (
     Reassign,
     Revoke,
     RevokeRole,
+    SetDefaultRoles,
     SetRoleSetting,
     SetVerifier,
     UpdateExtension,
 )
 from .desired import ObjectKind
 from .errors import Raced, SqlFailed
+from .mysql.names import RESERVED_DATABASES
 from .postgresql.survey import DATABASE_OWNER
 from .survey import (
     PUBLIC,
@@ -81,6 +83,8 @@ class State:
         self.users = {administrator.name: administrator}
         self.databases: dict[str, DatabaseState] = {}
         self.inside: dict[str, ModelInside] = {}
+        self.on_server: frozenset[Privilege] = frozenset()
+        """MySQL: what is held on all of it, in its own databases, and by patterns of names."""
         self._marks: dict[tuple[str, str], str] = {}
         """MySQL: of what is about to be created."""
 
@@ -103,6 +107,16 @@ class State:
                 for one in user.memberships
                 if one.role in acts_as or (user.inherit if one.inherit is None else one.inherit)
             ]
+        return found
+
+    def reached_by(self, name: str) -> set[str]:
+        """A user and all roles that it could act as, by others too."""
+        found, waiting = set[str](), [name]
+        while waiting:
+            role = waiting.pop()
+            if role not in found and role in self.users:
+                found.add(role)
+                waiting += [one.role for one in self.users[role].memberships]
         return found
 
     def holds(self, name: str, privilege: str, on: SecuredObject) -> bool:
@@ -184,7 +198,8 @@ class State:
     def _(self, action: GrantRole) -> None:
         given = action.membership
         member, role = self._user(action.member), self._user(given.role)
-        inherit = member.inherit if given.inherit is None else given.inherit
+        # MySQL's are active from the login on only once that is set.
+        inherit = self.owners_matter and (member.inherit if given.inherit is None else given.inherit)
         given = replace(given, inherit=inherit, set_role=given.set_role is not False)
         others = {one for one in member.memberships if (one.role, one.grantor) != (given.role, given.grantor)}
         self.users[member.name] = replace(member, memberships=frozenset(others | {given}))
@@ -202,6 +217,12 @@ class State:
             self.users[action.role] = replace(role, members=frozenset(rest))
 
     @apply.register
+    def _(self, action: SetDefaultRoles) -> None:
+        user = self._user(action.name)
+        active = frozenset(replace(one, inherit=one.role in action.roles) for one in user.memberships)
+        self.users[action.name] = replace(user, memberships=active)
+
+    @apply.register
     def _(self, action: Grant) -> None:
         grantor = self._grantor(action.on, action.as_role)
         held = self._privileges(action.on)
@@ -217,7 +238,13 @@ class State:
         grantor = self._grantor(action.on, action.as_role)
         held = self._privileges(action.on)
         for privilege in action.privileges:
-            for one in [one for one in held if _same(one, action.grantee, action.on, privilege, grantor)]:
+            # What is revoked on a table goes from its columns too.
+            for one in [
+                one
+                for one in held
+                if action.on in (one.on, replace(one.on, column=None))
+                and _same(one, action.grantee, one.on, privilege, grantor)
+            ]:
                 held.remove(one)
                 if action.only_option:
                     held.add(replace(one, grantable=False))
@@ -334,6 +361,7 @@ class State:
             self.databases[name] = replace(state, privileges=kept)
         for inside in self.inside.values():
             inside.privileges = {one for one in inside.privileges if one.grantee != action.name}
+        self.on_server = frozenset(one for one in self.on_server if one.grantee != action.name)
 
     @apply.register
     def _(self, action: DropDatabase) -> None:
@@ -354,13 +382,22 @@ class State:
         self._database(name)
         return self.inside[name]
 
+    def _is_on_server(self, on: SecuredObject) -> bool:
+        pattern = on.kind is ObjectKind.DATABASE and on.name is not None
+        own = not self.owners_matter and on.database in RESERVED_DATABASES
+        return on.kind is ObjectKind.SERVER or pattern or own
+
     def _privileges(self, on: SecuredObject) -> set[Privilege]:
+        if self._is_on_server(on):
+            return set(self.on_server)
         if on.kind is ObjectKind.DATABASE:
             return set(self._database(on.database).privileges)
         return set(self._inside(on.database).privileges)
 
     def _keep(self, on: SecuredObject, held: set[Privilege]) -> None:
-        if on.kind is ObjectKind.DATABASE:
+        if self._is_on_server(on):
+            self.on_server = frozenset(held)
+        elif on.kind is ObjectKind.DATABASE:
             self.databases[on.database] = replace(self.databases[on.database], privileges=frozenset(held))
         else:
             self.inside[on.database].privileges = held

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from .desired import DesiredDatabase, DesiredUser, ObjectKind
+from .desired import NO_LIMITS, DesiredDatabase, DesiredUser, HourlyLimits, ObjectKind
 
 PUBLIC = ""
 """The grantee that everybody is."""
@@ -29,6 +29,8 @@ class SecuredObject:
 
     def __str__(self) -> str:
         """As messages name it: `table shop.public.orders`."""
+        if self.kind is ObjectKind.SERVER:
+            return "the whole server"
         place = ".".join(part for part in (self.database, self.schema, self.name) if part is not None)
         if self.arguments is not None:
             place += f"({self.arguments})"
@@ -52,7 +54,10 @@ class Privilege:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Being a member of a role, as one grantor gave it."""
+    """Being a member of a role, as one grantor gave it.
+
+    MySQL knows no grantors, but a role has a host, which stands in the grantor's place.
+    """
 
     role: str
     grantor: str
@@ -67,8 +72,10 @@ class UserState:
 
     `verifier` is what the server keeps in place of the password: `None` where there is none, and not to be looked at
     unless the survey says `verifiers_readable`. `second_verifier` is that of a retained former password (MySQL).
-    `settings` are those of the role in all databases. In `members`, `role` is who is a member of it. `stands_in` are
-    databases in which the role owns or was granted something.
+    On MySQL `superuser` says that it has, by itself or by a role, privileges with which one could become the
+    administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
+    databases. In `members`, `role` is who is a member of it. `stands_in` are databases in which the role owns or was
+    granted something.
     """
 
     name: str
@@ -81,6 +88,7 @@ class UserState:
     replication: bool = False
     bypass_row_level_security: bool = False
     connection_limit: int = -1
+    limits: HourlyLimits = NO_LIMITS
     valid_until: datetime | None = None
     verifier: str | None = field(default=None, repr=False)
     second_verifier: str | None = field(default=None, repr=False)
@@ -133,7 +141,8 @@ class Inside:
     """What was seen inside a database: owners of schemas and objects, extensions, and who may do what.
 
     `objects` holds those of the schemas that the scope names, by owner (`""` for members of extensions, which decide
-    themselves who may use them), `privileges` those of the scope's users.
+    themselves who may use them), and columns of the tables whose columns it names; `privileges` those of the scope's
+    users; `strangers` the owners among them as whom the operator may not act.
     """
 
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -141,6 +150,7 @@ class Inside:
     extensions: Mapping[str, ExtensionState] = field(default_factory=dict[str, ExtensionState])
     on_disk: Mapping[str, ExtensionOnDisk] = field(default_factory=dict[str, ExtensionOnDisk])
     privileges: frozenset[Privilege] = frozenset()
+    strangers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +180,15 @@ class Survey:
 class Scope:
     """What to look at: names, and which databases to look inside of, for which of their schemas.
 
-    `follow`: also look inside databases in which one of the users stands, wherever nothing is declared.
+    `columns` are those to look for, as columns of tables. `follow`: also look inside databases in which one of the
+    users stands, wherever nothing is declared.
     """
 
     users: frozenset[str] = frozenset()
     databases: frozenset[str] = frozenset()
     inside: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     extensions: frozenset[str] = frozenset()
+    columns: frozenset[SecuredObject] = frozenset()
     follow: bool = True
 
     @classmethod
@@ -196,6 +208,7 @@ class Scope:
             self.databases | other.databases,
             inside,
             self.extensions | other.extensions,
+            self.columns | other.columns,
             self.follow and other.follow,
         )
 
@@ -218,7 +231,12 @@ def _of_user(desired: DesiredUser) -> Scope:
     )
     for grant in desired.grants:
         inside: dict[str, frozenset[str]] = {}
-        if grant.kind is not ObjectKind.DATABASE:
+        if grant.kind not in (ObjectKind.SERVER, ObjectKind.DATABASE):
             inside[grant.database] = frozenset({grant.schema} if grant.schema else ())
-        scope |= Scope(users=frozenset(grant.created_by), inside=inside)
+        columns = {
+            SecuredObject(grant.kind, grant.database, grant.schema, name, column=column)
+            for name in grant.names
+            for column in grant.columns
+        }
+        scope |= Scope(users=frozenset(grant.created_by), inside=inside, columns=frozenset(columns))
     return scope

@@ -99,3 +99,10 @@ def test_a_fenced_pod_starts_nothing_and_is_no_member() -> None:
     assert told["command"][1:] == ["fenced"] and not fenced.labels
     assert not {"livenessProbe", "readinessProbe", "startupProbe"} & told.keys()
     assert told["volumeMounts"] == msgspec.to_builtins(ENGINE.pod(view(), 0).server)["volumeMounts"]
+
+
+def test_servers_read_their_files_again_whenever_somebody_else_is_estranged() -> None:
+    """Patroni has a server do so where a parameter with a dot in its name changes, and knows none of these."""
+    none, two, one = (patroni.server_parameters(but(estranged=frozenset(those))) for those in ((), (1, 0), (1,)))
+    assert "steersman.estranged" not in none
+    assert (two["steersman.estranged"], one["steersman.estranged"]) == ("0 1", "1")

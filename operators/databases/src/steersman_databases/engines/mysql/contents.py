@@ -17,9 +17,9 @@ from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
 from .claims import remove_mark, write_mark
 from .pool import MySQLSessions
-from .session import Session, connect
-from .statements import statement
-from .survey import look
+from .session import LOCKED, Session, connect
+from .statements import Dialect, statement
+from .survey import look, names_are_literal, roles_of_mariadb
 
 
 class MySQL:
@@ -77,29 +77,31 @@ class MySQL:
                 await session.rows("looking in", "SELECT 1")
             finally:
                 await session.close()
-        except (LoginRejected, Raced, SqlFailed):
+        except LoginRejected as refusal:
+            if refusal.number in LOCKED:
+                raise SqlFailed(f"logging in as {credentials.username}", None, str(refusal)) from None
             return False
+        except Raced as raced:
+            raise raced.failure from None
         return True
 
 
 @asynccontextmanager
 async def _hands(sessions: MySQLSessions, deadline: float) -> AsyncGenerator[Callable[[Action], Awaitable[None]]]:
     async with sessions.session(deadline) as session:
-        settings = await session.rows(
-            "looking at the server's settings", "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'"
-        )
-        literal = any(row["Value"] == "ON" for row in settings)
-        yield lambda action: _do(session, action, literal)
+        roles = await roles_of_mariadb(session) if session.is_mariadb else set[str]()
+        dialect = Dialect(session.is_mariadb, await names_are_literal(session), roles)
+        yield lambda action: _do(session, action, dialect)
 
 
-async def _do(session: Session, action: Action, literal: bool) -> None:
+async def _do(session: Session, action: Action, dialect: Dialect) -> None:
     match action:
         case MarkUser():
             await write_mark(session, "user", action.name, action.text)
         case MarkDatabase():
             await write_mark(session, "database", action.name, action.text)
         case _:
-            doing, text = statement(action, literal)
+            doing, text = statement(action, dialect)
             await session.run(doing, text)
     if isinstance(action, DropUser | DropDatabase):
         await remove_mark(session, "user" if isinstance(action, DropUser) else "database", action.name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..desired import DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
+from ..desired import ALL, EACH, DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
 from ..errors import InvalidName, NotSupported
 from ..names import check_not_administrator, check_password, check_text
+from .grants import HARMLESS
 
 LONGEST_DATABASE = 64
 LONGEST_USER = 32
@@ -14,6 +15,7 @@ LONGEST_FILE_NAME = 255
 
 RESERVED_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema", "ndbinfo", "steersman"})
 RESERVED_USERS = frozenset({"root"})
+RESERVED_ROLES = frozenset({"none", "public", "current_role", "current_user"})
 RESERVED_USER_PREFIXES = ("mysql.", "mariadb.")
 RAW_FILE_NAME_PREFIX = "#mysql50#"
 
@@ -46,30 +48,43 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
 
     Raises `InvalidName`, `NotSupported`.
     """
-    _check_name("username", desired.name, LONGEST_USER)
-    lowered = desired.name.lower()
-    if lowered in RESERVED_USERS or lowered.startswith(RESERVED_USER_PREFIXES):
-        raise InvalidName("username", desired.name, "MySQL keeps this user for itself; choose another username")
-    check_not_administrator(desired.name, administrator)
+    _check_account("username", desired.name, administrator)
     for password in (desired.password, desired.second.password if desired.second else None):
         if isinstance(password, str):
             check_password(password)
-    for field, given in (
-        ("createDatabase", desired.create_database),
-        ("replication", desired.replication),
-        ("bypassRowLevelSecurity", desired.bypass_row_level_security),
-        ("inherit", not desired.inherit),
-        ("validUntil", desired.valid_until is not None),
-        ("roles", bool(desired.roles)),
+    for field, given, reason in (
+        ("createDatabase", desired.create_database, "who may make databases on MySQL may change all of them"),
+        ("bypassRowLevelSecurity", desired.bypass_row_level_security, "MySQL has no row-level security"),
+        ("connectionLimit", desired.connection_limit == 0, "0 is no limit to MySQL; set login to false instead"),
     ):
         if given:
-            raise NotSupported(field, "the operator has it for PostgreSQL only")
+            raise NotSupported(field, reason)
+    for membership in desired.roles:
+        _check_account("roles", membership.role, administrator)
+        if membership.set_role is False:
+            raise NotSupported("roles", "who has a role of MySQL may always set it; leave set out")
     for grant in desired.grants:
         _check_grant(grant)
 
 
+def _check_account(field: str, name: str, administrator: str) -> None:
+    _check_name(field, name, LONGEST_USER)
+    lowered = name.lower()
+    if lowered in RESERVED_USERS or lowered.startswith(RESERVED_USER_PREFIXES):
+        raise InvalidName(field, name, "MySQL keeps this user for itself; choose another username")
+    if lowered in RESERVED_ROLES:
+        raise InvalidName(field, name, "MariaDB reads it as a keyword in a role's place; choose another name")
+    check_not_administrator(name, administrator)
+
+
 def _check_grant(grant: DesiredGrant) -> None:
-    if grant.database.lower() in RESERVED_DATABASES or grant.database == "*":
+    if grant.kind is ObjectKind.SERVER:
+        if beyond := grant.privileges - HARMLESS - {ALL}:
+            raise NotSupported("grants", f"{' and '.join(sorted(beyond))} is not given away on the whole server")
+        if grant.with_grant_option:
+            raise NotSupported("grants", "what is granted on the whole server cannot be passed on")
+        return
+    if grant.database.lower() in RESERVED_DATABASES or grant.database == EACH:
         raise InvalidName("grants", grant.database, "what is in it is the server's own; name another database")
     if grant.schema is not None or grant.future or grant.kind in (ObjectKind.SCHEMA, ObjectKind.SEQUENCE):
         raise NotSupported("grants", "MySQL has neither schemas nor sequences, and grants on what is there only")

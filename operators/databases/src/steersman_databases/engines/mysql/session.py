@@ -68,6 +68,7 @@ class Session:
         self._connection = connection
         self._deadline = deadline
         self._broken = False
+        self._refused = False
 
     @property
     def is_mariadb(self) -> bool:
@@ -75,8 +76,8 @@ class Session:
 
     @property
     def usable(self) -> bool:
-        """Whether it is open and between two statements."""
-        return not self._broken
+        """Whether it is open and between two statements, none of which was refused."""
+        return not self._broken and not self._refused
 
     async def begin_use(self, deadline: float) -> bool:
         """Bound every wait from here on by the deadline (the event loop's time); whether the server answers."""
@@ -107,8 +108,18 @@ class Session:
         self._connection.close()
 
     async def rows(self, doing: str, query: str, *values: object) -> list[Mapping[str, Any]]:
-        """What a query finds, its `?` bound to the values, by column name."""
-        result = await self._execute(doing, query, values)
+        """What a query finds, its `?` bound to the values, by column name. In a list, which IN takes,
+        nothing is found where it is empty.
+        """
+        if any(value == [] for value in values):
+            return []
+        text, *rest = query.split("?")
+        bound: list[object] = []
+        for value, part in zip(values, rest, strict=True):
+            listed = cast("list[object]", value) if isinstance(value, list) else None
+            bound += [value] if listed is None else listed
+            text += ("?" if listed is None else f"({', '.join('?' * len(listed))})") + part
+        result = await self._execute(doing, text, tuple(bound))
         names = [str(column[0]) for column in result.description or ()]
         return [dict(zip(names, row, strict=True)) for row in result.rows or ()]
 
@@ -134,6 +145,8 @@ class Session:
         except MySQLError as error:
             failure = self._failure(doing, error)
             done = not isinstance(failure, ServerUnreachable)
+            # A right over the whole server that is given now counts from the next login on.
+            self._refused = isinstance(failure, SqlFailed | Raced)
             raise failure from None
         finally:
             # Cut off in the middle, what comes next on the wire would be taken for the next answer.
@@ -154,9 +167,13 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def account(username: str) -> str:
-    """A user from anywhere, quoted."""
-    return f"{identifier(username)}@{identifier('%')}"
+ANYWHERE = "%"
+"""The host of an account that may log in from everywhere."""
+
+
+def account(username: str, host: str = ANYWHERE) -> str:
+    """A user, from anywhere unless a host is given, quoted."""
+    return f"{identifier(username)}@{identifier(host)}"
 
 
 async def connect(server: Server, login: Login, database: str | None, deadline: float) -> Session:
@@ -189,10 +206,14 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
             raise LoginRejected(message, number) from None
         if number in RACED:
             raise Raced(SqlFailed(f"logging in as {login.username}", None, message)) from None
-        raise ServerUnreachable(endpoint, message) from None
+        raise ServerUnreachable(endpoint, _NO_TLS if "WRONG_VERSION_NUMBER" in message else message) from None
     except (OSError, ValueError) as error:
         # Of the latter kind are authorities that are no certificates.
         raise ServerUnreachable(endpoint, str(error)) from None
+
+
+_NO_TLS = "the server offers no TLS, without which the administrator's password is not shown to it"
+"""It answers the beginning of TLS in clear text."""
 
 
 def _tls(verification: Verification, login: Login) -> ssl.SSLContext:

@@ -6,6 +6,7 @@ keywords come from here. In GRANT, `_` and `%` stand for any character, so they 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import singledispatch
 
 from ..actions import (
@@ -18,23 +19,39 @@ from ..actions import (
     DropDatabase,
     DropUser,
     Grant,
+    GrantRole,
     Revoke,
+    RevokeRole,
+    SetDefaultRoles,
     SetVerifier,
 )
 from ..desired import ObjectKind
 from ..errors import NotSupported
 from ..survey import SecuredObject
 from . import verifiers
-from .grants import EVERYWHERE, HISTORY, ON_DATABASES
-from .session import account, identifier
+from .session import ANYWHERE, account, identifier
+
+
+@dataclass(slots=True)
+class Dialect:
+    """What a statement depends on, beside its action.
+
+    `literal`: GRANT takes names of databases as they are, rather than as patterns. `roles` are those of MariaDB,
+    where they are no accounts; MySQL has none.
+    """
+
+    mariadb: bool
+    literal: bool = False
+    roles: set[str] = field(default_factory=set[str])
+
+    def grantee(self, name: str) -> str:
+        """Whom a statement is about, quoted."""
+        return identifier(name) if name in self.roles else account(name)
 
 
 @singledispatch
-def statement(action: Action, literal: bool) -> tuple[str, str]:
-    """What an action does, in words for errors, and its statement.
-
-    `literal`: GRANT takes names of databases as they are, rather than as patterns.
-    """
+def statement(action: Action, dialect: Dialect) -> tuple[str, str]:
+    """What an action does, in words for errors, and its statement."""
     raise NotSupported("this", f"MySQL has no {type(action).__name__}")
 
 
@@ -53,46 +70,80 @@ def _native(kept: str) -> str:
     return kept
 
 
-def _limit(attributes: Attributes) -> str:
-    if attributes.connection_limit is None:
-        return ""
-    return f" WITH MAX_USER_CONNECTIONS {max(attributes.connection_limit, 0):d}"
+def _limits(attributes: Attributes) -> str:
+    limits: dict[str, int] = {}
+    if attributes.connection_limit is not None:
+        limits["MAX_USER_CONNECTIONS"] = max(attributes.connection_limit, 0)
+    if attributes.limits is not None:
+        limits["MAX_QUERIES_PER_HOUR"] = attributes.limits.queries
+        limits["MAX_UPDATES_PER_HOUR"] = attributes.limits.updates
+        limits["MAX_CONNECTIONS_PER_HOUR"] = attributes.limits.connections
+    return " WITH " + " ".join(f"{word} {number:d}" for word, number in limits.items()) if limits else ""
 
 
 @statement.register
-def _(action: CreateUser, literal: bool) -> tuple[str, str]:
+def _(action: CreateUser, dialect: Dialect) -> tuple[str, str]:
+    if dialect.mariadb and action.attributes.login is False:
+        dialect.roles.add(action.name)
+        return f"creating role {action.name}", f"CREATE ROLE IF NOT EXISTS {identifier(action.name)}"
     text = f"CREATE USER IF NOT EXISTS {account(action.name)}"
     if action.verifier is not None:
         text += f" {_identified(action.verifier)}"
-    text += f"{_limit(action.attributes)} PASSWORD EXPIRE NEVER"
+    text += f"{_limits(action.attributes)} PASSWORD EXPIRE NEVER"
     if action.attributes.locked or action.verifier is None:
         text += " ACCOUNT LOCK"
     return f"creating user {action.name}", text
 
 
 @statement.register
-def _(action: AlterUser, literal: bool) -> tuple[str, str]:
-    text = f"ALTER USER {account(action.name)}{_limit(action.attributes)}"
+def _(action: AlterUser, dialect: Dialect) -> tuple[str, str]:
+    text = f"ALTER USER {account(action.name)}{_limits(action.attributes)}"
     if action.attributes.locked is not None:
         text += " ACCOUNT LOCK" if action.attributes.locked else " ACCOUNT UNLOCK"
     return f"altering user {action.name}", text
 
 
 @statement.register
-def _(action: SetVerifier, literal: bool) -> tuple[str, str]:
+def _(action: SetVerifier, dialect: Dialect) -> tuple[str, str]:
     retain = " RETAIN CURRENT PASSWORD" if action.retain else ""
     text = f"ALTER USER {account(action.name)} {_identified(action.verifier)}{retain} PASSWORD EXPIRE NEVER"
     return f"setting the password of user {action.name}", text
 
 
 @statement.register
-def _(action: DiscardSecond, literal: bool) -> tuple[str, str]:
+def _(action: DiscardSecond, dialect: Dialect) -> tuple[str, str]:
     text = f"ALTER USER {account(action.name)} DISCARD OLD PASSWORD"
     return f"discarding the former password of user {action.name}", text
 
 
 @statement.register
-def _(action: CreateDatabase, literal: bool) -> tuple[str, str]:
+def _(action: GrantRole, dialect: Dialect) -> tuple[str, str]:
+    given = action.membership
+    text = f"GRANT {_role(given.role, dialect)} TO {dialect.grantee(action.member)}"
+    text += " WITH ADMIN OPTION" if given.admin else ""
+    return f"making {action.member} a member of {given.role}", text
+
+
+@statement.register
+def _(action: RevokeRole, dialect: Dialect) -> tuple[str, str]:
+    role = _role(action.role, dialect, action.grantor or ANYWHERE)
+    text = f"REVOKE {role} FROM {dialect.grantee(action.member)}"
+    return f"revoking membership in {action.role} from {action.member}", text
+
+
+@statement.register
+def _(action: SetDefaultRoles, dialect: Dialect) -> tuple[str, str]:
+    roles = ", ".join(_role(role, dialect) for role in action.roles) or "NONE"
+    text = f"SET DEFAULT ROLE {roles} {'FOR' if dialect.mariadb else 'TO'} {account(action.name)}"
+    return f"activating roles of {action.name}", text
+
+
+def _role(name: str, dialect: Dialect, host: str = ANYWHERE) -> str:
+    return identifier(name) if dialect.mariadb else account(name, host)
+
+
+@statement.register
+def _(action: CreateDatabase, dialect: Dialect) -> tuple[str, str]:
     text = f"CREATE DATABASE {identifier(action.name)} CHARACTER SET {_word(action.encoding)}"
     if action.collation is not None:
         text += f" COLLATE {_word(action.collation)}"
@@ -100,53 +151,53 @@ def _(action: CreateDatabase, literal: bool) -> tuple[str, str]:
 
 
 @statement.register
-def _(action: DropUser, literal: bool) -> tuple[str, str]:
+def _(action: DropUser, dialect: Dialect) -> tuple[str, str]:
+    if action.role:
+        return f"dropping role {action.name}", f"DROP ROLE IF EXISTS {identifier(action.name)}"
     return f"dropping user {action.name}", f"DROP USER IF EXISTS {account(action.name)}"
 
 
 @statement.register
-def _(action: DropDatabase, literal: bool) -> tuple[str, str]:
+def _(action: DropDatabase, dialect: Dialect) -> tuple[str, str]:
     return f"dropping database {action.name}", f"DROP DATABASE IF EXISTS {identifier(action.name)}"
 
 
 @statement.register
-def _(action: Grant, literal: bool) -> tuple[str, str]:
-    option = " WITH GRANT OPTION" if action.grantable else ""
-    on = _level(action.on, literal)
-    text = f"GRANT {_privileges(action.privileges, action.on)} ON {on} TO {account(action.grantee)}{option}"
+def _(action: Grant, dialect: Dialect) -> tuple[str, str]:
+    on = _level(action.on, dialect)
+    text = f"GRANT {_privileges(action.privileges, action.on)} ON {on} TO {dialect.grantee(action.grantee)}"
     return f"granting {', '.join(action.privileges)} on {action.on} to {action.grantee}", text
 
 
 @statement.register
-def _(action: Revoke, literal: bool) -> tuple[str, str]:
-    names = "GRANT OPTION" if action.only_option else _privileges(action.privileges, action.on)
-    text = f"REVOKE {names} ON {_level(action.on, literal)} FROM {account(action.grantee)}"
+def _(action: Revoke, dialect: Dialect) -> tuple[str, str]:
+    on = _level(action.on, dialect)
+    text = f"REVOKE {_privileges(action.privileges, action.on)} ON {on} FROM {dialect.grantee(action.grantee)}"
     return f"revoking {', '.join(action.privileges)} on {action.on} from {action.grantee}", text
-
-
-_WORDS = ON_DATABASES | {HISTORY}
 
 
 def _privileges(names: tuple[str, ...], on: SecuredObject) -> str:
     for name in names:
-        # On the whole server there are more, dynamic ones too: only ever read from the server, to be revoked.
-        if name not in _WORDS and not (
-            on.database == EVERYWHERE and name.replace(" ", "").replace("_", "").isalpha()
-        ):
+        # What is granted the vocabulary says; what is revoked the server, each version of which has more.
+        if not (name.isascii() and name.replace(" ", "").replace("_", "").isalpha()):
             raise NotSupported("grants", f"{name} is no privilege of MySQL")
     part = f" ({identifier(on.column)})" if on.column is not None else ""
     return ", ".join(f"{name}{part}" for name in names)
 
 
-def _level(on: SecuredObject, literal: bool) -> str:
-    if on.database == EVERYWHERE:
+_ROUTINES = ("FUNCTION", "PROCEDURE", "PACKAGE", "PACKAGE BODY")
+"""Packages are MariaDB's."""
+
+
+def _level(on: SecuredObject, dialect: Dialect) -> str:
+    if on.kind is ObjectKind.SERVER:
         return "*.*"
     if on.kind is ObjectKind.TABLE:
         return f"{identifier(on.database)}.{identifier(on.name or '')}"
     if on.kind is ObjectKind.FUNCTION:
-        kind = "PROCEDURE" if on.arguments == "PROCEDURE" else "FUNCTION"
+        kind = on.arguments if on.arguments in _ROUTINES else "FUNCTION"
         return f"{kind} {identifier(on.database)}.{identifier(on.name or '')}"
-    if on.name is not None or literal:
+    if on.name is not None or dialect.literal:
         return f"{identifier(on.name or on.database)}.*"
     return identifier("".join("\\" + c if c in "\\_%" else c for c in on.database)) + ".*"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,20 +9,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..desired import ObjectKind
-from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey, UserState
+from ..granting import GRANT_OPTION
+from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
+from .accounts import NOWHERE, Account, read_accounts
 from .claims import read_marks
-from .grants import EVERYWHERE
+from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
 from .session import Session
-
-MIGHTY = frozenset(
-    {"SUPER", "CREATE USER", "GRANT OPTION", "FILE", "SHUTDOWN", "REPLICATION SLAVE"}
-    | {"INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER"}
-)
-"""Rights over the whole server with which an account could reach beyond its databases."""
-
-_ACCOUNT = "CONCAT('''', ?, '''@''%''')"
-"""As the server writes it there: between quotes, and with none of them escaped."""
 
 
 async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey:
@@ -31,198 +23,158 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
     async with sessions.session(deadline) as session:
         [row] = await session.rows("looking at the server", "SELECT VERSION() AS v")
         major, minor = re.findall(r"\d+", row["v"])[:2]
-        literal = await _names_are_literal(session)
         marks = await read_marks(session)
-        users = {name: state for name in sorted(scope.users) if (state := await _user(session, name, marks))}
-        narrower = {name: mighty for name in scope.users if (mighty := await _narrower(session, name)) is not None}
-        privileges: set[Privilege] = set()
-        for name in users:
-            privileges |= await _held(session, name, literal)
+        accounts = await read_accounts(session, scope.users)
+        own = [account for name in sorted(scope.users) if (account := accounts.own(name)) is not None]
         held: dict[str, set[Privilege]] = defaultdict(set)
-        for one in privileges:
+        for one in await _held(session, own, literal=await names_are_literal(session)):
             held[one.on.database].add(one)
-        mighty = {one.grantee for one in held[EVERYWHERE] if one.privilege in MIGHTY or one.grantable}
-        databases = await _databases(session, scope.databases | held.keys(), marks, held)
+        databases = await _databases(session, sorted(scope.databases | held.keys()), marks, held)
+        objects = await _objects(session, sorted(scope.inside), scope, sessions.server.login.username)
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
             version=(int(major), int(minor)),
             administrator=sessions.server.login.username,
-            users={name: _with_might(state, name in mighty) for name, state in users.items()},
+            users={account.key[0]: accounts.state(account, marks.get(("user", account.key[0]))) for account in own},
             databases=databases,
-            narrower=narrower,
+            narrower={
+                name: any(accounts.might(one) != (False, False) for one in others)
+                for name in scope.users
+                if (others := accounts.others(name))
+            },
             inside={
                 name: Inside(
-                    objects=await _objects(session, name, sessions.server.login.username)
-                    if name in scope.inside
-                    else {},
-                    privileges=frozenset(one for one in held[name] if one.on.kind is not ObjectKind.DATABASE),
+                    objects=objects.get(name, {}),
+                    privileges=frozenset(one for one in held[name] if one.on.kind not in _OUTSIDE),
                 )
                 for name in databases
             },
         )
 
 
-def _with_might(state: UserState, mighty: bool) -> UserState:
-    return replace(state, superuser=mighty)
+_OUTSIDE = (ObjectKind.SERVER, ObjectKind.DATABASE)
 
 
-async def _names_are_literal(session: Session) -> bool:
+async def names_are_literal(session: Session) -> bool:
     """Whether GRANT takes a database's name as it is, rather than as a pattern (MySQL's partial_revokes)."""
     rows = await session.rows("looking at the server's settings", "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
     return any(row["Value"] == "ON" for row in rows)
 
 
-async def _user(session: Session, name: str, marks: Mapping[tuple[str, str], str]) -> UserState | None:
-    find = _mariadb_user if session.is_mariadb else _mysql_user
-    fields = await find(session, name)
-    return UserState(name, mark=marks.get(("user", name)), **fields) if fields is not None else None
-
-
-async def _mysql_user(session: Session, name: str) -> dict[str, Any] | None:
-    rows = await session.rows(
-        "looking for the user",
-        "SELECT User, plugin, CONVERT(authentication_string USING latin1) AS kept, account_locked, password_expired,"
-        " max_user_connections, JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')) AS retained"
-        " FROM mysql.user WHERE User = ? AND Host = '%'",
-        name,
-    )
-    # Some collations take "orders" and "Orders" for the same.
-    for row in rows:
-        if row["User"] == name:
-            expired = row["password_expired"] == "Y"  # noqa: S105
-            kept, retained = row["kept"], row["retained"]
-            return {
-                "locked": row["account_locked"] == "Y",
-                "verifier": f"{row['plugin']}:{kept}" if kept and not expired else None,
-                "second_verifier": f"{row['plugin']}:{retained}" if retained else None,
-                "connection_limit": row["max_user_connections"] or -1,
-            }
-    return None
-
-
-async def _mariadb_user(session: Session, name: str) -> dict[str, Any] | None:
-    rows = await session.rows(
-        "looking for the user", "SELECT User, Priv FROM mysql.global_priv WHERE User = ? AND Host = '%'", name
-    )
-    for row in rows:
-        if row["User"] == name:
-            told = cast("dict[str, Any]", json.loads(row["Priv"]))
-            kept, expired = told.get("authentication_string"), told.get("password_last_changed") == 0
-            return {
-                "locked": bool(told.get("account_locked")),
-                "verifier": f"{told.get('plugin')}:{kept}" if kept and not expired else None,
-                "connection_limit": told.get("max_user_connections") or -1,
-            }
-    return None
-
-
-async def _narrower(session: Session, name: str) -> bool | None:
-    """Whether an account of this name for narrower hosts is mighty; `None` where there is none."""
-    rows = await session.rows(
-        "looking for accounts of other hosts",
-        "SELECT PRIVILEGE_TYPE AS privilege FROM information_schema.USER_PRIVILEGES"  # noqa: S608
-        " WHERE BINARY LEFT(GRANTEE, CHAR_LENGTH(?) + 4) = BINARY CONCAT('''', ?, '''@''')"
-        f" AND BINARY GRANTEE <> BINARY {_ACCOUNT}",
-        name,
-        name,
-        name,
-    )
-    return any(row["privilege"].upper() in MIGHTY for row in rows) if rows else None
+async def roles_of_mariadb(session: Session) -> set[str]:
+    """All that are no accounts."""
+    rows = await session.rows("looking at roles", "SELECT User FROM mysql.global_priv WHERE Host = ?", NOWHERE)
+    return {row["User"] for row in rows}
 
 
 async def _databases(
     session: Session,
-    names: Iterable[str],
+    names: list[str],
     marks: Mapping[tuple[str, str], str],
     held: Mapping[str, set[Privilege]],
 ) -> dict[str, DatabaseState]:
+    rows = await session.rows(
+        "looking for databases",
+        "SELECT SCHEMA_NAME AS name, DEFAULT_CHARACTER_SET_NAME AS encoding, DEFAULT_COLLATION_NAME AS collation"
+        " FROM information_schema.SCHEMATA WHERE SCHEMA_NAME IN ?",
+        names,
+    )
+    there = {row["name"]: row for row in rows}
     found: dict[str, DatabaseState] = {}
-    for name in sorted(names):
-        rows = await session.rows(
-            "looking for the database",
-            "SELECT SCHEMA_NAME AS name, DEFAULT_CHARACTER_SET_NAME AS encoding, DEFAULT_COLLATION_NAME AS collation"
-            " FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = ?",
-            name,
-        )
-        on = frozenset(one for one in held.get(name, ()) if one.on.kind is ObjectKind.DATABASE)
-        for row in rows:
-            if row["name"] == name:
-                found[name] = DatabaseState(
-                    name,
-                    encoding=row["encoding"],
-                    collation=row["collation"],
-                    mark=marks.get(("database", name)),
-                    privileges=on,
-                )
-    # What is held on databases that are not there (or everywhere, or by a pattern) is held nevertheless.
-    for name, privileges in held.items():
-        if name not in found and privileges:
-            found[name] = DatabaseState(name, privileges=frozenset(privileges), exists=False)
+    for name in names:
+        on = frozenset(one for one in held.get(name, ()) if one.on.kind in _OUTSIDE)
+        if (row := there.get(name)) is not None:
+            mark = marks.get(("database", name))
+            found[name] = DatabaseState(
+                name, encoding=row["encoding"], collation=row["collation"], mark=mark, privileges=on
+            )
+        elif held.get(name):
+            # What is held on databases that are not there (or everywhere, or by a pattern) is held nevertheless.
+            found[name] = DatabaseState(name, privileges=on, exists=False)
     return found
 
 
-async def _held(session: Session, name: str, literal: bool) -> set[Privilege]:
-    held: set[Privilege] = set()
-    for table, columns in (
-        ("USER_PRIVILEGES", ""),
-        ("SCHEMA_PRIVILEGES", ", TABLE_SCHEMA AS place"),
-        ("TABLE_PRIVILEGES", ", TABLE_SCHEMA AS place, TABLE_NAME AS named"),
-        ("COLUMN_PRIVILEGES", ", TABLE_SCHEMA AS place, TABLE_NAME AS named, COLUMN_NAME AS part"),
-    ):
-        rows = await session.rows(
-            "looking at the user's grants",
-            f"SELECT PRIVILEGE_TYPE AS privilege, IS_GRANTABLE AS grantable{columns}"  # noqa: S608
-            f" FROM information_schema.{table} WHERE BINARY GRANTEE = BINARY {_ACCOUNT}",
-            name,
-        )
-        for row in rows:
-            on = _place(row, literal)
-            if row["privilege"] != "USAGE":
-                held.add(Privilege(name, on, row["privilege"].upper(), "", row["grantable"] == "YES"))
-    rows = await session.rows(
-        "looking at the user's routines",
-        "SELECT Db, Routine_name, Routine_type, Proc_priv FROM mysql.procs_priv"
-        " WHERE Host = '%' AND BINARY User = BINARY ?",
-        name,
-    )
-    for row in rows:
-        on = SecuredObject(ObjectKind.FUNCTION, _text(row["Db"]), None, row["Routine_name"], row["Routine_type"])
-        words = {word.strip().upper() for word in _words(row["Proc_priv"])}
-        held |= {Privilege(name, on, word, "", "GRANT" in words) for word in words - {"GRANT"}}
+async def _held(session: Session, accounts: list[Account], literal: bool) -> set[Privilege]:
+    """What they were granted. By the server's own tables: those of information_schema say of a role of MariaDB's also
+    what it has by other roles.
+    """
+    server = SecuredObject(ObjectKind.SERVER, EVERYWHERE)
+    held = {Privilege(one.key[0], server, word, "") for one in accounts for word in one.on_server}
+    keys = {one.key for one in accounts}
+    names = sorted({name for name, _ in keys})
+    for table in ("db", "tables_priv", "columns_priv", "procs_priv"):
+        for row in await session.rows(
+            "looking at grants",
+            f"SELECT * FROM mysql.{table} WHERE User IN ?",  # noqa: S608
+            names,
+        ):
+            if (row["User"], row["Host"]) in keys:
+                on = _granted_on(row, literal)
+                held |= {Privilege(row["User"], on, word, "") for word in _granted(row)}
     return held
 
 
-def _words(value: object) -> Iterable[str]:
-    return value.split(",") if isinstance(value, str) else cast("Iterable[str]", value or ())
+def _granted_on(row: Mapping[str, Any], literal: bool) -> SecuredObject:
+    place = _text(row["Db"])
+    if "Routine_name" in row:
+        return SecuredObject(ObjectKind.FUNCTION, place, None, row["Routine_name"], row["Routine_type"])
+    if "Table_name" in row:
+        column = row.get("Column_name")
+        return SecuredObject(
+            ObjectKind.TABLE, place, None, _text(row["Table_name"]), column=_text(column) if column else None
+        )
+    if not literal and re.search(r"(?<!\\)(?:\\\\)*[_%]", place):
+        # A pattern over several databases: kept as it stands, since no database's name may take its place.
+        return SecuredObject(ObjectKind.DATABASE, place, name=place)
+    plain = place if literal else re.sub(r"\\(.)", r"\1", place, flags=re.DOTALL)
+    return SecuredObject(ObjectKind.DATABASE, plain)
+
+
+def _granted(row: Mapping[str, Any]) -> set[str]:
+    """The privileges of one row: a column each, or one set of words."""
+    if "Table_name" in row or "Routine_name" in row:
+        told = next(row[name] for name in ("Table_priv", "Column_priv", "Proc_priv") if name in row)
+        words = told.split(",") if isinstance(told, str) else cast("Iterable[str]", told or ())
+    else:
+        ending = "_priv"
+        words = [name.removesuffix(ending) for name, value in row.items() if name.endswith(ending) and value == "Y"]
+    return {_WORDS.get(word, word.upper()) for word in (word.strip().replace("_", " ") for word in words) if word}
+
+
+_WORDS = {"Grant": GRANT_OPTION, "Create tmp table": "CREATE TEMPORARY TABLES", "Delete versioning rows": HISTORY}
+"""Privileges whose names in the tables are not those in statements."""
 
 
 def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _place(row: Mapping[str, Any], literal: bool) -> SecuredObject:
-    if "place" not in row:
-        return SecuredObject(ObjectKind.DATABASE, EVERYWHERE)
-    if "named" in row:
-        return SecuredObject(ObjectKind.TABLE, row["place"], None, row["named"], column=row.get("part"))
-    plain = re.sub(r"\\(.)", r"\1", row["place"], flags=re.DOTALL)
-    if not literal and re.search(r"(?<!\\)(?:\\\\)*[_%]", row["place"]):
-        # A pattern over several databases: kept as it stands, since no database's name may take its place.
-        return SecuredObject(ObjectKind.DATABASE, row["place"], name=row["place"])
-    return SecuredObject(ObjectKind.DATABASE, row["place"] if literal else plain)
-
-
-async def _objects(session: Session, database: str, owner: str) -> dict[SecuredObject, str]:
-    tables = await session.rows(
+async def _objects(
+    session: Session, databases: list[str], scope: Scope, owner: str
+) -> dict[str, dict[SecuredObject, str]]:
+    """What is in each database. Nobody owns it, so the administrator stands in the owner's place."""
+    found: dict[str, dict[SecuredObject, str]] = defaultdict(dict)
+    for row in await session.rows(
         "looking at tables",
-        "SELECT TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_SCHEMA = ?",
-        database,
-    )
-    routines = await session.rows(
+        "SELECT TABLE_SCHEMA AS place, TABLE_NAME AS name FROM information_schema.TABLES WHERE TABLE_SCHEMA IN ?",
+        databases,
+    ):
+        found[row["place"]][SecuredObject(ObjectKind.TABLE, row["place"], None, row["name"])] = owner
+    for row in await session.rows(
         "looking at routines",
-        "SELECT ROUTINE_NAME AS name, ROUTINE_TYPE AS kind FROM information_schema.ROUTINES WHERE ROUTINE_SCHEMA = ?",
-        database,
-    )
-    found = [SecuredObject(ObjectKind.TABLE, database, None, row["name"]) for row in tables]
-    found += [SecuredObject(ObjectKind.FUNCTION, database, None, row["name"], row["kind"]) for row in routines]
-    return dict.fromkeys(found, owner)
+        "SELECT ROUTINE_SCHEMA AS place, ROUTINE_NAME AS name, ROUTINE_TYPE AS kind FROM information_schema.ROUTINES"
+        " WHERE ROUTINE_SCHEMA IN ?",
+        databases,
+    ):
+        found[row["place"]][SecuredObject(ObjectKind.FUNCTION, row["place"], None, row["name"], row["kind"])] = owner
+    for row in await session.rows(
+        "looking at columns",
+        "SELECT TABLE_SCHEMA AS place, TABLE_NAME AS name, COLUMN_NAME AS part FROM information_schema.COLUMNS"
+        " WHERE TABLE_SCHEMA IN ? AND TABLE_NAME IN ?",
+        databases,
+        sorted({on.name for on in scope.columns if on.name}),
+    ):
+        table = SecuredObject(ObjectKind.TABLE, row["place"], None, row["name"])
+        if table in found[row["place"]]:
+            found[row["place"]][replace(table, column=row["part"])] = owner
+    return found

@@ -1,25 +1,46 @@
-"""The plan for an account of MySQL or MariaDB, `name`@`%`: its passwords, its limits, its grants."""
+"""The plan for an account of MySQL or MariaDB, `name`@`%`: its passwords, its limits, its roles, its grants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
-from ..actions import AlterUser, Attributes, CreateUser, DiscardSecond, DropUser, MarkUser, SetVerifier
+from ..actions import (
+    AlterUser,
+    Attributes,
+    CreateUser,
+    DiscardSecond,
+    DropUser,
+    Grant,
+    GrantRole,
+    MarkUser,
+    Revoke,
+    RevokeRole,
+    SetDefaultRoles,
+    SetVerifier,
+)
 from ..claims import is_ours, require_ours
-from ..desired import Claim, DesiredUser, NoPassword
+from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind
 from ..errors import InvalidName, NotSupported, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
-from ..survey import Survey, UserState
+from ..survey import Membership, SecuredObject, Survey, UserState
 from . import verifiers
-from .grants import GRANTING
+from .grants import EVERYWHERE, GRANTING, REPLICATION
 
 
 def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
     """See `Contents.plan_user`."""
-    if desired.second is not None and survey.product == "MariaDB":
-        raise NotSupported("rotation", "MariaDB accounts have one password; change it by the Secret instead")
-    return Plan(tuple(_account(survey, desired))) + plan_grants(survey, desired, GRANTING)
+    state = survey.users.get(desired.name)
+    if survey.product == "MariaDB":
+        _require_had_by_mariadb(desired)
+        if state is not None and state.login != desired.login:
+            # There a role is no account, and neither becomes the other; what it may is granted to the new one.
+            _require_taken(survey, desired, state)
+            return Plan((Step(DropUser(desired.name, role=not state.login)),), again=True)
+    memberships, missing = _memberships(survey, desired)
+    steps = (*_account(survey, desired, state), *_replication(survey, desired), *memberships)
+    return Plan(steps, missing) + plan_grants(survey, desired, GRANTING)
 
 
 def plan_drop_user(survey: Survey, name: str, claim: Claim | None) -> Plan:
@@ -27,7 +48,7 @@ def plan_drop_user(survey: Survey, name: str, claim: Claim | None) -> Plan:
     state = survey.users.get(name)
     if state is None or not is_ours(state.mark, claim):
         return Plan()
-    return Plan((Step(DropUser(name), Change("UserDropped", f"dropped user {name}")),))
+    return Plan((Step(DropUser(name, role=not state.login), Change("UserDropped", f"dropped user {name}")),))
 
 
 def new_verifier(survey: Survey, password: str) -> str:
@@ -35,37 +56,73 @@ def new_verifier(survey: Survey, password: str) -> str:
     return verifiers.native(password) if survey.product == "MariaDB" else verifiers.sha2(password)
 
 
-def _account(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
-    state = survey.users.get(desired.name)
-    _require_alone(survey, desired.name)
-    attributes = Attributes(locked=not desired.login, connection_limit=desired.connection_limit)
+def _require_had_by_mariadb(desired: DesiredUser) -> None:
+    if desired.second is not None:
+        raise NotSupported("rotation", "MariaDB accounts have one password; change it by the Secret instead")
+    if not desired.login and (desired.connection_limit != -1 or desired.limits != NO_LIMITS):
+        raise NotSupported("limits", "roles of MariaDB have none; limit who is a member")
+    if desired.login and len(inherited := _inherited(desired)) > 1:
+        told = ", ".join(sorted(inherited))
+        raise NotSupported(
+            "roles", f"MariaDB activates one role at the login, and not {told}: set inherit to false for all but one"
+        )
+
+
+def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> Iterator[Step]:
+    if not desired.ended:
+        _require_alone(survey, desired.name)
+    is_role = survey.product == "MariaDB" and not desired.login
     if state is None:
         # The mark first: it counts only where the account is there, and an account without would be nobody's.
         if desired.claim is not None:
             yield Step(MarkUser(desired.name, desired.claim.text))
         password = desired.password if isinstance(desired.password, str) else None
-        verifier = new_verifier(survey, password) if password is not None else None
-        create = CreateUser(desired.name, attributes, verifier)
+        verifier = new_verifier(survey, password) if password is not None and not is_role else None
+        create = CreateUser(desired.name, _wanted(desired, is_role), verifier)
         yield Step(create, Change("UserCreated", f"created user {desired.name}"))
-        state = UserState(desired.name, verifier=verifier)
-        yield from _second(survey, state, desired)
+        if not is_role:
+            yield from _second(survey, UserState(desired.name, verifier=verifier), desired)
         return
-    require_ours("user", desired.name, state.mark, desired.claim, desired.adopt)
-    ours = desired.claim is not None and state.mark == desired.claim.text
-    if state.superuser and not (ours and desired.exact):
-        raise _mighty(desired.name)
+    ours = _require_taken(survey, desired, state)
     if desired.claim is not None and not ours:
         yield Step(
             MarkUser(desired.name, desired.claim.text), Change("UserAdopted", f"took over user {desired.name}")
         )
-    if state.locked != attributes.locked:
-        word = "unlocked" if state.locked else "locked"
-        change = Change(f"User{word.capitalize()}", f"{word} user {desired.name}")
-        yield Step(AlterUser(desired.name, Attributes(locked=attributes.locked)), change)
-    if state.connection_limit != desired.connection_limit:
-        change = Change("UserAltered", f"altered user {desired.name} (connection limit)")
-        yield Step(AlterUser(desired.name, Attributes(connection_limit=desired.connection_limit)), change)
+    if is_role:
+        return
+    wanted = _wanted(desired, is_role)
+    if state.locked != wanted.locked:
+        reason, word = ("UserUnlocked", "unlocked") if state.locked else ("UserLocked", "locked")
+        change = Change(reason, f"{word} user {desired.name}")
+        yield Step(AlterUser(desired.name, Attributes(locked=wanted.locked)), change)
+    limits = Attributes(
+        connection_limit=wanted.connection_limit if state.connection_limit != wanted.connection_limit else None,
+        limits=wanted.limits if state.limits != wanted.limits else None,
+    )
+    if limits != Attributes():
+        yield Step(
+            AlterUser(desired.name, limits), Change("UserAltered", f"altered the limits of user {desired.name}")
+        )
     yield from _second(survey, state, desired)
+
+
+def _wanted(desired: DesiredUser, is_role: bool) -> Attributes:
+    """The account as it is to be. After its end it is locked: the server knows passwords' ages alone, in days."""
+    if is_role:
+        return Attributes(login=False)
+    locked = not desired.login or desired.ended
+    return Attributes(locked=locked, connection_limit=desired.connection_limit, limits=desired.limits)
+
+
+def _require_taken(survey: Survey, desired: DesiredUser, state: UserState) -> bool:
+    """Whether it is this object's already. Raises where it may not become so."""
+    require_ours("user", desired.name, state.mark, desired.claim, desired.adopt)
+    ours = desired.claim is not None and state.mark == desired.claim.text
+    # What somebody else made mighty is not taken; what is ours loses the rights again.
+    by_a_role = state.replication and not desired.replication and not (ours and _replicates(survey, desired.name))
+    if (state.superuser or by_a_role) and not (ours and (desired.exact or desired.ended)):
+        raise _mighty(desired.name)
+    return ours
 
 
 def _require_alone(survey: Survey, name: str) -> None:
@@ -76,8 +133,26 @@ def _require_alone(survey: Survey, name: str) -> None:
         raise SqlFailed(
             f"looking for user {name}",
             None,
-            "another account of that name, for a narrower host, comes first where it matches: drop it",
+            "another account of that name, for a narrower host or as a role, is there besides: drop it",
         )
+
+
+def _replication(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
+    held = _replicates(survey, desired.name)
+    # Where only the declared is kept, it goes with all else that is too much.
+    if desired.replication != held and (desired.replication or not desired.exact):
+        server = SecuredObject(ObjectKind.SERVER, EVERYWHERE)
+        action = Grant if desired.replication else Revoke
+        change = Change("UserAltered", f"altered user {desired.name} (replication)")
+        yield Step(action(desired.name, server, (REPLICATION,), ""), change)
+
+
+def _replicates(survey: Survey, name: str) -> bool:
+    """Whether it may by itself, by no role."""
+    server = survey.databases.get(EVERYWHERE)
+    return server is not None and any(
+        (one.grantee, one.privilege) == (name, REPLICATION) for one in server.privileges
+    )
 
 
 def _mighty(name: str) -> InvalidName:
@@ -87,6 +162,59 @@ def _mighty(name: str) -> InvalidName:
         "the server has a user of this name with rights over the whole server;"
         " choose another username, or revoke these rights",
     )
+
+
+def _inherited(desired: DesiredUser) -> set[str]:
+    """The roles that are active from the login on."""
+    return {one.role for one in desired.roles if (desired.inherit if one.inherit is None else one.inherit)}
+
+
+def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tuple[str, ...]]:
+    state = survey.users.get(desired.name)
+    held = state.memberships if state is not None else frozenset[Membership]()
+    # Who makes its members mighty has none: what else is declared is done, an end above all.
+    refused = {
+        one.role
+        for one in desired.roles
+        if (role := survey.users.get(one.role)) is not None and (role.superuser or role.replication)
+    }
+    admin = {one.role: None if one.role in refused else one.admin for one in desired.roles}
+    fitting = {one for one in held if not one.grantor and admin.get(one.role) is one.admin}
+    # One that fits not quite is revoked too: granted again, it would keep what it has too much.
+    excess = [one for one in held if one not in fitting and (desired.exact or one.role in admin)]
+    steps = [
+        Step(
+            RevokeRole(desired.name, one.role, one.grantor),
+            Change("MembershipRevoked", f"revoked membership in {one.role} from {desired.name}"),
+        )
+        for one in sorted(excess, key=lambda one: (one.role, one.grantor))
+    ]
+    there = {one.role for one in fitting}
+    for one in desired.roles:
+        if one.role in survey.users.keys() - refused - there:
+            change = Change("MembershipGranted", f"made {desired.name} a member of {one.role}")
+            steps.append(Step(GrantRole(desired.name, Membership(one.role, "", one.admin)), change))
+    missing = [f"role {one.role} is not there yet" for one in desired.roles if one.role not in survey.users]
+    missing += [f"role {role} has rights over the whole server: revoke them, or leave it out" for role in refused]
+    return steps + _defaults(survey, desired, held, refused), tuple(sorted(missing))
+
+
+def _defaults(
+    survey: Survey, desired: DesiredUser, held: frozenset[Membership], refused: AbstractSet[str]
+) -> list[Step]:
+    if survey.product == "MariaDB" and not desired.login:
+        return []
+    declared = {one.role for one in desired.roles}
+    active = {one.role for one in held if one.inherit}
+    # MariaDB has one, which is then the declared.
+    one = survey.product == "MariaDB" and bool(_inherited(desired))
+    kept = set[str]() if desired.exact or one else active - declared
+    wanted = kept | ((_inherited(desired) & survey.users.keys()) - refused)
+    if wanted == active:
+        return []
+    told = ", ".join(sorted(wanted)) or "none"
+    change = Change("UserAltered", f"altered user {desired.name} (roles that are active from the login on: {told})")
+    return [Step(SetDefaultRoles(desired.name, tuple(sorted(wanted))), change)]
 
 
 def _second(survey: Survey, state: UserState, desired: DesiredUser) -> Iterator[Step]:

@@ -1,0 +1,239 @@
+"""The accounts and roles of a MySQL or MariaDB server, as its own tables hold them: many with one query.
+
+MySQL's roles are accounts that others were granted; MariaDB's are a kind of their own, with no host.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from ..desired import HourlyLimits
+from ..granting import GRANT_OPTION
+from ..survey import Membership, UserState
+from .grants import HARMLESS, REPLICATION
+from .names import RESERVED_DATABASES
+from .session import ANYWHERE, Session
+
+Key = tuple[str, str]
+"""Name and host."""
+
+NOWHERE = ""
+"""In a host's place: a role of MariaDB's."""
+
+# MariaDB, sql/privilege.h: of roles, the tables of information_schema say nothing on these.
+_BITS = (
+    *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "RELOAD", "SHUTDOWN", "PROCESS", "FILE"),
+    *(GRANT_OPTION, "REFERENCES", "INDEX", "ALTER", "SHOW DATABASES", "SUPER", "CREATE TEMPORARY TABLES"),
+    *("LOCK TABLES", "EXECUTE", "REPLICATION SLAVE", "REPLICATION CLIENT", "CREATE VIEW", "SHOW VIEW"),
+    *("CREATE ROUTINE", "ALTER ROUTINE", "CREATE USER", "EVENT", "TRIGGER", "CREATE TABLESPACE", "DELETE HISTORY"),
+    *("SET USER", "FEDERATED ADMIN", "CONNECTION ADMIN", "READ_ONLY ADMIN", "REPLICATION SLAVE ADMIN"),
+    *("REPLICATION MASTER ADMIN", "BINLOG ADMIN", "BINLOG REPLAY", "SLAVE MONITOR", "SHOW CREATE ROUTINE"),
+)
+
+
+@dataclass(slots=True)
+class Account:
+    """What the server says of one. `on_server` are its own privileges on the whole server, `in_reserved` says that it
+    has any in what is the server's own, or may act as somebody else.
+    """
+
+    key: Key
+    state: UserState
+    default_roles: frozenset[str] = frozenset()
+    on_server: set[str] = field(default_factory=set[str])
+    in_reserved: bool = False
+
+    @property
+    def grantee(self) -> str:
+        """As `information_schema` writes it: between quotes, and with none of them escaped."""
+        return f"'{self.key[0]}'@'{self.key[1]}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Being a member of a role, directly."""
+
+    member: Key
+    role: Key
+    admin: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """All of some names, whatever their hosts, and of the roles that they have, directly or by others."""
+
+    found: Mapping[Key, Account]
+    edges: Mapping[Key, tuple[Edge, ...]]
+
+    def own(self, name: str) -> Account | None:
+        """Who logs in from everywhere, or MariaDB's role."""
+        return self.found.get((name, ANYWHERE)) or self.found.get((name, NOWHERE))
+
+    def others(self, name: str) -> list[Account]:
+        """Those of the same name that are not that one."""
+        own = self.own(name)
+        return [one for one in self.found.values() if one.key[0] == name and one is not own]
+
+    def state(self, account: Account, mark: str | None) -> UserState:
+        """With its memberships, and what it can reach by them."""
+        memberships = frozenset(
+            Membership(edge.role[0], _grantor(edge.role[1]), edge.admin, edge.role[0] in account.default_roles, True)
+            for edge in self.edges.get(account.key, ())
+        )
+        mighty, replicates = self.might(account)
+        return replace(account.state, mark=mark, memberships=memberships, superuser=mighty, replication=replicates)
+
+    def might(self, account: Account) -> tuple[bool, bool]:
+        """Whether it could become the administrator, and whether it may replicate."""
+        reached = [self.found[key] for key in reachable(self.edges, [account.key]) if key in self.found]
+        held = {privilege for one in reached for privilege in one.on_server}
+        mighty = bool(held - HARMLESS - {REPLICATION}) or any(one.in_reserved for one in reached)
+        return mighty, REPLICATION in held
+
+
+def _grantor(host: str) -> str:
+    return "" if host in (ANYWHERE, NOWHERE) else host
+
+
+def reachable(edges: Mapping[Key, Iterable[Edge]], start: Iterable[Key]) -> set[Key]:
+    """These, and all roles that they have, directly or by others."""
+    found: set[Key] = set()
+    waiting = list(start)
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting += [edge.role for edge in edges.get(key, ())]
+    return found
+
+
+async def read_accounts(session: Session, names: Iterable[str]) -> Accounts:
+    """The accounts and roles of these names, and all that could be theirs by a role."""
+    wanted = set(names)
+    edges = await (_mariadb_edges if session.is_mariadb else _mysql_edges)(session)
+    reached = {name for name, _ in reachable(edges, [key for key in edges if key[0] in wanted])}
+    found = await (_mariadb_accounts if session.is_mariadb else _mysql_accounts)(session, sorted(wanted | reached))
+    accounts = {account.key: account for account in found}
+    for key in await _in_reserved(session, sorted(wanted | reached)):
+        if (account := accounts.get(key)) is not None:
+            account.in_reserved = True
+    return Accounts(accounts, edges)
+
+
+async def _in_reserved(session: Session, names: list[str]) -> set[Key]:
+    """Who was granted anything in the server's own databases, or in a pattern of names that is also theirs: there are
+    the passwords' verifiers and our marks, and routines that others call.
+    """
+    found: set[Key] = set()
+    matches = " OR ".join(f"'{database}' LIKE Db" for database in sorted(RESERVED_DATABASES))
+    tables = dict.fromkeys(("db", "tables_priv", "columns_priv", "procs_priv"), f" AND ({matches})")
+    for table, condition in {**tables, "proxies_priv": ""}.items():
+        rows = await session.rows(
+            "looking for rights in the server's own databases",
+            f"SELECT User, Host FROM mysql.{table} WHERE User IN ?{condition}",  # noqa: S608
+            names,
+        )
+        found |= {(row["User"], row["Host"]) for row in rows}
+    return found
+
+
+async def _mysql_edges(session: Session) -> Mapping[Key, tuple[Edge, ...]]:
+    rows = await session.rows(
+        "looking at roles",
+        "SELECT TO_USER AS member, TO_HOST AS there, FROM_USER AS role, FROM_HOST AS host,"
+        " WITH_ADMIN_OPTION AS admin FROM mysql.role_edges",
+    )
+    return _by_member(Edge((r["member"], r["there"]), (r["role"], r["host"]), r["admin"] == "Y") for r in rows)
+
+
+async def _mariadb_edges(session: Session) -> Mapping[Key, tuple[Edge, ...]]:
+    rows = await session.rows(
+        "looking at roles",
+        "SELECT User AS member, Host AS there, Role AS role, Admin_option AS admin FROM mysql.roles_mapping",
+    )
+    return _by_member(Edge((r["member"], r["there"]), (r["role"], NOWHERE), r["admin"] == "Y") for r in rows)
+
+
+def _by_member(edges: Iterable[Edge]) -> Mapping[Key, tuple[Edge, ...]]:
+    found: dict[Key, tuple[Edge, ...]] = defaultdict(tuple)
+    for edge in edges:
+        found[edge.member] += (edge,)
+    return dict(found)
+
+
+async def _mysql_accounts(session: Session, names: list[str]) -> list[Account]:
+    rows = await session.rows(
+        "looking for users",
+        "SELECT User, Host, plugin, CONVERT(authentication_string USING latin1) AS kept, account_locked,"
+        " password_expired, max_questions, max_updates, max_connections, max_user_connections,"
+        " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')) AS retained"
+        " FROM mysql.user WHERE User IN ?",
+        names,
+    )
+    # Some collations take "orders" and "Orders" for the same.
+    found = {key: Account(key, _mysql_state(row)) for row in rows if (key := (row["User"], row["Host"]))[0] in names}
+    by_grantee = {account.grantee: account for account in found.values()}
+    for row in await session.rows(
+        "looking at rights over the whole server",
+        "SELECT GRANTEE AS grantee, PRIVILEGE_TYPE AS privilege, IS_GRANTABLE AS grantable"
+        " FROM information_schema.USER_PRIVILEGES WHERE GRANTEE IN ?",
+        [*by_grantee],
+    ):
+        if (account := by_grantee.get(row["grantee"])) is not None:
+            words = {row["privilege"].upper(), *([GRANT_OPTION] if row["grantable"] == "YES" else [])}
+            account.on_server |= words - {"USAGE"}
+    for row in await session.rows(
+        "looking at roles",
+        "SELECT USER AS name, HOST AS host, DEFAULT_ROLE_USER AS role FROM mysql.default_roles WHERE USER IN ?",
+        names,
+    ):
+        if (account := found.get((row["name"], row["host"]))) is not None:
+            account.default_roles |= {row["role"]}
+    return list(found.values())
+
+
+def _mysql_state(row: Mapping[str, Any]) -> UserState:
+    expired = row["password_expired"] == "Y"  # noqa: S105
+    kept, retained = row["kept"], row["retained"]
+    return UserState(
+        row["User"],
+        locked=row["account_locked"] == "Y",
+        verifier=f"{row['plugin']}:{kept}" if kept and not expired else None,
+        second_verifier=f"{row['plugin']}:{retained}" if retained else None,
+        connection_limit=row["max_user_connections"] or -1,
+        limits=HourlyLimits(row["max_questions"], row["max_updates"], row["max_connections"]),
+    )
+
+
+async def _mariadb_accounts(session: Session, names: list[str]) -> list[Account]:
+    rows = await session.rows(
+        "looking for users",
+        "SELECT User, Host, Priv FROM mysql.global_priv WHERE User IN ?",
+        names,
+    )
+    return [_mariadb_account((row["User"], row["Host"]), row["Priv"]) for row in rows if row["User"] in names]
+
+
+def _mariadb_account(key: Key, told: str) -> Account:
+    said = cast("dict[str, Any]", json.loads(told))
+    kept, expired = said.get("authentication_string"), said.get("password_last_changed") == 0
+    access = int(said.get("access", 0))
+    held = {
+        _BITS[bit] if bit < len(_BITS) else f"UNKNOWN {bit}"
+        for bit in range(access.bit_length())
+        if access >> bit & 1
+    }
+    state = UserState(
+        key[0],
+        login=not said.get("is_role"),
+        locked=bool(said.get("account_locked")),
+        verifier=f"{said.get('plugin')}:{kept}" if kept and not expired else None,
+        connection_limit=said.get("max_user_connections") or -1,
+        limits=HourlyLimits(said.get("max_questions", 0), said.get("max_updates", 0), said.get("max_connections", 0)),
+    )
+    default = said.get("default_role")
+    return Account(key, state, frozenset({default} if default else ()), held)
