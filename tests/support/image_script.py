@@ -8,13 +8,13 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-_IMAGES = Path(__file__).resolve().parents[2] / "operators/databases/images"
+IMAGES = Path(__file__).resolve().parents[2] / "operators/databases/images"
 
 
 @cache
 def script(image: str, name: str) -> ModuleType:
     """`script("postgresql", "role")` is what runs in the image as steersman-role."""
-    path = _IMAGES / image / f"{name}.py"
+    path = IMAGES / image / f"{name}.py"
     found = importlib.util.spec_from_file_location(f"{image}_{name}", path)
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)

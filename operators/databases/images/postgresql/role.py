@@ -2,6 +2,8 @@
 """steersman-role ACTION ROLE CLUSTER: Patroni's callback. The primary writes itself into the EndpointSlices of -rw.
 
 Then it has the accounts that the cluster needs: on a new volume, and on one that comes from elsewhere.
+steersman-role note LEVELS is steersman-volumes' word about this pod, and steersman-role former CLUSTER ends with 0
+where this pod led last, or nobody knows who did.
 
 It needs nobody's consent but the API server's, so clients find the new primary with the operator away and with the
 former one cut off. The order of reads is what makes it safe: first the slice, then who leads, and the write is
@@ -21,12 +23,15 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SLICES = Path("/etc/steersman/patroni/slices")
 ROLES = "/etc/steersman/patroni/roles.sql"
 LEADERSHIP = "databases.steersman.dev/leadership"
+STORAGE = "databases.steersman.dev/storage"
 _ANSWER = 3.0  # seconds that the API server has for a request
 _PAUSES = (0.1, 0.2, 0.5, 1.0)  # seconds before a request is tried again; the last for ever
 
@@ -98,6 +103,22 @@ def take(pod: Pod, slice_path: str, leader_path: str) -> Generator[Request, Answ
             return
 
 
+def note(pod: Pod, levels: str) -> Generator[Request, Answer, None]:
+    """The request that writes at this pod how full its volumes are; a later pod of its name is left alone."""
+    metadata = {"uid": pod.uid, "annotations": {STORAGE: levels}}
+    yield Request(f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}", {"metadata": metadata})
+
+
+def led_last(pod: Pod, sync_path: str) -> Generator[Request, Answer, bool]:
+    """Whether this pod did, or may have: only members of a quorum agreed on it before.
+
+    Without synchronous replication nobody is named, and with priorities whoever gets the lock names itself first.
+    """
+    found = yield Request(sync_path)
+    held: Mapping[str, str] = {} if found.status == 404 else found.body["metadata"].get("annotations") or {}
+    return held.get("leader") in (None, "", pod.name)
+
+
 class ApiServer:
     """The API server, as this pod's ServiceAccount."""
 
@@ -139,36 +160,50 @@ class ApiServer:
         return Answer(response.status, json.loads(response.read() or b"{}"))
 
 
-def carry_out(requests: Generator[Request, Answer, None], server: ApiServer) -> None:
-    """Sends each request and hands its answer back."""
+def carry_out(requests: Generator[Request, Answer, T], server: ApiServer) -> T:
+    """Sends each request and hands its answer back; what comes of them in the end."""
     try:
         request = next(requests)
         while True:
             request = requests.send(server.answer(request))
-    except StopIteration:
-        return
+    except StopIteration as end:
+        return end.value
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Arguments are Patroni's: what happened, the role now, the cluster."""
-    _, role, cluster = arguments
-    if role != "primary":
-        return
+    """Arguments are Patroni's: what happened, the role now, the cluster. Or ``note`` or ``former``, and of what."""
+    pod, server = this_pod(), ApiServer()
+    store = f"/api/v1/namespaces/{pod.namespace}/configmaps"
+    match list(arguments):
+        case ["note", levels]:
+            carry_out(note(pod, levels), server)
+        case ["former", cluster]:
+            sys.exit(not carry_out(led_last(pod, f"{store}/{cluster}-sync"), server))
+        case [_, "primary", cluster]:
+            lead(pod, f"{store}/{cluster}-leader", server)
+        case _:
+            pass
+
+
+def lead(pod: Pod, leader: str, server: ApiServer) -> None:
+    """What the primary does first; ``leader`` is the path of Patroni's lock."""
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{pod.namespace}/endpointslices"
+    for name in SLICES.read_text().split():
+        carry_out(take(pod, f"{slices}/{name}", leader), server)
+    options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
+    subprocess.run(["psql", *options], check=True)
+
+
+def this_pod() -> Pod:
+    """The pod that the environment tells of."""
     environment = os.environ
-    pod = Pod(
+    return Pod(
         name=environment["POD_NAME"],
         namespace=environment["POD_NAMESPACE"],
         uid=environment["POD_UID"],
         node=environment["NODE_NAME"],
         addresses=tuple(environment["POD_IPS"].split(",")),
     )
-    server = ApiServer()
-    leader = f"/api/v1/namespaces/{pod.namespace}/configmaps/{cluster}-leader"
-    slices = f"/apis/discovery.k8s.io/v1/namespaces/{pod.namespace}/endpointslices"
-    for name in SLICES.read_text().split():
-        carry_out(take(pod, f"{slices}/{name}", leader), server)
-    options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
-    subprocess.run(["psql", *options], check=True)
 
 
 if __name__ == "__main__":

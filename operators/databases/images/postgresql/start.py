@@ -27,10 +27,13 @@ UNFINISHED = VOLUME / ".pgdata.unfinished"
 WAL = Path("/var/lib/steersman/wal")
 RUN = Path("/run/steersman")
 CONFIGURATION = Path("/etc/steersman/patroni/patroni.yaml")
+UNREADABLE = 65  # EX_DATAERR of sysexits.h: the operator makes a copy in place of such data
+# Whatever ends it, the last level that it told must not stand for ever.
+WATCH = ("sh", "-c", "until steersman-volumes; do sleep 3; done")
 _WAIT = 60.0  # seconds for a former container to leave the volume
 
 
-def about_pod(environment: Mapping[str, str], version: str) -> dict[str, Any]:
+def about_pod(environment: Mapping[str, str], version: str, cluster: str) -> dict[str, Any]:
     """Patroni's configuration as far as it is this pod's own.
 
     The other members find it by its address: names would need a DNS server, and that may be on the node that is lost.
@@ -40,7 +43,8 @@ def about_pod(environment: Mapping[str, str], version: str) -> dict[str, Any]:
     return {
         "name": environment["POD_NAME"],
         "kubernetes": {"namespace": environment["POD_NAMESPACE"], "pod_ip": address},
-        "postgresql": {"connect_address": f"{host}:5432"},
+        # Of this image, as long as it runs: without the program Patroni promotes nobody.
+        "postgresql": {"connect_address": f"{host}:5432", "pre_promote": f"/usr/local/bin/steersman-room {cluster}"},
         "restapi": {"connect_address": f"{host}:8008"},
         "tags": {"version": version},
     }
@@ -53,7 +57,8 @@ def configure(environment: Mapping[str, str], version: str) -> Path:
     cluster = directory / "cluster.yaml"
     if not cluster.is_symlink():
         cluster.symlink_to(CONFIGURATION)
-    (directory / "pod.yaml").write_text(json.dumps(about_pod(environment, version)))
+    name: str = json.loads(CONFIGURATION.read_text())["scope"]
+    (directory / "pod.yaml").write_text(json.dumps(about_pod(environment, version, name)))
     return directory
 
 
@@ -93,6 +98,15 @@ def check_version(version: str) -> None:
         fail(f"the data are PostgreSQL {data}'s, which PostgreSQL {version} cannot read")
 
 
+def check_readable() -> None:
+    """Data whose control file cannot be read are no use: Patroni would wait for somebody to put them aside."""
+    if (DATA / "global/pg_control").exists():
+        told = subprocess.run(["pg_controldata", DATA], capture_output=True, text=True, check=False)
+        if told.returncode > 0:  # Below it was killed, which says nothing about the data.
+            sys.stderr.write(f"steersman: the data are broken: {told.stderr.strip()}\n")
+            sys.exit(UNREADABLE)
+
+
 def settle_upgrade(version: str) -> None:
     """Undoes an upgrade from this major that did not come through, or ends the way back from one that did.
 
@@ -112,6 +126,50 @@ def settle_upgrade(version: str) -> None:
             shutil.rmtree(kept, ignore_errors=True)
             former.rename(kept)
         shutil.rmtree(aside, ignore_errors=True)
+    settle_logs()
+
+
+def settle_logs() -> None:
+    """Gives the log of the data that are served the place where data that are made anew have theirs.
+
+    The former data keep their own beside it: nobody who clears that place may take it away from them. A log
+    whose data are gone, as on the way back, goes as well.
+    """
+    for former in VOLUME.glob("former-*"):
+        if (former / "pg_wal").resolve() != (DATA / "pg_wal").resolve():
+            move_log(former, f"pg_wal.{former.name.removeprefix('former-')}")
+    move_log(DATA, "pg_wal")
+    named = {link.resolve() for link in VOLUME.glob("*/pg_wal")}
+    for log in WAL.glob("pg_wal.[0-9]*"):
+        if log.resolve() not in named:
+            shutil.rmtree(log, ignore_errors=True)
+
+
+def move_log(data: Path, name: str) -> None:
+    """Moves the log of ``data`` on the WAL volume, if it is there. Cut in between it ends when it is run again."""
+    link, place = data / "pg_wal", WAL / name
+    if not link.is_symlink() or link.readlink().parent != WAL or link.readlink() == place:
+        return
+    if link.exists():
+        # Whose it was has another log by now, or none any more.
+        shutil.rmtree(place, ignore_errors=True)
+        link.readlink().rename(place)
+    # Two volumes, so two journals: a name that is on the disk must not lead to where the log is not yet.
+    keep_names(WAL)
+    fresh = data / ".pg_wal"
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(place)
+    fresh.replace(link)
+    keep_names(data)
+
+
+def keep_names(directory: Path) -> None:
+    """Brings the names in it to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def clear_unfinished() -> None:
@@ -158,9 +216,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
     settle_upgrade(version)
     check_version(version)
     clear_unfinished()
+    check_readable()
     # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
     for stale in RUN.glob(".s.PGSQL.*"):
         stale.unlink()
+    # Patroni, as process 1, is its parent then.
+    subprocess.Popen(WATCH)
     os.execvp("patroni", ["patroni", str(configure(os.environ, version))])  # noqa: S606
 
 

@@ -6,7 +6,8 @@ it holds the volume, makes new data beside the old ones by pg_upgrade, checks th
 until then the old data are as they were, and afterwards they are still there. ``forget`` removes them when nobody
 wants to return any more.
 
-Exit code 1 is a refusal that trying again does not change; its words are in /dev/termination-log.
+Exit code 3 is a refusal that trying again does not change; what ends with another may be tried again. The words of
+both are in /dev/termination-log.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -29,6 +31,9 @@ PROGRAMS = Path("/usr/lib/postgresql")
 SHARED = Path("/usr/share/postgresql")
 TOLD = Path("/dev/termination-log")
 ADMINISTRATOR = "postgres"
+REFUSED = 3  # 1 is what Python and steersman-start end with, and 2 is argparse's
+_SPARE = 64 << 20  # bytes beside a copy
+_LOG = 1 << 30  # bytes of log at most until a checkpoint: initdb's max_wal_size
 _LONGEST = 3000  # bytes; the kubelet cuts at 4096
 # Its own catalog search only: what owners of databases planted must not be found by a superuser.
 _ENVIRONMENT = {
@@ -39,6 +44,10 @@ _ENVIRONMENT = {
 
 class Refused(Exception):
     """The upgrade cannot be done; the words are for people."""
+
+
+class Interrupted(Exception):
+    """Something ended a program from outside: it may come through when it is tried again."""
 
 
 # Source: documentation of REINDEX and ALTER COLLATION. The majors of an image have ICU libraries of their
@@ -78,8 +87,9 @@ def missing(major: str, extensions: Iterable[str], libraries: Iterable[str]) -> 
         if not (SHARED / major / "extension" / f"{name}.control").exists()
     ]
     for name in libraries:
-        file = name.removeprefix("$libdir/")
-        if not file.startswith("/") and not (PROGRAMS / major / "lib" / f"{file.removesuffix('.so')}.so").exists():
+        file = name.removeprefix("$libdir/").removesuffix(".so")
+        # One with a path of its own stays as it is.
+        if not (PROGRAMS / major / "lib" / f"{file}.so").exists():
             found.append(f"library {name} is not in the image for PostgreSQL {major}")
     return found
 
@@ -106,6 +116,21 @@ def like(control: Mapping[str, str]) -> list[str]:
     ]
 
 
+def quoted(value: str) -> str:
+    """A value as postgresql.conf has it."""
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+def keep(directory: Path) -> None:
+    """Brings the names in it to the disk: what was renamed there stays so when the machine loses power."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class Upgrade:
     """Of the volume's data to ``major``."""
 
@@ -114,7 +139,6 @@ class Upgrade:
         self.data = VOLUME / "pgdata"
         self.new = VOLUME / "pgdata.new"
         self.sockets = RUN / "upgrade"
-        self._libraries = ""
 
     def run(self) -> str:
         """What was done, in words. Raises Refused, with the old data as they were."""
@@ -123,6 +147,7 @@ class Upgrade:
         if not self.data.exists() and self.new.exists():
             # Cut between the two renames: what is new was complete.
             self.new.rename(self.data)
+            keep(VOLUME)
         if not self.data.exists():
             raise Refused(f"there are no data on the volume: {self.data} is missing")
         former = (self.data / "PG_VERSION").read_text().strip()
@@ -139,9 +164,12 @@ class Upgrade:
                 self._stop(self.major, self.new)
             self._clear()
             raise
-        self.data.rename(VOLUME / f"pgdata.{former}")
-        self.new.rename(self.data)
+        # All of it first, on both volumes: a name that is on the disk must not lead to what is not.
         os.sync()
+        self.data.rename(VOLUME / f"pgdata.{former}")
+        keep(VOLUME)
+        self.new.rename(self.data)
+        keep(VOLUME)
         return told
 
     def _clear(self) -> None:
@@ -169,36 +197,52 @@ class Upgrade:
             raise Refused(f"the former server was not stopped in order: {state}")
 
     def _require_room(self) -> None:
-        """All is copied: the old files are what can be returned to."""
+        """All is copied: the old files are what can be returned to. The log begins anew, and indexes are rebuilt."""
+        log = self.data / "pg_wal"
         files = (path for path in self.data.rglob("*") if path.is_file() and not path.is_symlink())
-        needed = sum(path.stat().st_size for path in files) + 64 * 1024 * 1024
-        free = shutil.disk_usage(VOLUME).free
+        copy = sum(path.stat().st_size for path in files if not path.is_relative_to(log))
+        self._require(VOLUME, "volume", copy + _SPARE + (0 if WAL.exists() else min(copy, _LOG)))
+        if WAL.exists():
+            self._require(WAL, "WAL volume", min(copy, _LOG) + _SPARE)
+
+    def _require(self, where: Path, name: str, needed: int) -> None:
+        free = shutil.disk_usage(where).free
         if free < needed:
-            raise Refused(f"the copy needs {needed >> 20} MiB, and the volume has {free >> 20} MiB free")
+            raise Refused(f"the copy needs {needed >> 20} MiB, and the {name} has {free >> 20} MiB free")
 
     def _make(self, former: str) -> None:
         separate = [f"--waldir={WAL}/pg_wal.{self.major}"] if WAL.exists() else []
         self._do(self.major, "initdb", f"--pgdata={self.new}", *like(self._control(former)), *separate)
-        preload = self._do(former, "postgres", "-D", str(self.data), "-C", "shared_preload_libraries").splitlines()
-        if preload and preload[-1]:
-            self._libraries = f"-c shared_preload_libraries={preload[-1].replace(' ', '')}"
+        told = self._do(former, "postgres", "-D", str(self.data), "-C", "shared_preload_libraries").splitlines()
+        self._load(told[-1] if told else "")
         # Nobody is there to wait for, and nobody comes in from outside.
         alone = "-c ssl=off -c synchronous_standby_names="
         options = [
             *("--old-bindir", str(PROGRAMS / former / "bin"), "--new-bindir", str(PROGRAMS / self.major / "bin")),
             *("--old-datadir", str(self.data), "--new-datadir", str(self.new)),
-            *("--old-options", alone, "--new-options", f"{alone} {self._libraries}"),
+            *("--old-options", alone, "--new-options", alone),
             *("--socketdir", str(self.sockets), "--username", ADMINISTRATOR, "--copy"),
         ]
         self._do(self.major, "pg_upgrade", "--check", *options)
         self._do(self.major, "pg_upgrade", *options)
 
+    def _load(self, libraries: str) -> None:
+        """Has the new server load them, for as long as this runs: afterwards it is told again what to load."""
+        if libraries:
+            with (self.new / "postgresql.auto.conf").open("a") as file:
+                file.write(f"\nshared_preload_libraries = {quoted(libraries)}\n")
+
     def _finish(self) -> str:
         """Runs the new server for nobody else, and leaves it as it should be found."""
-        # What people set by ALTER SYSTEM, and what Patroni keeps beside its own files.
-        for name in ("postgresql.auto.conf", "patroni.dynamic.json"):
-            if (self.data / name).exists():
-                shutil.copy2(self.data / name, self.new / name)
+        # What Patroni keeps beside its own files, and what people set by ALTER SYSTEM: that the new server takes it
+        # must be found out now.
+        if (self.data / "patroni.dynamic.json").exists():
+            shutil.copy2(self.data / "patroni.dynamic.json", self.new)
+        settings = self.new / "postgresql.auto.conf"
+        former = self.data / "postgresql.auto.conf"
+        loading = settings.read_bytes()
+        kept = former.read_bytes() if former.exists() else b""
+        settings.write_bytes(kept + b"\n" + loading)
         shutil.copy2(self.new / "postgresql.conf", self.new / "postgresql.base.conf")
         self._start(self.major, self.new)
         for script in sorted(self.sockets.glob("*.sql")):
@@ -214,6 +258,7 @@ class Upgrade:
         self._do(self.major, "vacuumdb", "--all", "--analyze-only", "--quiet")
         self._check(databases)
         self._stop(self.major, self.new)
+        settings.write_bytes(kept)
         return f"{len(databases)} databases, {rebuilt} indexes rebuilt for their collations, amcheck clean"
 
     def _check(self, databases: Sequence[str]) -> None:
@@ -223,8 +268,7 @@ class Upgrade:
             self._ask(database, "DROP EXTENSION amcheck")
 
     def _start(self, major: str, data: Path) -> None:
-        libraries = self._libraries if major == self.major else ""
-        options = f"-c listen_addresses= -c unix_socket_directories={self.sockets} -c ssl=off {libraries}"
+        options = f"-c listen_addresses= -c unix_socket_directories={self.sockets} -c ssl=off"
         log = self.sockets / "server.log"
         try:
             self._do(
@@ -258,6 +302,8 @@ class Upgrade:
         if done.returncode:
             said = f"{done.stdout}\n{done.stderr}"
             say(said)
+            if done.returncode < 0:
+                raise Interrupted(f"{program} was ended by signal {-done.returncode}")
             raise Refused(f"{program}: {self._words(said)}")
         return done.stdout
 
@@ -320,12 +366,22 @@ def tell(words: str) -> None:
         TOLD.write_text(words[-_LONGEST:])
 
 
+def run(arguments: Sequence[str]) -> int:
+    """Does it, tells people how it went, and gives the code to end with."""
+    try:
+        tell(main(arguments))
+    except Refused as refused:
+        tell(str(refused))
+        return REFUSED
+    except Exception as error:
+        say(traceback.format_exc())
+        tell(str(error) if isinstance(error, Interrupted) else f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
     for one in (signal.SIGTERM, signal.SIGINT):
         signal.signal(one, leave)
     os.umask(0o077)
-    try:
-        tell(main(sys.argv[1:]))
-    except Refused as refused:
-        tell(str(refused))
-        sys.exit(1)
+    sys.exit(run(sys.argv[1:]))

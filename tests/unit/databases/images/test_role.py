@@ -159,3 +159,22 @@ def test_a_slice_gets_the_address_of_its_family() -> None:
     assert [one["addresses"] for one in both.endpoints("IPv4")] == [["10.0.0.1"]]
     assert [one["addresses"] for one in both.endpoints("IPv6")] == [["fd00::1"]]
     assert pod("1", "10.0.0.1").endpoints("IPv6") == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "led"), [({"leader": "1"}, True), ({"leader": "2"}, False), ({"leader": ""}, True), (None, True)]
+)
+def test_who_led_last_is_who_the_members_agreed_on(annotations: dict[str, str] | None, led: bool) -> None:
+    asked = role.led_last(pod("1"), "/sync")
+    assert next(asked).path == "/sync"
+    with pytest.raises(StopIteration) as end:
+        asked.send(role.Answer(200, {"metadata": {"annotations": annotations}}))
+    assert end.value.value is led
+
+
+def test_where_nothing_was_agreed_on_anybody_may_have_led() -> None:
+    asked = role.led_last(pod("1"), "/sync")
+    next(asked)
+    with pytest.raises(StopIteration) as end:
+        asked.send(role.Answer(404, {}))
+    assert end.value.value is True

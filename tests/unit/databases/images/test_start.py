@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,11 +31,12 @@ def lay(volume: Path, *files: str) -> None:
 @pytest.mark.parametrize("address", ["10.0.0.7", "fd00::7"])
 def test_members_are_found_by_address(address: str) -> None:
     environment = {"POD_NAME": "pg-0-0", "POD_NAMESPACE": "shop", "POD_IPS": f"{address},192.0.2.1"}
-    told = start.about_pod(environment, "17.12")
+    told = start.about_pod(environment, "17.12", "pg")
     host = f"[{address}]" if ":" in address else address
     assert told["name"] == "pg-0-0"
     assert told["kubernetes"] == {"namespace": "shop", "pod_ip": address}
     assert told["postgresql"]["connect_address"] == f"{host}:5432"
+    assert told["postgresql"]["pre_promote"] == "/usr/local/bin/steersman-room pg"
     assert told["restapi"]["connect_address"] == f"{host}:8008"
     assert told["tags"] == {"version": "17.12"}
 
@@ -79,3 +83,101 @@ def test_after_the_first_start_of_the_new_major_nothing_goes_back(volume: Path) 
     start.settle_upgrade("17.12")
     start.settle_upgrade("15.20")
     assert (volume / "pgdata/new").exists() and (volume / "former-15/old").exists()
+
+
+def test_the_former_data_keep_a_log_of_their_own(volume: Path) -> None:
+    """Wherever that is cut: what is made anew has its log where the former data had theirs."""
+    lay(volume, "pgdata/new", "pgdata.15/old", "wal/pg_wal/old", "wal/pg_wal.17/new")
+    (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal.17")
+    (volume / "pgdata.15/pg_wal").symlink_to(volume / "wal/pg_wal")
+    (volume / "wal/pg_wal").rename(volume / "wal/pg_wal.15")
+    for _ in range(2):
+        start.settle_upgrade("17.12")
+        assert (volume / "former-15/pg_wal/old").exists() and (volume / "pgdata/pg_wal/new").exists()
+        assert (volume / "pgdata/pg_wal").readlink() == volume / "wal/pg_wal"
+    shutil.rmtree(volume / "pgdata")
+    start.clear_unfinished()
+    assert (volume / "former-15/pg_wal/old").exists() and not (volume / "wal/pg_wal").exists()
+
+
+def test_a_log_is_in_its_place_on_the_disk_before_its_data_name_that(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two volumes lose power each with its own journal: what is renamed on one is no word about the other."""
+    lay(volume, "pgdata/new", "former-15/old", "wal/pg_wal/old", "wal/pg_wal.17/new")
+    (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal.17")
+    (volume / "former-15/pg_wal").symlink_to(volume / "wal/pg_wal")
+    kept: list[tuple[str, list[str], bool, bool]] = []
+
+    def fsync(descriptor: int) -> None:
+        at = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        logs = sorted(path.name for path in (volume / "wal").iterdir())
+        kept.append((at, logs, (volume / "former-15/pg_wal").exists(), (volume / "pgdata/pg_wal/new").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    start.settle_logs()
+    assert kept == [
+        ("wal", ["pg_wal.15", "pg_wal.17"], False, True),
+        ("former-15", ["pg_wal.15", "pg_wal.17"], True, True),
+        ("wal", ["pg_wal", "pg_wal.15"], True, False),
+        ("pgdata", ["pg_wal", "pg_wal.15"], True, True),
+    ]
+
+
+def test_the_way_back_leaves_no_log_on_the_volume(volume: Path) -> None:
+    """Whether the upgrade was cut before the new data were complete, or had put them in their place."""
+    for new in ("pgdata.new", "pgdata"):
+        lay(volume, "pgdata.15/old", f"{new}/new", "wal/pg_wal/old", "wal/pg_wal.17/new")
+        (volume / "pgdata.15/pg_wal").symlink_to(volume / "wal/pg_wal")
+        (volume / new / "pg_wal").symlink_to(volume / "wal/pg_wal.17")
+        start.settle_upgrade("15.20")
+        assert (volume / "pgdata/pg_wal/old").exists()
+        assert [path.name for path in (volume / "wal").iterdir()] == ["pg_wal"]
+        shutil.rmtree(volume / "pgdata")
+
+
+def test_a_log_that_data_name_stays_wherever_they_were_put(volume: Path) -> None:
+    lay(volume, "pgdata/new", "put-aside/old", "wal/pg_wal/new", "wal/pg_wal.15/old", "wal/pg_wal.16/nobodys")
+    (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal")
+    (volume / "put-aside/pg_wal").symlink_to(volume / "wal/pg_wal.15")
+    start.settle_logs()
+    assert sorted(path.name for path in (volume / "wal").iterdir()) == ["pg_wal", "pg_wal.15"]
+
+
+def test_a_log_that_two_have_in_common_stays_with_the_data_that_are_served(volume: Path) -> None:
+    lay(volume, "pgdata/new", "former-15/old", "wal/pg_wal/new")
+    for data in ("pgdata", "former-15"):
+        (volume / data / "pg_wal").symlink_to(volume / "wal/pg_wal")
+    start.settle_logs()
+    assert (volume / "pgdata/pg_wal").resolve() == volume / "wal/pg_wal"
+
+
+def test_data_whose_control_file_cannot_be_read_are_said_to_be_broken(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(volume))
+    start.check_readable()
+    lay(volume, "pgdata/global/pg_control")
+    program = volume / "pg_controldata"
+    program.write_text("#!/bin/sh\necho read 6 of 296 >&2\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(SystemExit) as ended:
+        start.check_readable()
+    assert ended.value.code == 65
+    assert "the data are broken: read 6 of 296" in capsys.readouterr().err
+    for other in ("exit 0", "kill -9 $$"):
+        program.write_text(f"#!/bin/sh\n{other}\n")
+        start.check_readable()
+
+
+def test_who_watches_the_volumes_is_started_again_whatever_ends_it(tmp_path: Path) -> None:
+    for name, body in {
+        "steersman-volumes": 'echo >> "$COUNT"; [ "$(wc -l < "$COUNT")" -gt 2 ] || kill -9 $$',
+        "sleep": "exit 0",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    count = tmp_path / "count"
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "COUNT": str(count)}
+    subprocess.run(start.WATCH, env=environment, check=True, timeout=20, stderr=subprocess.DEVNULL)
+    assert len(count.read_text().splitlines()) == 3

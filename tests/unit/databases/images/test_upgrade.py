@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from image_script import script
+from steersman_databases.resources.upgrade_job import REFUSED
 
 upgrade = script("postgresql", "upgrade")
 
@@ -41,6 +47,9 @@ def test_what_the_image_lacks_is_named(volume: Path) -> None:
         path.parent.mkdir(parents=True)
         path.touch()
     assert upgrade.missing("17", ["pgcrypto"], ["$libdir/pgcrypto", "pgcrypto.so"]) == []
+    assert upgrade.missing("17", [], ["/usr/lib/own.so"]) == [
+        "library /usr/lib/own.so is not in the image for PostgreSQL 17"
+    ]
     assert upgrade.missing("17", ["postgis"], ["$libdir/postgis-3"]) == [
         "extension postgis is not in the image for PostgreSQL 17",
         "library $libdir/postgis-3 is not in the image for PostgreSQL 17",
@@ -98,3 +107,98 @@ def test_forgetting_leaves_the_log_that_is_in_use(volume: Path) -> None:
         (volume / data / "pg_wal").symlink_to(log)
     assert upgrade.forget() == "removed former-15"
     assert log.exists() and (volume / "pgdata").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (upgrade.Refused("two columns are bad"), REFUSED, "two columns are bad"),
+        (upgrade.Interrupted("pg_upgrade was ended by signal 9"), 1, "pg_upgrade was ended by signal 9"),
+        (OSError(28, "No space left on device"), 1, "OSError: [Errno 28] No space left on device"),
+    ],
+)
+def test_only_a_refusal_is_final(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, words: str
+) -> None:
+    def fail(_arguments: object) -> str:
+        raise error
+
+    (volume.parent / "told").touch()
+    monkeypatch.setattr(upgrade, "main", fail)
+    assert upgrade.run(["run"]) == code
+    assert (volume.parent / "told").read_text() == words
+
+
+def test_a_program_that_is_killed_has_refused_nothing(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_arguments: object, **_options: object) -> object:
+        return subprocess.CompletedProcess((), -9, "", "")
+
+    monkeypatch.setattr(subprocess, "run", killed)
+    with pytest.raises(upgrade.Interrupted, match="psql was ended by signal 9"):
+        upgrade.Upgrade("17")._psql("postgres", "-c", "SELECT 1")
+
+
+def stopped(volume: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An upgrade of data that need nothing but to be copied."""
+    lay = volume / "pgdata"
+    lay.mkdir()
+    (lay / "PG_VERSION").write_text("15\n")
+    (lay / "1").write_bytes(b"x" * (3 << 20))
+    mended = upgrade.Upgrade("17")
+
+    def make(_former: str) -> None:
+        (volume / "pgdata.new").mkdir()
+
+    monkeypatch.setattr(mended, "_require_stopped", str)
+    monkeypatch.setattr(mended, "_make", make)
+    monkeypatch.setattr(mended, "_finish", lambda: "done")
+    return mended
+
+
+def test_data_are_on_the_disk_before_their_name_and_names_when_it_ends(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def noted(what: str, do: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: (done.append(what), do(*arguments))[1]
+
+    for owner, name in ((os, "sync"), (os, "fsync"), (Path, "rename")):
+        monkeypatch.setattr(owner, name, noted(name, getattr(owner, name)))
+    assert stopped(volume, monkeypatch).run() == "done"
+    assert done == ["sync", "rename", "fsync", "rename", "fsync"]
+    assert sorted(path.name for path in volume.iterdir()) == ["pgdata", "pgdata.15"]
+
+
+@pytest.mark.parametrize(("full", "words"), [("volume", "the volume has 1 MiB"), ("wal", "the WAL volume has 1 MiB")])
+def test_without_room_nothing_is_copied(volume: Path, monkeypatch: pytest.MonkeyPatch, full: str, words: str) -> None:
+    def usage(where: Path) -> object:
+        return SimpleNamespace(free=1 << (20 if where.name == full else 40))
+
+    monkeypatch.setattr(upgrade.shutil, "disk_usage", usage)
+    with pytest.raises(upgrade.Refused, match=words):
+        stopped(volume, monkeypatch).run()
+    assert [path.name for path in volume.iterdir()] == ["pgdata"]
+
+
+def test_libraries_are_loaded_while_it_runs_and_not_afterwards(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mended = upgrade.Upgrade("17")
+    for data, text in (("pgdata", b"work_mem = '5MB'\n"), ("pgdata.new", b"# initdb's\n")):
+        (volume / data).mkdir()
+        (volume / data / "postgresql.auto.conf").write_bytes(text)
+        (volume / data / "postgresql.conf").touch()
+    auto, seen = volume / "pgdata.new/postgresql.auto.conf", list[str]()
+    mended._load('pg_stat_statements, "it\'s"')
+
+    def look(*_arguments: object) -> None:
+        seen.append(auto.read_text())
+
+    def do(*_arguments: object, **_environment: str) -> str:
+        return ""
+
+    monkeypatch.setattr(mended, "_start", look)
+    monkeypatch.setattr(mended, "_do", do)
+    mended._finish()
+    assert "work_mem = '5MB'" in seen[0]
+    assert seen[0].endswith("shared_preload_libraries = 'pg_stat_statements, \"it''s\"'\n")
+    assert auto.read_text() == "work_mem = '5MB'\n"
