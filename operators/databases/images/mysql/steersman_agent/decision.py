@@ -1,0 +1,204 @@
+"""What a member of a group does next, as a pure function of what it sees. The operator takes no part in it.
+
+A group lives as long as a majority of it does, and MySQL sees to that. What is left to decide is who may found one:
+the first, and another after all members have left. Two at once would be two histories of the same data. So:
+
+- Who is about to join or found a group first says so on its pod. One that says `Offline` is in none, and cannot be
+  before it has said something else.
+- All pods are read at one moment, in one list. If everybody was offline then, no group lived.
+- Before the list, the store is read, and founding begins with a write to it that is refused if anybody else has
+  written since. So of two that come to the same result, one founds.
+- Only that member may whose transactions contain those of all others, and the last primary must be among them: what
+  it has acknowledged the others may have had in memory alone.
+
+Sources: MySQL 9.7 Reference Manual, "Group Replication"; the same rule by hand in "Restarting a Group".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .gtids import GtidSet
+
+State = Literal[
+    "Empty",  # no data
+    "Stopped",  # data, and no server
+    "Starting",  # the server is not there yet
+    "Cloning",  # it takes another member's data
+    "Offline",  # the server runs, and is in no group
+    "Joining",  # about to be in a group
+    "Recovering",  # in a group, and behind
+    "Online",
+    "Failed",  # it left the group, with an error
+]
+IN_GROUP = frozenset({"Joining", "Recovering", "Online"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A member as it says itself, on its pod. `uuid` is its server's, `gtids` all that it has, applied or not."""
+
+    instance: int
+    state: State
+    primary: bool = False
+    uuid: str = ""
+    address: str = ""
+    gtids: GtidSet = field(default_factory=GtidSet)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """What the members agree on, and what the operator asks of them.
+
+    `epoch` counts the groups that were founded. `instances` are all that have data or will. `leader` was the last
+    primary, `leader_uuid` its server. `consent` is the instance that a person lets found a group with what it has.
+    """
+
+    epoch: int = 0
+    instances: frozenset[int] = frozenset()
+    leader: int | None = None
+    leader_uuid: str = ""
+    consent: int | None = None
+    switchover: Switchover | None = None
+
+
+@dataclass(frozen=True)
+class Switchover:
+    """Somebody else should be primary: the instance `to`, or any."""
+
+    to: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """All that a member knows at one moment.
+
+    `me` is what it finds of itself now, `members` what all pods said in one list, its own left out. `majority`: it
+    reaches more than half of its group. `group` is what an online member has, asked while we are in no group.
+    `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
+    """
+
+    me: Member
+    store: Store = field(default_factory=Store)
+    members: Sequence[Member] = ()
+    majority: bool = False
+    group: GtidSet | None = None
+    stopping: bool = False
+    blind: str = ""
+
+    def online(self) -> list[Member]:
+        """The others that say they are in the group, replicas first."""
+        return sorted((m for m in self.members if m.state == "Online"), key=lambda m: (m.primary, m.instance))
+
+
+Deed = Literal["Initialise", "Clone", "Start", "Found", "Join", "Leave", "HandOver", "Stop", "Wait"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do and why, for its log and its pod. `to` is the instance that is meant, where one is."""
+
+    deed: Deed
+    because: str
+    to: int | None = None
+
+
+def decide(view: View) -> Decision:
+    """The one thing to do next."""
+    if view.stopping:
+        return _stop(view)
+    match view.me.state:
+        case "Empty" | "Offline" | "Joining" if view.blind:
+            return Decision("Wait", f"the API server does not answer: {view.blind}")
+        case "Empty":
+            return _fill(view)
+        case "Stopped":
+            return Decision("Start", "there is a database and no server")
+        case "Starting" | "Cloning":
+            return Decision("Wait", "the server is not ready yet")
+        case "Failed":
+            return Decision("Leave", "the group has put this member out, or it has left by an error")
+        case "Offline" | "Joining":
+            return _enter(view)
+        case "Recovering":
+            return Decision("Wait", "catching up with the group")
+        case "Online":
+            return _serve(view)
+
+
+def _stop(view: View) -> Decision:
+    me = view.me
+    if me.state in ("Empty", "Stopped"):
+        return Decision("Wait", "stopped")
+    if me.state == "Online" and me.primary and view.majority and (heirs := view.online()):
+        return Decision("HandOver", "this pod is about to end", heirs[0].instance)
+    if me.state in IN_GROUP or me.state == "Failed":
+        return Decision("Leave", "this pod is about to end")
+    return Decision("Stop", "this pod is about to end")
+
+
+def _fill(view: View) -> Decision:
+    """No data: made once, by the first instance of all. Everybody else has copies."""
+    store = view.store
+    if store.epoch == 0:
+        others = [m.instance for m in view.members if m.state != "Empty"]
+        if view.me.instance == min(store.instances, default=None) and not others:
+            return Decision("Initialise", "there has never been a group, and this is its first instance")
+        return Decision("Wait", "the first instance has not founded the group yet")
+    donors = view.online()
+    if not donors:
+        return Decision("Wait", "no member is online that could be copied")
+    return Decision("Clone", f"instance {donors[0].instance} is online", donors[0].instance)
+
+
+def _serve(view: View) -> Decision:
+    if not view.majority:
+        return Decision("Wait", "most of the group does not answer: it takes no writes until they do, or are put out")
+    asked = view.store.switchover
+    if asked is None or not view.me.primary:
+        return Decision("Wait", "online")
+    heirs = [m.instance for m in view.online()]
+    if asked.to == view.me.instance:
+        return Decision("HandOver", "a switchover was asked for", view.me.instance)
+    chosen = asked.to if asked.to is not None else next(iter(heirs), None)
+    return Decision("HandOver", "a switchover was asked for", chosen)
+
+
+def _enter(view: View) -> Decision:
+    online = view.online()
+    if online:
+        if view.group is None:
+            return Decision("Wait", f"instance {online[0].instance} says it is online, and does not answer")
+        errant = view.me.gtids - view.group
+        if errant:
+            return Decision("Wait", f"it has {len(errant)} transactions that the group has not: {errant}")
+        return Decision("Join", f"instance {online[0].instance} is online")
+    return _found(view)
+
+
+def _found(view: View) -> Decision:
+    store, me = view.store, view.me
+    if store.consent == me.instance:
+        return Decision("Found", "a person has decided that this member's data are to be the group's")
+    seen = {m.instance: m for m in view.members}
+    for instance in sorted(store.instances - {me.instance}):
+        member = seen.get(instance)
+        if member is None:
+            return Decision("Wait", f"nobody is online, and instance {instance} has not been seen")
+        if member.state not in ("Offline", "Empty"):
+            return Decision("Wait", f"nobody is online, and instance {instance} is {member.state.lower()}")
+    present = [*seen.values(), me]
+    if store.leader_uuid and store.leader_uuid not in {m.uuid for m in present}:
+        return Decision("Wait", f"the data of the last primary, instance {store.leader}, are not among those seen")
+    for member in sorted(present, key=lambda m: m.instance):
+        if not me.gtids >= member.gtids:
+            more = len(member.gtids - me.gtids)
+            return Decision("Wait", f"instance {member.instance} has {more} transactions that this one has not")
+    # Several may have everything: the last primary goes first, so that clients find it where it was.
+    equal = [m for m in present if m.gtids >= me.gtids and m.state != "Empty"]
+    first = min(equal, key=lambda m: (m.instance != store.leader, m.instance))
+    if first.instance != me.instance:
+        return Decision("Wait", f"instance {first.instance} has the same data, and goes first")
+    return Decision("Found", "nobody is in a group, all were seen, and no one has a transaction that is not here")

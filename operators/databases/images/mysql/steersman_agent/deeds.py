@@ -1,0 +1,78 @@
+"""What is decided, done: each takes its time and may fail, and then the next look tells what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from . import group, store
+from .decision import Decision, Deed, View
+from .kubernetes import ApiServer
+from .publishing import Publisher
+from .server import Server, options
+from .store import Agreed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deeds:
+    """The hands of one member, which work in a thread of their own. `path` is that of the group's ConfigMap."""
+
+    server: Server
+    local: group.LocalServer
+    api: ApiServer
+    publisher: Publisher
+    path: str
+
+    def deed(self, decision: Decision, view: View, agreed: Agreed) -> Callable[[], None] | None:
+        """How to do what was decided on seeing this; None where there is nothing to do."""
+        deeds: Mapping[Deed, Callable[[], None]] = {
+            "Initialise": self.server.initialise,
+            "Clone": lambda: self._clone(view, agreed, decision.to),
+            "Start": lambda: self.server.start(options(self.server.place, agreed.name), agreed.parameters),
+            "Found": lambda: self._found(view, agreed, decision),
+            "Join": lambda: self._join(view, decision),
+            "Leave": self.local.leave_group,
+            "HandOver": lambda: self._hand_over(view, decision.to),
+            "Stop": self.server.stop,
+        }
+        return deeds.get(decision.deed)
+
+    def _found(self, view: View, agreed: Agreed, decision: Decision) -> None:
+        """First everybody hears of it, then the store is written, which only one can; then the group is founded."""
+        me = replace(view.me, state="Joining")
+        self.publisher.publish(me, decision.because)
+        to = replace(view.store, epoch=view.store.epoch + 1, leader=me.instance, leader_uuid=me.uuid, consent=None)
+        self.api.patch(self.path, store.written(to, agreed.version))
+        self._start_group(founding=True)
+
+    def _join(self, view: View, decision: Decision) -> None:
+        self.publisher.publish(replace(view.me, state="Joining"), decision.because)
+        seeds = ",".join(m.address for m in view.online())
+        self.local.do(f"SET GLOBAL group_replication_group_seeds = '{seeds}'")
+        self._start_group(founding=False)
+
+    def _start_group(self, *, founding: bool) -> None:
+        """Afterwards it is in the group, or surely is not: what is still under way must not be called offline."""
+        try:
+            self.local.start_group(founding=founding)
+        except group.Unreachable:
+            try:
+                self.local.leave_group()
+            except group.Unreachable:
+                self.server.stop()
+            raise
+
+    def _clone(self, view: View, agreed: Agreed, donor: int | None) -> None:
+        [found] = [m for m in view.members if m.instance == donor]
+        host, _, port = found.address.rpartition(":")
+        self.server.copy(options(self.server.place, agreed.name), host.strip("[]"), int(port))
+
+    def _hand_over(self, view: View, to: int | None) -> None:
+        asked = view.store.switchover is not None and not view.stopping
+        try:
+            for heir in (m for m in view.members if m.instance == to and m.state == "Online"):
+                self.local.hand_over(heir.uuid)
+        finally:
+            if asked:
+                # Whether it came to pass is seen by who is primary now; what was refused is not tried for ever.
+                self.api.patch(self.path, {"metadata": {"annotations": {store.SWITCHOVER: None}}})

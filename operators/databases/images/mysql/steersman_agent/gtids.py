@@ -1,0 +1,80 @@
+"""Sets of transactions as MySQL writes them.
+
+Source: MySQL 9.7 Reference Manual, "GTID Sets": `uuid[:tag]:interval[:interval]...`, joined by commas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+Interval = tuple[int, int]
+"""First and last transaction, both in it."""
+
+
+@dataclass(frozen=True)
+class GtidSet:
+    """Transactions by the origin that numbered them, `uuid` or `uuid:tag`; the intervals of each are in order."""
+
+    intervals: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict[str, tuple[Interval, ...]])
+
+    @classmethod
+    def parse(cls, text: str) -> GtidSet:
+        """Raises ValueError for what is no set."""
+        found: dict[str, list[Interval]] = {}
+        for part in filter(None, (one.strip() for one in text.split(","))):
+            source, *rest = (word.strip().lower() for word in part.split(":"))
+            origin = source
+            for word in rest:
+                if not word[:1].isdigit():
+                    # A tag: what follows is numbered apart.
+                    origin = f"{source}:{word}"
+                    continue
+                first, _, last = word.partition("-")
+                found.setdefault(origin, []).append((int(first), int(last or first)))
+        return cls({origin: _joined(intervals) for origin, intervals in found.items()})
+
+    def __or__(self, other: GtidSet) -> GtidSet:
+        origins = {*self.intervals, *other.intervals}
+        return GtidSet({o: _joined([*self.intervals.get(o, ()), *other.intervals.get(o, ())]) for o in origins})
+
+    def __sub__(self, other: GtidSet) -> GtidSet:
+        left = {o: _without(have, other.intervals.get(o, ())) for o, have in self.intervals.items()}
+        return GtidSet({origin: intervals for origin, intervals in left.items() if intervals})
+
+    def __ge__(self, other: GtidSet) -> bool:
+        """Whether it holds all of `other`."""
+        return not other - self
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for intervals in self.intervals.values() for first, last in intervals)
+
+    def __str__(self) -> str:
+        return ",".join(f"{origin}:{_words(intervals)}" for origin, intervals in sorted(self.intervals.items()))
+
+
+def _words(intervals: Iterable[Interval]) -> str:
+    return ":".join(str(first) if first == last else f"{first}-{last}" for first, last in intervals)
+
+
+def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    joined: list[Interval] = []
+    for first, last in sorted(intervals):
+        if last < first or first < 1:
+            raise ValueError(f"{first}-{last} is no interval of transactions")
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+def _without(have: Iterable[Interval], taken: Iterable[Interval]) -> tuple[Interval, ...]:
+    left = list(have)
+    for first, last in taken:
+        pieces = [((a, min(b, first - 1)), (max(a, last + 1), b)) for a, b in left]
+        left = [(a, b) for pair in pieces for a, b in pair if a <= b]
+    return tuple(left)

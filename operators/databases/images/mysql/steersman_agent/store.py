@@ -1,0 +1,130 @@
+"""The words in which members and operator tell each other things, on the pods and in the ConfigMap of the group.
+
+Everything is an annotation. Whose it is:
+
+- The operator's on the ConfigMap: `name`, the group's UUID; `instances`, the numbers of all instances that have data
+  or will; `parameters`; `switchover`; `consent`. The primary takes `switchover` away when it has dealt with it.
+- The members' on the ConfigMap: `group`, by writes that are conditional on its version.
+- Each member's on its own pod: `member`, and the label of its role.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from .decision import Member, State, Store, Switchover
+from .gtids import GtidSet
+
+PREFIX = "databases.steersman.dev"
+MEMBER = f"{PREFIX}/member"
+GROUP = f"{PREFIX}/group"
+GROUP_NAME = f"{PREFIX}/group-name"
+INSTANCES = f"{PREFIX}/instances"
+PARAMETERS = f"{PREFIX}/parameters"
+SWITCHOVER = f"{PREFIX}/switchover-to"
+CONSENT = f"{PREFIX}/consent"
+ROLE_LABEL = f"{PREFIX}/role"
+INSTANCE_LABEL = f"{PREFIX}/instance"
+MEMBER_OF_LABEL = f"{PREFIX}/member-of"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreed:
+    """The ConfigMap as it was read: what counts for decisions, and beside it what it takes to run a server."""
+
+    store: Store = field(default_factory=Store)
+    version: str = ""
+    name: str = ""
+    parameters: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def agreed(config_map: Mapping[str, Any]) -> Agreed:
+    """What the group's ConfigMap says. What is nobody's language counts as not said."""
+    said = _annotations(config_map)
+    group = _mapping(_json(said.get(GROUP)))
+    switchover = said.get(SWITCHOVER)
+    return Agreed(
+        store=Store(
+            epoch=_whole(group.get("epoch")) or 0,
+            instances=frozenset(n for n in map(_whole, said.get(INSTANCES, "").split(",")) if n is not None),
+            leader=_whole(group.get("leader")),
+            leader_uuid=str(group.get("uuid", "")),
+            consent=_whole(said.get(CONSENT)),
+            switchover=None if switchover is None else Switchover(_whole(switchover)),
+        ),
+        version=str(config_map["metadata"]["resourceVersion"]),
+        name=said.get(GROUP_NAME, ""),
+        parameters={str(k): str(v) for k, v in _mapping(_json(said.get(PARAMETERS))).items()},
+    )
+
+
+def written(store: Store, version: str) -> Mapping[str, Any]:
+    """A patch with the members' part of the ConfigMap, which is refused if it is not of this version any more."""
+    words = json.dumps({"epoch": store.epoch, "leader": store.leader, "uuid": store.leader_uuid}, sort_keys=True)
+    annotations: dict[str, str | None] = {GROUP: words}
+    if store.consent is None:
+        annotations[CONSENT] = None
+    return {"metadata": {"resourceVersion": version, "annotations": annotations}}
+
+
+def members(pods: Sequence[Mapping[str, Any]]) -> list[Member]:
+    """Those that have said something. A pod on its way out says what it still is."""
+    return [member for pod in pods if (member := _member(pod)) is not None]
+
+
+def member_words(member: Member, **more: Any) -> str:
+    """What a member says of itself; `more` is for people and for the operator."""
+    said = {
+        "state": member.state,
+        "primary": member.primary,
+        "uuid": member.uuid,
+        "address": member.address,
+        "gtids": str(member.gtids),
+        **more,
+    }
+    return json.dumps(said, sort_keys=True)
+
+
+def _member(pod: Mapping[str, Any]) -> Member | None:
+    labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    said = _mapping(_json(_annotations(pod).get(MEMBER)))
+    number = _whole(labels.get(INSTANCE_LABEL))
+    if number is None or not said:
+        return None
+    try:
+        gtids = GtidSet.parse(str(said.get("gtids", "")))
+    except ValueError:
+        return None
+    return Member(
+        instance=number,
+        state=cast(State, said.get("state")),
+        primary=said.get("primary") is True,
+        uuid=str(said.get("uuid", "")),
+        address=str(said.get("address", "")),
+        gtids=gtids,
+    )
+
+
+def _annotations(thing: Mapping[str, Any]) -> Mapping[str, str]:
+    return thing["metadata"].get("annotations") or {}
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,135 @@
+"""What a member does: each reason to wait, and what follows when it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from steersman_agent.decision import Decision, Member, State, Store, Switchover, View, decide
+from steersman_agent.gtids import GtidSet
+
+GROUP = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+ERRANT = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"
+STORE = Store(epoch=1, instances=frozenset({0, 1, 2}), leader=0, leader_uuid="server-0")
+
+
+def member(instance: int, state: State, *, has: str = f"{GROUP}:1-10", primary: bool = False) -> Member:
+    uuid = "" if state == "Empty" else f"server-{instance}"
+    return Member(instance=instance, state=state, uuid=uuid, gtids=GtidSet.parse(has), primary=primary)
+
+
+def decision(me: Member, *members: Member, store: Store = STORE, **view: Any) -> Decision:
+    return decide(View(me=me, members=members, store=store, **view))
+
+
+def others(state: State, **says: Any) -> Sequence[Member]:
+    return [member(1, state, **says), member(2, state, **says)]
+
+
+def test_the_first_instance_makes_the_data_and_founds_the_group() -> None:
+    new = Store(instances=frozenset({0}))
+    assert decision(member(0, "Empty", has=""), store=new).deed == "Initialise"
+    assert decision(member(0, "Stopped", has=""), store=new).deed == "Start"
+    assert decision(member(0, "Offline", has=""), store=new).deed == "Found"
+
+
+@pytest.mark.parametrize(
+    ("me", "store"),
+    [
+        (member(1, "Empty", has=""), Store(instances=frozenset({0, 1}))),
+        # The operator has not said yet who belongs to the cluster.
+        (member(0, "Empty", has=""), Store()),
+        # There has been a group: its data are somewhere, or a person has to know that they are not.
+        (member(0, "Empty", has=""), Store(epoch=1, instances=frozenset({0}))),
+    ],
+)
+def test_nobody_else_makes_data(me: Member, store: Store) -> None:
+    assert decision(me, store=store).deed == "Wait"
+
+
+def test_an_empty_member_copies_a_replica_rather_than_the_primary() -> None:
+    assert decision(member(0, "Empty", has=""), member(1, "Online", primary=True), member(2, "Online")) == Decision(
+        "Clone", "instance 2 is online", 2
+    )
+
+
+def test_who_has_a_transaction_that_the_group_has_not_stays_out_and_says_which() -> None:
+    group = GtidSet.parse(f"{GROUP}:1-20")
+    me = member(0, "Offline", has=f"{GROUP}:1-10,{ERRANT}:1-2")
+    found = decision(me, *others("Online"), group=group)
+    assert found.deed == "Wait" and f"{ERRANT}:1-2" in found.because
+    assert decision(member(0, "Offline"), *others("Online"), group=group).deed == "Join"
+    # Nobody has said what the group has: a published set may be an old one.
+    assert decision(member(0, "Offline"), *others("Online")).deed == "Wait"
+
+
+@pytest.mark.parametrize("state", ["Stopped", "Starting", "Joining", "Recovering", "Failed", "Cloning"])
+def test_a_group_is_founded_only_when_everybody_says_that_he_is_in_none(state: State) -> None:
+    assert decision(member(0, "Offline"), member(1, "Offline"), member(2, state)).deed == "Wait"
+    assert decision(member(0, "Offline"), *others("Offline")).deed == "Found"
+    assert decision(member(0, "Offline"), member(1, "Offline"), member(2, "Empty", has="")).deed == "Found"
+
+
+def test_nobody_founds_who_has_not_seen_all() -> None:
+    found = decision(member(0, "Offline"), member(1, "Offline"))
+    assert found == Decision("Wait", "nobody is online, and instance 2 has not been seen")
+
+
+def test_nobody_founds_who_lacks_a_transaction() -> None:
+    more = member(1, "Offline", has=f"{GROUP}:1-12")
+    assert decision(member(0, "Offline"), more, member(2, "Offline")) == Decision(
+        "Wait", "instance 1 has 2 transactions that this one has not"
+    )
+    assert decision(more, member(0, "Offline"), member(2, "Offline")).deed == "Found"
+
+
+def test_two_that_each_have_what_the_other_lacks_wait_for_a_person() -> None:
+    one, other = member(0, "Offline", has=f"{GROUP}:1-11"), member(1, "Offline", has=f"{GROUP}:1-10,{ERRANT}:1")
+    store = replace(STORE, instances=frozenset({0, 1}))
+    assert decision(one, other, store=store).deed == decision(other, one, store=store).deed == "Wait"
+    consent = replace(store, consent=1)
+    assert decision(one, other, store=consent).deed == "Wait"
+    assert decision(other, one, store=consent).deed == "Found"
+
+
+def test_of_equals_the_last_primary_founds() -> None:
+    store = replace(STORE, leader=1, leader_uuid="server-1")
+    assert decision(member(0, "Offline"), *others("Offline"), store=store).deed == "Wait"
+    assert decision(member(1, "Offline"), member(0, "Offline"), member(2, "Offline"), store=store).deed == "Found"
+
+
+def test_without_the_last_primarys_data_a_person_decides() -> None:
+    """It may have acknowledged what the others had in memory alone."""
+    lost = [member(0, "Empty", has=""), member(2, "Offline")]
+    assert "instance 0" in decision(member(1, "Offline"), *lost).because
+    assert decision(member(1, "Offline"), *lost, store=replace(STORE, consent=1)).deed == "Found"
+
+
+def test_a_primary_hands_over_before_its_pod_ends() -> None:
+    me = member(0, "Online", primary=True)
+    assert decision(me, *others("Online"), majority=True, stopping=True) == Decision(
+        "HandOver", "this pod is about to end", 1
+    )
+    # Nobody could take over: it leaves, and with it the group ends.
+    assert decision(me, *others("Offline"), majority=True, stopping=True).deed == "Leave"
+    assert decision(me, *others("Online"), majority=False, stopping=True).deed == "Leave"
+    assert decision(member(0, "Online"), *others("Online"), majority=True, stopping=True).deed == "Leave"
+    assert decision(member(0, "Offline"), stopping=True).deed == "Stop"
+    assert decision(member(0, "Stopped"), stopping=True).deed == "Wait"
+
+
+def test_a_switchover_is_the_primarys_to_carry_out() -> None:
+    asked = replace(STORE, switchover=Switchover(2))
+    primary, replica = member(0, "Online", primary=True), member(1, "Online")
+    assert decision(primary, *others("Online"), store=asked, majority=True).to == 2
+    assert decision(replica, primary, store=asked, majority=True).deed == "Wait"
+    assert decision(primary, *others("Online"), store=asked, majority=False).deed == "Wait"
+    anybody = replace(STORE, switchover=Switchover(None))
+    assert decision(primary, *others("Online"), store=anybody, majority=True).to == 1
+
+
+def test_a_member_without_most_of_its_group_says_so() -> None:
+    found = decision(member(0, "Online", primary=True), majority=False)
+    assert found.deed == "Wait" and "most of the group" in found.because
