@@ -9,10 +9,11 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
+from steersman_databases.resources.upgrade_job import JOB_LABEL
 
 _LOOK_EVERY = 0.5
 
@@ -30,9 +31,9 @@ class ClusterKubelet:
 
     async def run(self, clock: Clock) -> None:
         """Never returns."""
-        seen = -1
+        seen = None
         while True:
-            changes = self._server.changes()
+            changes = self._server.changes(), self._hosts.upgrade_hangs
             if changes != seen:
                 await self.look()
             # What this look itself changed is looked at, too.
@@ -46,7 +47,8 @@ class ClusterKubelet:
         }
         for pod in self._server.read_all(Pod):
             owner = wanted.get(ObjectKey(pod.key.namespace, pod.key.name.removesuffix("-0")))
-            if INSTANCE_LABEL in pod.metadata.labels and (owner is None or owner.spec.replicas == 0):
+            ends = pod.metadata.deletion_timestamp is not None or owner is None or owner.spec.replicas == 0
+            if INSTANCE_LABEL in pod.metadata.labels and ends:
                 await self._stop(pod)
         await self._release_claims()
         # First those that are there: who is gone has lost the lock before its pod is back.
@@ -55,6 +57,7 @@ class ClusterKubelet:
             if stateful.spec.replicas != 0:
                 await self._start(stateful)
         await self._jobs.look()
+        await self._let_go()
         for job in self._server.read_all(Job):
             if "-upgrade" in job.metadata.name and not job.spec.suspend and not job.status.conditions:
                 await self._run(job)
@@ -68,14 +71,27 @@ class ClusterKubelet:
             return
         if claim.metadata.deletion_timestamp is not None or not self._mounted(stateful):
             return
+        claimed = {
+            v.persistent_volume_claim.claim_name
+            for p in self._writing()
+            for v in p.spec.volumes
+            if v.persistent_volume_claim
+        }
+        assert claim.metadata.name not in claimed, f"{key} is started while an upgrade writes to {claim.key}"
         bound = MergePatch({"status": {"phase": "Bound"}})
         await self._client.patch(PersistentVolumeClaim, claim.key, bound, subresource="status")
         template = stateful.spec.template
+        owner = OwnerReference(
+            api_version="apps/v1", kind="StatefulSet", name=name, uid=stateful.metadata.uid, controller=True
+        )
         metadata = ObjectMeta(
             name=key.name,
             namespace=namespace,
             labels=template.metadata.labels,
             annotations=FrozenDict[str, str]({**template.metadata.annotations, "volume": claim.metadata.uid}),
+            owner_references=(owner,),
+            # It takes its time to end, whoever deletes it.
+            finalizers=("kubelet.test/ends",),
         )
         try:
             pod = await self._client.create(Pod(metadata=metadata, spec=template.spec))
@@ -103,10 +119,24 @@ class ClusterKubelet:
             assert claim is not None, f"the volume of {job.key} is gone"
             using = [p.key for p in self._server.read_all(Pod) if INSTANCE_LABEL in p.metadata.labels]
             assert not using, f"{using} run while {job.key} does"
+            if self._hosts.upgrade_hangs:
+                await self._jobs.begin(job)
+                return
             volume = self._hosts.volumes[claim.metadata.uid]
             if not said and volume.major != "17":
                 self._hosts.volumes[claim.metadata.uid] = Volume(f"{volume.system}-upgraded", 1, major="17")
         await self._jobs.end(job, said or "5 indexes rebuilt", 1 if said else 0)
+
+    def _writing(self) -> list[Pod]:
+        """The pods of upgrades that may still write."""
+        pods = [p for p in self._server.read_all(Pod) if p.metadata.labels.get(JOB_LABEL, "").endswith("-upgrade")]
+        return [p for p in pods if p.status.phase not in ("Succeeded", "Failed")]
+
+    async def _let_go(self) -> None:
+        """Pods that did not end as they were deleted do, once they do not hang any more."""
+        for pod in [] if self._hosts.upgrade_hangs else self._writing():
+            if pod.metadata.deletion_timestamp is not None:
+                await self._client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
 
     async def _release_claims(self) -> None:
         """A claim that is deleted goes when no pod uses it any more."""
@@ -131,5 +161,6 @@ class ClusterKubelet:
     async def _stop(self, pod: Pod) -> None:
         try:
             await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+            await self._client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
         except (NotFound, Conflict):
             return

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 from benchmarks.databases import writer
-from benchmarks.databases.failover import longest_gap
+from benchmarks.databases.gaps import longest_gap
 
 from devcluster.errors import CommandFailed
 from devcluster.target import Target, wait_until
@@ -149,13 +149,20 @@ class ClusterUnderTest:
         return self.status.get("primary", "")
 
     @property
+    def leader(self) -> str:
+        """The instance that leads, as the members say: it is known with the operator away too."""
+        store = self.place.get("configmap", f"{self.name}-leader")
+        pod: str = store.get("metadata", {}).get("annotations", {}).get("leader") or ""
+        return pod.removesuffix("-0")
+
+    @property
     def replicas(self) -> list[str]:
         return sorted(m["name"] for m in self.status["members"] if m["role"] == "Replica")
 
     def ready(self, instances: int) -> bool:
         found = self.found
         status = found.get("status", {})
-        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        current = bool(found) and status.get("observedGeneration") == found["metadata"]["generation"]
         return current and status.get("phase") == "Ready" and status.get("readyInstances") == instances
 
     def wait_ready(self, instances: int | None = None, seconds: float = 300) -> None:
@@ -184,6 +191,26 @@ class ClusterUnderTest:
     def pod(self, instance: str) -> dict[str, Any]:
         return self.place.get("pod", f"{instance}-0")
 
+    @property
+    def selector(self) -> str:
+        """Chooses the instances' pods, as an argument of kubectl."""
+        return f"--selector=databases.steersman.dev/member-of={self.name}"
+
+    def pods(self) -> dict[str, Any]:
+        """UIDs and restarts of the instances' pods."""
+        return {
+            pod["metadata"]["name"]: (
+                pod["metadata"]["uid"],
+                [c["restartCount"] for c in pod["status"].get("containerStatuses", ())],
+            )
+            for pod in self.place.all("pods", self.selector)
+        }
+
+    def nodes(self) -> dict[str, str]:
+        """The node of each instance."""
+        found = self.place.all("pods", self.selector)
+        return {pod["metadata"]["name"].removesuffix("-0"): pod["spec"].get("nodeName", "") for pod in found}
+
     def execute(self, instance: str, *command: str, seconds: float = 30) -> str:
         """Runs a command beside an instance's server. Raises CommandFailed."""
         return self.place.kubectl("exec", f"{instance}-0", "--container=server", "--", *command, seconds=seconds)
@@ -191,7 +218,7 @@ class ClusterUnderTest:
     def sql(self, statement: str, database: str = "postgres", instance: str = "") -> str:
         """As the superuser, in the pod of the primary or of an instance."""
         command = ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement)
-        return self.execute(instance or self.primary, *command).strip()
+        return self.execute(instance or self.leader, *command).strip()
 
     def shown(self, parameter: str) -> set[str]:
         """What the servers of all instances say of a parameter."""
@@ -212,6 +239,7 @@ class Client:
         secret: with ``host``, ``port``, ``user``, ``dbname`` and ``password``.
         host: instead of the Secret's.
         on: the node that the pod is to be on.
+        settings: of its sessions, as in `-csynchronous_commit=local`.
     """
 
     cluster: ClusterUnderTest
@@ -219,6 +247,7 @@ class Client:
     host: str = ""
     name: str = "client"
     on: str = ""
+    settings: str = ""
 
     @property
     def login(self) -> str:
@@ -230,6 +259,7 @@ class Client:
             "sslmode=verify-full sslrootcert=/tls/ca.crt connect_timeout=5 "
             # A server that is gone without a word is given up as soon as a driver can.
             "tcp_user_timeout=3000 keepalives_idle=1 keepalives_interval=1 keepalives_count=3"
+            + (f" options={self.settings}" if self.settings else "")
         )
 
     def start(self, command: Sequence[str] = ("sleep", "7200")) -> None:
@@ -276,6 +306,7 @@ class Writing:
     """What a writing client has seen."""
 
     client: Client
+    table: str = "written"
     acknowledged: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
     errors: list[str] = field(default_factory=list[str])
 
@@ -303,21 +334,23 @@ class Writing:
     def lost(self) -> int:
         """How many rows were acknowledged and are not there."""
         client = self.client
-        there = client.cluster.sql("SELECT number FROM written", client.cluster.place.secret(client.secret)["dbname"])
+        database = client.cluster.place.secret(client.secret)["dbname"]
+        there = client.cluster.sql(f"SELECT number FROM {self.table}", database)
         return len({number for number, _ in self.acknowledged} - set(map(int, there.split())))
 
 
 @contextmanager
-def writing(cluster: ClusterUnderTest, secret: str, host: str = "", on: str = "") -> Generator[Writing]:
+def writing(
+    cluster: ClusterUnderTest, secret: str, host: str = "", on: str = "", table: str = "written", settings: str = ""
+) -> Generator[Writing]:
     """A client that writes meanwhile, as the owner of a database."""
-    client = Client(cluster, secret, host, name=f"writer-{secrets.token_hex(3)}", on=on)
+    client = Client(cluster, secret, host, name=f"writer-{secrets.token_hex(3)}", on=on, settings=settings)
     entries = cluster.place.secret(secret)
-    made = (
-        f"DROP TABLE IF EXISTS written; SET ROLE {entries['user']}; CREATE TABLE written (number bigint PRIMARY KEY)"
-    )
+    columns = "number bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
+    made = f"DROP TABLE IF EXISTS {table}; SET ROLE {entries['user']}; CREATE TABLE {table} ({columns})"
     cluster.sql(made, entries["dbname"])
-    client.start(("python3", "/source/writer.py", client.login, str(RATE)))
-    seen = Writing(client)
+    client.start(("python3", "/source/writer.py", client.login, str(RATE), table))
+    seen = Writing(client, table)
     try:
         seen.goes_on(time.time())
         yield seen

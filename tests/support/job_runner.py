@@ -69,9 +69,11 @@ class JobRunner:
         self._applied.append(text)
         return ""
 
-    async def end(self, job: Job, said: str, exit_code: int) -> None:
-        """Its pod ends with these words, and the Job with it."""
-        (container,) = job.spec.template.spec.containers
+    async def begin(self, job: Job) -> Pod:
+        """Its pod, which runs, and does not end when it is deleted."""
+        for pod in self._server.read_all(Pod):
+            if any(reference.uid == job.metadata.uid for reference in pod.metadata.owner_references):
+                return pod
         reference = OwnerReference(
             api_version="batch/v1", kind="Job", name=job.metadata.name, uid=job.metadata.uid, controller=True
         )
@@ -81,8 +83,15 @@ class JobRunner:
             namespace=job.key.namespace,
             labels=FrozenDict[str, str](labels),
             owner_references=(reference,),
+            finalizers=("test/hangs",),
         )
-        pod = await self._client.create(Pod(metadata=metadata, spec=job.spec.template.spec))
+        return await self._client.create(Pod(metadata=metadata, spec=job.spec.template.spec))
+
+    async def end(self, job: Job, said: str, exit_code: int) -> None:
+        """Its pod ends with these words, and the Job with it."""
+        (container,) = job.spec.template.spec.containers
+        pod = await self.begin(job)
+        await self._client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
         state = {"terminated": {"exitCode": exit_code, "message": said}}
         statuses = [{"name": container.name, "image": "", "state": state}]
         body = {"status": {"phase": "Failed" if exit_code else "Succeeded", "containerStatuses": statuses}}

@@ -24,7 +24,7 @@ from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABE
 from steersman_databases.engines.postgresql.hba import OPERATOR
 from steersman_databases.engines.postgresql.topology import PatroniTopology
 from steersman_databases.engines.topology import Member, Members
-from steersman_databases.resources.slices import endpoints_of, leads_to
+from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to
 
 RESTART_BOUND = ("max_connections", "shared_buffers")
 
@@ -53,6 +53,8 @@ class Hosts:
     """Parameters and values with which no server starts."""
     refuses: set[str] = field(default_factory=set[str])
     """Pods that no primary hands over to."""
+    asked: list[str] = field(default_factory=list[str])
+    """Pods that were asked to take over, in this order."""
     slow: bool = False
     """Whether primaries leave their EndpointSlices as they are."""
     sql: ServerInMemory = field(default_factory=lambda: ServerInMemory(administrator=Credentials(OPERATOR, "")))
@@ -61,6 +63,8 @@ class Hosts:
     """The SQL of initial configurations that came through."""
     upgrade_fails: str = ""
     """What the Job of an upgrade ends with; it succeeds where this is empty."""
+    upgrade_hangs: bool = False
+    """Whether the pod of that Job runs on, and does not even end when it is deleted."""
     lacks: str = ""
     """What the Job ends with that looks whether the image of the upgrade has everything."""
     unreadable: list[str] = field(default_factory=list[str])
@@ -127,6 +131,7 @@ class Patroni:
         leader = next((p for p in usable if p.metadata.name == held.get("leader")), None)
         asked = self._note(names.store_failover).get("member")
         if asked is not None:
+            self._hosts.asked.append(asked)
             heir = next((p for p in usable if p.metadata.name == asked), None)
             await self._annotate(names.store_failover, {"member": None, "leader": None})
             if heir is not None and leader is not None and heir is not leader and asked not in self._hosts.refuses:
@@ -189,13 +194,16 @@ class Patroni:
             await self._take_slices(names, leader)
 
     async def _take_slices(self, names: ClusterNames, leader: Pod) -> None:
+        held = self._note(names.store_leader)
+        leadership = f"{held.get('transitions', '0')} {held.get('acquireTime', '')}"
         for key in names.slices(names.service("rw").name):
             found = self._server.read(EndpointSlice, key)
             if found is None:
                 continue
             endpoints = endpoints_of(leader, found.address_type)
             if not leads_to(found, endpoints):
-                await self._client.patch(EndpointSlice, key, MergePatch({"endpoints": endpoints}))
+                body = {"metadata": {"annotations": {LEADERSHIP: leadership}}, "endpoints": endpoints}
+                await self._client.patch(EndpointSlice, key, MergePatch(body))
 
     async def _say(self, pod: Pod, role: str, state: str, timeline: int, settings: Mapping[str, Any]) -> None:
         wanted = {k: v for k, v in settings.get("postgresql", {}).get("parameters", {}).items() if k in RESTART_BOUND}

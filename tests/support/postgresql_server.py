@@ -24,8 +24,9 @@ def compose(statement: str, *names: str) -> sql.Composed:
 class PostgreSQLServer(RealServer):
     contents = PostgreSQL()
 
-    def __init__(self, endpoint: Endpoint, statements: Path) -> None:
+    def __init__(self, endpoint: Endpoint, statements: Path, programs: Path) -> None:
         super().__init__(endpoint, statements)
+        self.programs = programs
         self._administration: psycopg.Connection | None = None
 
     def administer(self, statement: str, *names: str) -> list[Any]:
@@ -114,9 +115,15 @@ class PostgreSQLServer(RealServer):
         self.administer("CREATE ROLE {} SUPERUSER", username)
 
 
-def start_postgresql() -> Generator[PostgreSQLServer]:
-    newest = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
-    places = [str(path) for path in reversed(newest)]
+def newest_programs() -> Path:
+    """The directory of the newest PostgreSQL that is installed."""
+    found = Path("/usr/lib/postgresql").glob("*/bin")
+    return max(found, key=lambda path: float(path.parent.name), default=Path("/usr/bin"))
+
+
+def start_postgresql(programs: Path | None = None) -> Generator[PostgreSQLServer]:
+    """A server of the programs in a directory; of the newest that are installed unless given."""
+    programs = programs or newest_programs()
     endpoint = Endpoint("127.0.0.1", free_port())
     with data_directory() as directory:
         data = directory / "data"
@@ -125,7 +132,7 @@ def start_postgresql() -> Generator[PostgreSQLServer]:
         password.chmod(0o644)
         run(
             [
-                program("initdb", *places),
+                program("initdb", str(programs)),
                 f"--pgdata={data}",
                 f"--username={ADMINISTRATOR.username}",
                 f"--pwfile={password}",
@@ -145,14 +152,15 @@ def start_postgresql() -> Generator[PostgreSQLServer]:
             "ssl_cert_file": directory / "cert.pem",
             "ssl_key_file": directory / "key.pem",
             "log_statement": "all",
+            "shared_preload_libraries": "pg_stat_statements",
             "shared_buffers": "16MB",
             "max_wal_size": "64MB",
         }
         options = [f"-c{name}={value}" for name, value in settings.items()]
-        process = Process(directory, [program("postgres", *places), f"-D{data}", *options])
+        process = Process(directory, [program("postgres", str(programs)), f"-D{data}", *options])
         try:
             process.wait_for(endpoint)
-            server = PostgreSQLServer(endpoint, process.log)
+            server = PostgreSQLServer(endpoint, process.log, programs)
             asyncio.run(answering(server))
             yield server
             server.close()

@@ -285,8 +285,24 @@ def test_a_switchover_is_waited_for(server: InMemoryApiServer, monkeypatch: pyte
 def test_a_refused_switchover_is_told(server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actions, "_LOOK_EVERY", 0.0)
     with pytest.raises(ExceptionGroup) as caught:
-        switch(server, "no replica may be promoted")
-    assert "no switchover: no replica may be promoted" in str(caught.value.exceptions[0])
+        switch(server, "refused: no replica may be promoted")
+    assert str(caught.value.exceptions[0]) == "the switchover was refused: no replica may be promoted"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shown"),
+    [
+        ("Requested", "to shop-0 requested, 2026-11-21 09:00:00 UTC"),
+        (
+            "refused: no replica may be promoted",
+            "to shop-0 refused: no replica may be promoted, 2026-11-21 09:00:00 UTC",
+        ),
+    ],
+)
+def test_status_says_how_a_switchover_goes(server: InMemoryApiServer, outcome: str, shown: str) -> None:
+    last = {"time": "2026-11-21T09:00:00Z", "former": "shop-1", "to": "shop-0", "outcome": outcome}
+    asyncio.run(set_status(server, {"lastSwitchover": last}))
+    assert f"Switchover:  {shown}\n" in call("status", "shop").output
 
 
 def test_a_switchover_that_nobody_does_is_given_up(server: InMemoryApiServer) -> None:

@@ -44,7 +44,7 @@ def test_a_reason_of_trouble_says_what_to_do_next() -> None:
     }
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "ClusterReady", "PrimaryAccepts", "Applied", "InSync"),
-        *("Sized", "Valid", "Current"),
+        *("Sized", "Sufficient", "Valid", "Current"),
     }
     silent = {
         reason

@@ -261,6 +261,23 @@ def test_a_given_certificate_is_served_and_both_authorities_are_trusted() -> Non
     assert server_accepted(former[NAMES.server_certificate]["ca.crt"], back["tls.crt"], RW, START)
 
 
+def test_whoever_signed_before_is_trusted_while_some_show_it_still() -> None:
+    """Members read their files one after another: nobody may be a stranger to the others, or to the operator."""
+    first, second = given(), given()
+    wishes = [(WISH, first), (WISH, second), (KeysWish(), None), (WISH, first)]
+    data = keyring(VIEW, KeysWish(), {}, None, START).data
+    for wish, secret in wishes:
+        former, data = data[NAMES.server_certificate], keyring(VIEW, wish, data, secret, START).data
+        # The next reconcile changes nothing: kubelets take minutes.
+        data = keyring(VIEW, wish, data, secret, START).data
+        bundle = data[NAMES.server_certificate]["ca.crt"]
+        for shown in (former["tls.crt"], data[NAMES.server_certificate]["tls.crt"]):
+            assert server_accepted(bundle, shown, RW, START)
+    later = START + timedelta(days=366)
+    bundle = keyring(VIEW, KeysWish(), data, None, later).data[NAMES.server_certificate]["ca.crt"]
+    assert first["ca.crt"] not in bundle and second["ca.crt"] not in bundle
+
+
 def test_a_given_certificate_with_an_intermediate() -> None:
     root, intermediate, leaf = _three()
     secret = {"tls.crt": leaf[0] + intermediate, "tls.key": leaf[1], "ca.crt": root}

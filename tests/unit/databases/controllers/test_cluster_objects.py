@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster_world import KEY, NAMES, ClusterWorld
 from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service, ServiceAccount
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
@@ -168,3 +168,58 @@ async def test_services_as_declared() -> None:
         await world.until("gone", lambda: world.server.read(Service, public) is None)
         await world.until("gone", lambda: world.server.read(EndpointSlice, NAMES.slices("orders-public")[0]) is None)
         await world.until("back", lambda: world.server.read(Service, NAMES.service("ro")))
+
+
+@virtual_time
+async def test_a_volume_that_runs_full_is_told_of() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+
+        async def tell(instance: int, levels: str) -> None:
+            notes = {"databases.steersman.dev/storage": levels}
+            await world.client.patch(Pod, NAMES.pod(instance), MergePatch({"metadata": {"annotations": notes}}))
+
+        await world.create(instances=2)
+        await world.ready(2)
+        assert world.condition("StorageSufficient") == "", "nobody has said anything yet"
+        await tell(0, '{"data": 0, "wal": 0}')
+        await world.until("told", lambda: world.condition("StorageSufficient") == "True/Sufficient")
+        await tell(1, '{"data": 90}')
+        await world.until("told", lambda: world.condition("StorageSufficient") == "False/RunningLow")
+        assert "data-orders-1 is over 90 % full: raise spec.storage.size" in world.message("StorageSufficient")
+        assert world.condition("Ready") == "True/ClusterReady"
+        await tell(0, '{"data": 80, "wal": 100}')
+        await world.until("told", lambda: world.condition("Ready") == "False/DiskFull")
+        said = "volume wal-orders-0 is full, data-orders-1 is over 90 % full, data-orders-0 is over 80 % full: raise"
+        assert said in world.message("StorageSufficient")
+        assert {"RunningLow", "DiskFull"} <= set(world.events())
+        for hostile in ("{", "[]", '{"data": {}, "wal": "much", "x": 100}'):
+            await tell(0, hostile)
+            await world.until("told", lambda: world.condition("StorageSufficient") == "False/RunningLow")
+        await tell(1, '{"data": 0}')
+        await world.until("told", lambda: world.condition("StorageSufficient") == "True/Sufficient")
+        await world.ready(2)
+
+
+@virtual_time
+async def test_the_log_is_not_kept_for_who_was_taken_away() -> None:
+    """Patroni keeps a member's slot for half an hour, since it may come back."""
+    world = ClusterWorld()
+    async with world.operator():
+
+        async def keep(*slots: str) -> None:
+            notes = {"retain_slots": json.dumps(slots)}
+            await world.client.patch(ConfigMap, NAMES.store_leader, MergePatch({"metadata": {"annotations": notes}}))
+
+        def kept_for() -> str:
+            return _settings(world)["member_slots_ttl"]
+
+        await world.create(instances=2)
+        await world.ready(2)
+        await keep("orders_0_0", "orders_1_0", "others_9_0", "orders_x_0")
+        await world.rest()
+        assert kept_for() == "30min"
+        await keep("orders_0_0", "orders_1_0", "orders_2_0")
+        await world.until("it is forgotten", lambda: kept_for() == "1s")
+        await keep("orders_0_0", "orders_1_0")
+        await world.until("others may be away again", lambda: kept_for() == "30min")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from contents_in_memory import ContentsInMemory
 from steersman.testing import virtual_time
 from steersman_databases.engines import Credentials
+from steersman_databases.engines.errors import SqlFailed
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server
 from steersman_databases.engines.sessions import Sessions
@@ -19,6 +21,11 @@ class Closed(ContentsInMemory):
 
     logins = 0
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.full: set[str] = set()
+        """Users whose sessions are as many as they may be."""
+
     async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
         survey = await super().survey(sessions, scope, timeout)
         users = {name: replace(state, verifier=None) for name, state in survey.users.items()}
@@ -26,6 +33,8 @@ class Closed(ContentsInMemory):
 
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         self.logins += 1
+        if credentials.username in self.full:
+            raise SqlFailed("logging in", None, "too many connections for role")
         return await super().opens(server, credentials, database, timeout)
 
 
@@ -53,6 +62,23 @@ async def test_passwords_are_set_and_their_drift_is_healed_where_verifiers_canno
         world.sql.set_password("clerk", "drifted")
         await world.until("healed", lambda: world.sql.lets_in("clerk", "second"), 330)
         assert world.closed is not None
-        logins = world.closed.logins
+        logins, writes = world.closed.logins, world.sql.writes
         await world.runtime.clock.sleep(700)
         assert logins < world.closed.logins <= logins + 4, "a login is rare"
+        assert world.sql.writes == writes, "who may not come into the maintenance database has a right password"
+
+
+@virtual_time
+async def test_one_that_cannot_be_tried_keeps_no_other_from_being_healed() -> None:
+    world = ClosedWorld()
+    async with world.operator():
+        for name in ("busy", "clerk"):
+            await world.secret(f"{name}-given", {"password": "first"})
+            await world.user(name, password={"name": f"{name}-given", "key": "password"})
+            await world.ready(name)
+        assert world.closed is not None
+        world.closed.full.add("busy")
+        world.sql.set_password("clerk", "drifted")
+        await world.until("healed", lambda: world.sql.lets_in("clerk", "first"), 330)
+        await world.runtime.clock.sleep(330)
+        assert [note for note in world.notes() if "reset the password of user busy" in note] == []

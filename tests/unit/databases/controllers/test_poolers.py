@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from cluster_world import KEY, ClusterWorld
 from steersman.api.apps_v1 import Deployment
-from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, Pod, ResourceRequirements, Secret, Service
 from steersman.client import MergePatch
 from steersman.controller import Context
-from steersman.meta import ObjectKey
+from steersman.meta import ObjectKey, decode_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.controllers import ClusterParts
@@ -141,6 +141,41 @@ async def test_a_switchover_that_somebody_asked_for_and_was_refused_leaves_no_re
         await world.ready(2)
 
 
+@virtual_time
+async def test_clients_wait_while_the_data_are_upgraded() -> None:
+    world = PooledWorld()
+    world.hosts.upgrade_hangs = True
+    async with world.operator():
+        await world.create(instances=1, version="15", pooler=Pooler())
+        await world.ready()
+        await world.start_pooler()
+        await world.until("told", lambda: len(world.commands) == 1)
+        await world.change(version="17")
+        await world.until("stopped", lambda: world.condition("Available") == "False/Upgrading" and not world.pods())
+        await world.rest(300)
+        assert [command for _, command in world.commands] == ["RESUME", "PAUSE"]
+        world.hosts.upgrade_hangs = False
+        await world.ready(1)
+        await world.until("told", lambda: [command for _, command in world.commands] == ["RESUME", "PAUSE", "RESUME"])
+
+
 def asked(world: ClusterWorld) -> str | None:
     assert world.cluster is not None
     return world.cluster.metadata.annotations.get("databases.steersman.dev/switchover")
+
+
+@virtual_time
+async def test_all_resources_that_are_declared_are_the_poolers() -> None:
+    """What is no pod's to have is refused by the API server then, and not left out in silence."""
+    world = ClusterWorld()
+    declared = {"limits": {"memory": "1Gi"}, "requests": {"cpu": "5m"}, "claims": [{"name": "gpu"}]}
+    async with world.operator():
+        await world.create(pooler=Pooler(resources=decode_builtins(declared, ResourceRequirements)))
+        key = ObjectKey(KEY.namespace, "orders-pooler-rw")
+        await world.until("they are there", lambda: world.server.read(Deployment, key) is not None)
+        deployment = world.server.read(Deployment, key)
+        assert deployment is not None
+        (container,) = deployment.spec.template.spec.containers
+        assert container.resources is not None
+        assert dict(container.resources.limits) == declared["limits"]
+        assert [claim.name for claim in container.resources.claims] == ["gpu"]

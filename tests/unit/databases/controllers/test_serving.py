@@ -11,7 +11,7 @@ from steersman.testing import virtual_runtime, virtual_time
 from steersman_databases.clusters.keyring import Keyring, KeysWish, keyring
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.serving import Serving, Shower
-from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.errors import CertificateRefused, ServerUnreachable
 from steersman_databases.engines.server import Endpoint
 
 
@@ -80,3 +80,35 @@ async def test_it_is_asked_until_it_shows_the_new_one_and_once_more() -> None:
     await minutes(30, new)
     assert server.reloads <= before + 1
     assert set(events.reasons) == {"CertificateReloaded"}
+
+
+@virtual_time
+async def test_who_refuses_for_longer_than_a_kubelet_needs_is_estranged() -> None:
+    clock = virtual_runtime().clock
+    ring = keyring(view(), KeysWish(), {}, None, clock.now())
+    server = Server(clock, "of an authority that is lost")
+    serving = Serving(5432, clock, server.ask)
+    charge = Charge(cluster=cluster(), view=view(), client=None, events=Events(), clock=clock)  # type: ignore[arg-type]
+    failure: list[ServerUnreachable] = [CertificateRefused(Endpoint("10.1.2.3", 8008), "unknown ca")]
+
+    async def reload() -> None:
+        if failure:
+            raise failure[0]
+        await server.reload()
+
+    async def minutes(number: float) -> frozenset[str]:
+        for _ in range(int(number * 6)):
+            await serving.follow(charge, [Shower(POD, reload)], ring)
+            await clock.sleep(10)
+        return await serving.follow(charge, [Shower(POD, reload)], ring)
+
+    assert await minutes(2) == frozenset()
+    assert await minutes(1) == {"1"}
+    # Silence is something else, and the next word counts.
+    failure[:] = [ServerUnreachable(Endpoint("10.1.2.3", 8008), "no answer")]
+    assert await minutes(1) == frozenset()
+    failure[:] = [CertificateRefused(Endpoint("10.1.2.3", 8008), "unknown ca")]
+    assert await minutes(0) == {"1"}
+    failure.clear()
+    server.mounted = ring.served
+    assert await minutes(1) == frozenset()

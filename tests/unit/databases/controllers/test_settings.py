@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from cluster_world import NAMES, ClusterWorld
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import FrozenDict
@@ -14,11 +16,16 @@ from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 REFUSED = "False/ParameterRefused"
 
 
-def told(world: ClusterWorld) -> dict[str, Any]:
-    """What Patroni is told of PostgreSQL."""
+def config(world: ClusterWorld) -> dict[str, Any]:
+    """What all members share."""
     found = world.server.read(ConfigMap, NAMES.store_config)
     assert found is not None
-    return json.loads(found.metadata.annotations["config"])["postgresql"]
+    return json.loads(found.metadata.annotations["config"])
+
+
+def told(world: ClusterWorld) -> dict[str, Any]:
+    """What Patroni is told of PostgreSQL."""
+    return config(world)["postgresql"]
 
 
 def stored(world: ClusterWorld) -> dict[str, str]:
@@ -132,6 +139,39 @@ async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value
         await declare(world, shared_buffers="128MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
         assert stored(world)["shared_buffers"] == "128MB"
+
+
+@virtual_time
+@pytest.mark.parametrize("cut", [False, True])
+async def test_the_only_instance_gets_the_former_value_back_where_it_does_not_start(cut: bool) -> None:
+    world = ClusterWorld()
+    world.hosts.unstartable.add(("shared_buffers", "900000MB"))
+    async with world.operator():
+        await world.create(
+            instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"}))
+        )
+        await world.ready(1)
+        await declare(world, shared_buffers="900000MB", work_mem="8MB")
+        await world.until("it fails", lambda: world.condition("Available") != "True/PrimaryAccepts")
+        if not cut:
+            await comes_back(world)
+    async with world.operator():
+        await comes_back(world)
+        await world.rest()
+        assert stored(world)["shared_buffers"] == "64MB", "another process does not try it again"
+        await declare(world, shared_buffers="128MB")
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+        assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("128MB", "8MB")
+        await world.until("nothing waits", lambda: "steersman" not in config(world))
+
+
+async def comes_back(world: ClusterWorld) -> None:
+    """Until it serves with what it had."""
+    await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+    await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts")
+    assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
+    words = 'an instance did not start with parameter "shared_buffers" = 900000MB; 64MB is kept'
+    assert words in message(world)
 
 
 @virtual_time

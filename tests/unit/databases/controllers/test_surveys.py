@@ -12,8 +12,8 @@ from steersman.controller import Request
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_runtime, virtual_time
 from steersman_databases.controllers.servers import Located
-from steersman_databases.controllers.surveys import Surveys
-from steersman_databases.engines.desired import Claim, DesiredUser
+from steersman_databases.controllers.surveys import DATABASE, ServerBusy, Surveys
+from steersman_databases.engines.desired import EACH, Claim, DesiredGrant, DesiredUser, ObjectKind
 from steersman_databases.engines.errors import AdministratorRejected, EngineError, ServerUnreachable
 from steersman_databases.engines.model import ModelSessions
 from steersman_databases.engines.plan import Change, Plan
@@ -42,6 +42,7 @@ class Contents(ContentsInMemory):
         self.broken = False
         self.lost_at_work = False
         self.takes_seconds = 0.0
+        self.at_work = self.most_at_work = 0
         super().__init__({HOST: self.held}, "postgresql")
 
     def connect(self, server: Server) -> Sessions:
@@ -53,7 +54,10 @@ class Contents(ContentsInMemory):
         return await super().survey(sessions, scope, timeout)
 
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
         await asyncio.sleep(self.takes_seconds)
+        self.at_work -= 1
         if isinstance(sessions, Closing) and sessions.closed:
             raise ServerUnreachable(HOST, "the connection was closed")
         changes = await super().carry_out(sessions, plan, timeout)
@@ -69,9 +73,9 @@ def located(contents: Contents, password: str = ADMINISTRATOR.password) -> Locat
     return Located(Server("postgresql", HOST, login, Verification()), contents, None)
 
 
-async def settle(surveys: Surveys, where: Located, name: str) -> tuple[Change, ...]:
-    desired = DesiredUser(name, "s3cret", claim=Claim("here", KIND, "default", name))
-    return await surveys.settle(where, KIND, ObjectKey("default", name), (desired,))
+async def settle(surveys: Surveys, where: Located, name: str, kind: str = KIND) -> tuple[Change, ...]:
+    desired = DesiredUser(name, "s3cret", claim=Claim("here", kind, "default", name))
+    return await surveys.settle(where, kind, ObjectKey("default", name), (desired,))
 
 
 def nowhere(request: Request, *, priority: int = 0) -> None:
@@ -138,12 +142,88 @@ async def test_nobody_is_cut_off_who_drops_the_last_thing_on_a_server() -> None:
     runtime = virtual_runtime()
     surveys, contents = Surveys(runtime), Contents()
     looking = asyncio.create_task(surveys.run(nowhere, runtime))
+    key = ObjectKey("default", "clerk")
     where, claim = located(contents), Claim("here", KIND, "default", "clerk")
     await settle(surveys, where, "clerk")
-    surveys.forget(KIND, ObjectKey("default", "clerk"))
+    surveys.forget(KIND, key)
     contents.takes_seconds = 10
     scope = Scope(users=frozenset({"clerk", "clerk~"}))
-    await surveys.carry_out(where, scope, lambda survey: contents.plan_drop_user(survey, "clerk", claim, None))
+    await surveys.carry_out(
+        where, KIND, key, scope, lambda survey: contents.plan_drop_user(survey, "clerk", claim, None)
+    )
     assert contents.held.others == set()
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
+
+
+@virtual_time
+async def test_hundreds_on_one_server_take_turns_and_few_ask_in_vain() -> None:
+    """Who finds no place is told when there is one: databases before users, who are granted something in them."""
+    runtime = virtual_runtime()
+    surveys, contents = Surveys(runtime), Contents()
+    contents.takes_seconds = 1.0
+    where, attempts, done = located(contents), 0, list[str]()
+
+    async def attempt(kind: str, key: ObjectKey) -> None:
+        nonlocal attempts
+        attempts += 1
+        try:
+            await settle(surveys, where, key.name, kind)
+        except ServerBusy:
+            return
+        done.append(kind)
+
+    started: list[asyncio.Task[None]] = []
+
+    def begin(kind: str, key: ObjectKey) -> None:
+        started.append(asyncio.create_task(attempt(kind, key)))
+
+    def calls(kind: str) -> asyncio.Task[None]:
+        def push(request: Request, *, priority: int = 0) -> None:
+            begin(kind, request)
+
+        return asyncio.create_task(surveys.tells(kind).run(push, runtime))
+
+    listening = [calls(KIND), calls(DATABASE)]
+    for kind, number in ((KIND, 100), (DATABASE, 20)):
+        for each in range(number):
+            begin(kind, ObjectKey("default", f"{kind.lower()}-{each}"))
+    await runtime.clock.sleep(20)
+    assert len(done) == 120
+    assert attempts <= 3 * len(done)
+    assert contents.most_at_work == 16
+    # The first of all, and who came while there were places still.
+    assert done[:40].count(DATABASE) == 20
+    for task in (*listening, *started):
+        task.cancel()
+    await asyncio.gather(*listening, *started, return_exceptions=True)
+
+
+@virtual_time
+@pytest.mark.parametrize(("databases", "within"), [(12, 8), (40, 21)])
+async def test_what_is_new_in_a_database_is_found_in_time_however_many_there_are(databases: int, within: int) -> None:
+    runtime = virtual_runtime()
+    surveys, contents = Surveys(runtime), Contents()
+    told: list[ObjectKey] = []
+
+    def push(request: Request, *, priority: int = 0) -> None:
+        told.append(request)
+
+    looking = asyncio.create_task(surveys.run(nowhere, runtime))
+    listening = asyncio.create_task(surveys.tells(KIND).run(push, runtime))
+    for number in range(databases):
+        contents.held.make_database(f"shop{number}", "kept")
+        grant = DesiredGrant(f"shop{number}", frozenset({"SELECT"}), ObjectKind.TABLE, "public", (EACH,))
+        key = ObjectKey("default", f"clerk{number}")
+        claim = Claim("here", KIND, "default", key.name)
+        desired = DesiredUser(key.name, "s3cret", claim=claim, grants=(grant,))
+        await surveys.settle(located(contents), KIND, key, (desired,))
+    await runtime.clock.sleep(60)
+    told.clear()
+    for number in range(databases):
+        contents.held.make_table(f"shop{number}", "later")
+    await runtime.clock.sleep(within)
+    assert {key.name for key in told} == {f"clerk{number}" for number in range(databases)}
+    for task in (looking, listening):
+        task.cancel()
+    await asyncio.gather(looking, listening, return_exceptions=True)

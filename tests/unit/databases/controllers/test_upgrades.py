@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from cluster_world import KEY, NAMES, ClusterWorld
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
+from steersman.client import MergePatch
 from steersman.errors import ConnectionFailed, Invalid
+from steersman.meta import to_builtins
 from steersman.testing import matching, virtual_time
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.clusters.observed import MAJOR_LABEL, is_retired
+from steersman_databases.controllers import upgrades
 from steersman_databases.engines.cluster import InUse
+from steersman_databases.resources.upgrade_job import JOB_LABEL
 
 
 def majors(world: ClusterWorld) -> dict[str, str]:
@@ -103,8 +108,129 @@ async def test_a_failed_upgrade_goes_back_and_is_not_tried_again_until_something
         assert world.condition("Ready") == "False/Degraded" and world.condition("Upgraded") == "False/RolledBack"
         world.hosts.upgrade_fails = ""
         await world.change(shmSize="64Mi")
+        await world.until("renewed", lambda: not world.uids().items() & before.items())
+        await world.rest(120)
+        assert world.status.version == "15.6" and world.condition("Upgraded") == "False/RolledBack"
+        await world.client.delete(Job, NAMES.upgrade_job)
         await world.ready(3)
         assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_another_image_for_the_upgrade_is_tried() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_fails = "no"
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/RolledBack")
+        world.hosts.upgrade_fails = ""
+        ran: set[str | None] = set()
+        await world.change(upgradeImage="example.org/upgrade:15-17")
+
+        def is_upgraded() -> bool:
+            ran.update(c.image for job in world.server.read_all(Job) for c in job.spec.template.spec.containers)
+            return world.status.version == "17.6"
+
+        await world.until("upgraded", is_upgraded)
+        assert "example.org/upgrade:15-17" in ran
+        await world.ready(1)
+
+
+@virtual_time
+async def test_a_new_release_of_the_operator_tries_no_failed_upgrade_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_fails = "no"
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/RolledBack")
+        await world.until("serves", lambda: world.status.ready_instances == 1)
+    before = world.uids()
+
+    def other_image(*asked: str) -> str:
+        return "operator.example/upgrade:next"
+
+    monkeypatch.setattr(upgrades, "upgrade_image", other_image)
+    async with world.operator():
+        await world.rest(120)
+        assert world.uids() == before and world.condition("Upgraded") == "False/RolledBack"
+
+
+@virtual_time
+async def test_taken_back_no_server_starts_before_the_job_is_gone() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_hangs = True
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("it writes", lambda: writing(world))
+        await world.change(version="15")
+        await world.rest(120)
+        assert world.pods() == {} and writing(world)
+        assert world.condition("Available") == "False/Upgrading" and "may still write" in message(world)
+        world.hosts.upgrade_hangs = False
+        await world.ready(3)
+        assert world.condition("Upgraded") == "True/Current" and not world.server.read_all(Job)
+
+
+@virtual_time
+async def test_a_job_that_somebody_deleted_is_waited_for_too() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_hangs = True
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("it writes", lambda: writing(world))
+        await world.client.delete(Job, NAMES.upgrade_job)
+        await world.rest(60)
+        assert world.pods() == {} and "may still write" in message(world)
+        world.hosts.upgrade_hangs = False
+        await world.ready(3)
+        assert world.status.version == "17.6"
+
+
+@virtual_time
+async def test_the_job_that_looks_goes_with_the_wish() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world, 1)
+        world.hosts.lacks = "extension postgis is not in the image for PostgreSQL 17"
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/PreCheckFailed")
+        assert world.server.read(Job, NAMES.upgrade_check_job) is not None
+        await world.change(version="15")
+        await world.until("the Jobs are gone", lambda: not world.server.read_all(Job))
+
+
+@virtual_time
+async def test_what_a_strangers_pod_says_begins_no_upgrade() -> None:
+    """A new object finds data of 15, and somebody else's pod that bears the labels of a primary."""
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world, 1)
+        stranger = world.pods()["orders-0"]
+        await world.client.delete(PostgreSQLCluster, KEY)
+        await world.until("gone", lambda: world.cluster is None and not world.pods())
+        metadata = structs.replace(
+            stranger.metadata, uid="", resource_version="", owner_references=(), creation_timestamp=None
+        )
+        pod = await world.client.create(Pod(metadata=metadata, spec=stranger.spec))
+        await world.client.patch(
+            Pod, pod.key, MergePatch({"status": to_builtins(stranger.status)}), subresource="status"
+        )
+        store = {"metadata": {"annotations": {"leader": "orders-0-0"}}}
+        await world.client.patch(ConfigMap, NAMES.store_leader, MergePatch(store))
+        await world.create(instances=1, version="17")
+        await world.until("told", lambda: world.condition("Ready") == "False/RetainedDataMismatch")
+        await world.rest(60)
+        assert not world.server.read_all(Job) and set(majors(world).values()) == {"15"}
+
+
+def writing(world: ClusterWorld) -> list[Pod]:
+    """The pods of the Job that upgrades."""
+    labels = [p for p in world.server.read_all(Pod) if p.metadata.labels.get(JOB_LABEL) == NAMES.upgrade_job.name]
+    return [p for p in labels if p.status.phase not in ("Succeeded", "Failed")]
 
 
 @virtual_time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -37,7 +38,7 @@ async def test_a_user_is_made_and_then_nothing_is_written() -> None:
         version, writes, looks = world.server.resource_version, world.sql.writes, world.sql.looks
         await world.runtime.clock.sleep(600)
         assert (world.server.resource_version, world.sql.writes) == (version, writes)
-        assert world.sql.looks - looks < 90, "one look in eight seconds"
+        assert world.sql.looks - looks < 110, "one look in six seconds"
         assert entries["password"] not in " ".join(world.notes())
 
 
@@ -285,6 +286,28 @@ async def test_paused_writes_nothing_until_it_goes_on() -> None:
         await world.client.patch(DatabaseUser, CLERK, MergePatch(go_on))
         await world.until("healed", lambda: "clerk" in world.sql.users, 5)
         await world.until("and no more paused", lambda: "Paused" not in str(world.read()), 5)
+
+
+@virtual_time
+async def test_an_account_ends_on_time_whatever_else_cannot_be_done() -> None:
+    world = UsersWorld()
+    world.sql = ServerInMemory("mysql", now=world.runtime.clock.now)
+    world.servers[Endpoint(HOST.host, 3306)] = world.sql
+    async with world.operator():
+        await world.secret("my-secret", {"my-key": "s3cret"})
+        end = world.runtime.clock.now() + timedelta(minutes=10)
+        grants = [{"database": "*", "privileges": ["PROCESS"]}]
+        await world.user(engine="mysql", password=GIVEN, validUntil=end.isoformat(), grants=grants)
+        await world.ready()
+        await world.client.delete(Secret, ObjectKey("default", "my-secret"))
+        await world.until("told", lambda: "there is no Secret my-secret" in world.message(), 60)
+        assert world.sql.lets_in("clerk", "s3cret")
+        await world.until("ended", lambda: not world.sql.lets_in("clerk", "s3cret"), 660)
+        assert world.runtime.clock.now() >= end
+        assert {one.privilege for one in world.sql.on_server} == {"PROCESS"}
+        assert "there is no Secret my-secret" in world.message()
+        world.sql.spoil_user("clerk", locked=False)
+        await world.until("locked again", lambda: world.sql.users["clerk"].locked, 60)
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "mysql"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from steersman.webhook import Cause, Warn
 from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import AdditionalService, ClusterTls, PodDisruptionBudget, Services
 from steersman_databases.api.database import Schema
-from steersman_databases.api.grants import Membership
+from steersman_databases.api.grants import Grant, Membership
 from steersman_databases.api.postgresql_cluster import (
     Bootstrap,
     InitDb,
@@ -181,8 +180,13 @@ def test_users_are_refused_what_their_engine_does_not_take() -> None:
     assert said(of_user(user(user="x" * 63, rotation=Rotation(every=Duration("1h")))))[0].startswith("spec.user: ")
     assert said(of_user(user(roles=(Membership(name="pg_execute_server_program"),))))[0].startswith("spec.roles: ")
     mysql: dict[str, Any] = {"cluster_ref": None, "server_ref": server(), "engine": "mysql"}
-    moment = datetime(2030, 1, 1, tzinfo=UTC)
-    assert said(of_user(user(**mysql, valid_until=moment)))[0].startswith("spec.validUntil: ")
+    assert said(of_user(user(**mysql, create_database=True)))[0].startswith("spec.createDatabase: ")
+    assert said(of_user(user(**mysql, roles=(Membership(name="root"),))))[0].startswith("spec.roles: ")
+    everywhere = Grant(database="*", privileges=("SELECT",))
+    assert "SELECT is not given away on the whole server" in said(of_user(user(**mysql, grants=(everywhere,))))[0]
+    assert (
+        said(of_user(user(**mysql, grants=(Grant(database="*", privileges=("PROCESS",)),), replication=True))) == []
+    )
 
 
 def test_guests_are_refused_what_only_the_servers_own_namespace_may() -> None:
@@ -199,7 +203,7 @@ def test_guests_are_refused_what_only_the_servers_own_namespace_may() -> None:
 def test_connections_without_verification_and_missing_servers_are_told() -> None:
     foreign: dict[str, Any] = {"cluster_ref": None, "engine": "postgresql"}
     (warning,) = said(of_user(user(**foreign, server_ref=server("Disable"))))
-    assert warning.startswith("spec.serverRef.tls.mode: Disable logs in over a connection in clear text")
+    assert warning.startswith("spec.serverRef.tls.mode: Disable works in clear text")
     assert said(of_user(user(cluster_ref=None)))[0].startswith("no server is named")
     (lost,) = said(of_database(database(deletion_policy="Delete")))
     assert lost.startswith("spec.deletionPolicy: the database on the server is deleted")

@@ -160,10 +160,13 @@ async def test_a_namespace_of_its_own_is_where_the_right_is_asked() -> None:
 
 
 @virtual_time
-async def test_an_image_is_for_those_who_may_create_pods() -> None:
+@pytest.mark.parametrize(
+    "spec", [PostgreSQLClusterSpec(image="mine:1"), PostgreSQLClusterSpec(upgrade_image="mine:1")]
+)
+async def test_an_image_is_for_those_who_may_create_pods(spec: PostgreSQLClusterSpec) -> None:
     shop = Shop()
     shop.serve()
-    cluster = PostgreSQLCluster(metadata=meta("main"), spec=PostgreSQLClusterSpec(image="mine:1"))
+    cluster = PostgreSQLCluster(metadata=meta("main"), spec=spec)
     with pytest.raises(Invalid, match="may not create pods in namespace shop"):
         await shop.user("jane").create(cluster)
     pods = {**reading("x"), "metadata": {"name": "pods", "namespace": "shop"}}

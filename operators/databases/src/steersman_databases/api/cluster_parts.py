@@ -187,13 +187,13 @@ class ClusterMember(FrozenStruct):
     role: MemberRole | None = None
     """Primary or Replica; absent while it is neither."""
     state: str | None = None
-    """What its server does, in the words of Patroni: running, streaming, starting, stopped."""
+    """What its server does: Starting, Cloning, Running, Streaming, Stopped, Crashed, StartFailed, or Unknown."""
     node: str | None = None
     """The node that its pod is on."""
     ready: bool | None = None
     """Whether it takes connections."""
     lag_bytes: int | None = None
-    """How far it is behind the primary."""
+    """How far it is behind the primary, rounded down to MiB."""
     timeline: int | None = None
     """Its timeline."""
     pending_restart: bool | None = None

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 Reasons = Mapping[str, str]
 
+_MORE_ROOM = "raise spec.storage.size (of volume wal: spec.walStorage.size)"
+
 ON_ANY_SERVER: Reasons = {
     "ReferenceNotPermitted": "check the name, and whether the target lets this namespace in: a cluster by "
     "spec.allowedNamespaces, a Service or Secret by the annotation databases.steersman.dev/allowed-namespaces",
@@ -84,6 +86,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "Hibernated": "set spec.hibernated to false to wake the cluster",
         "Fenced": "remove the annotation databases.steersman.dev/fenced",
         "Upgrading": "",
+        "DiskFull": _MORE_ROOM,
         "SecretInvalid": "correct the Secret",
         "Deleting": "",
     },
@@ -125,8 +128,14 @@ CLUSTER: Mapping[str, Reasons] = {
         "Sized": "",
         "Resizing": "",
         "FileSystemResizePending": "",
-        "NotExpandable": "use a storage class with allowVolumeExpansion, or make the size what it was",
+        "NotExpandable": "give the storage class allowVolumeExpansion, if its driver can; or delete the claims of "
+        "one replica after another: what takes its place has the new size",
         "VolumeLost": "let the instance be replaced; where it is the only one, add another while it serves",
+    },
+    "StorageSufficient": {
+        "Sufficient": "",
+        "RunningLow": _MORE_ROOM,
+        "DiskFull": _MORE_ROOM,
     },
     "CertificatesValid": {
         "Valid": "",
@@ -137,8 +146,9 @@ CLUSTER: Mapping[str, Reasons] = {
         "Current": "",
         "MinorAvailable": "set spec.minorUpgrades to Automatic, or take the image when it suits",
         "Upgrading": "",
-        "PreCheckFailed": "mend it, and it is looked at again; or declare the former version",
-        "RolledBack": "mend it and change the spec, or delete the Job, to try again; or declare the former version",
+        "PreCheckFailed": "mend it, and it is looked at again (what the image lacks may be in another: "
+        "spec.upgradeImage); or declare the former version",
+        "RolledBack": "mend it and delete the Job to try again; or declare the former version",
     },
     "Paused": {
         "ByAnnotation": "remove the annotation databases.steersman.dev/paused to go on",

@@ -240,6 +240,9 @@ class PostgreSQLClusterSpec(Spec):
     it is what still runs."""
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """Image of the servers; the operator's for this version unless given."""
+    upgrade_image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """The image that upgrades data of another major version, with the programs of both; the operator's unless given.
+    Where ``image`` brings extensions of your own, this one must bring them, too, for both versions."""
     image_pull_policy: PullPolicy = "IfNotPresent"
     """When nodes pull the image."""
     image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], Field(list_map_keys=("name",), max_items=16)] = ()
@@ -319,8 +322,12 @@ class LastSwitchover(FrozenStruct):
     outcome: str | None = None
     """Requested, Succeeded, or why not."""
     declared: str | None = None
-    """For which generation it was asked for, and after which requested restart: it is not asked for again for the
-    same."""
+    """For which generation it was asked for, and after which requested restart: nobody is asked twice for that."""
+    refused: Annotated[tuple[str, ...], Field(max_items=32, list_type="set")] = ()
+    """Who was asked before, for the same, and did not take over."""
+    store_version: str | None = None
+    """The resourceVersion of the ConfigMap that the request goes into, before it did. Until that bears it too, nobody
+    has been asked yet."""
 
 
 class PostgreSQLClusterStatus(Status):

@@ -72,7 +72,8 @@ class ServerTls(FrozenStruct):
     """How the operator verifies a server."""
 
     mode: TlsMode = "VerifyFull"
-    """VerifyFull (chain and name), VerifyCA (the chain), Require (encrypted, to anybody), Disable (in clear text)."""
+    """VerifyFull (chain and name), VerifyCA (the chain), Require (encrypted, to anybody), Disable (in clear text;
+    as Require on MySQL)."""
     ca: Authority | None = None
     """Who signs the server's certificate; the authorities that the operator's image trusts unless given."""
     client_certificate: Name | None = None

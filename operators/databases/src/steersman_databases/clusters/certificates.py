@@ -140,6 +140,11 @@ def _authority(cluster: str, line: str, now: datetime, lifetimes: Lifetimes) -> 
     return make_authority(f"{line} {cluster}", now, lifetimes.authority)
 
 
+def is_own_server_authority(certificate: str, cluster: str) -> bool:
+    """Whether it was made here, for this cluster or one whose name begins alike, to sign servers' certificates."""
+    return subject(certificate).startswith(f"server {cluster}"[:40])
+
+
 def _living(bundle: str, now: datetime) -> tuple[str, ...]:
     try:
         return tuple(c for c in split(bundle) if times(c)[1] > now)

@@ -12,7 +12,10 @@ from steersman_databases.engines.cluster import ClusterView
 
 _STUCK_AFTER = timedelta(minutes=5)
 _BROKEN_AFTER = timedelta(minutes=5)
-_BROKEN_RESTARTS = 2
+# Where file systems grow while they are used, their growth is pending for a moment too.
+_GROWN_AFTER = timedelta(minutes=1)
+_UNREADABLE = 65
+"""What a server's container ends with where its data cannot be read: EX_DATAERR of sysexits.h."""
 
 
 def renew_stuck(cluster: ClusterView, observed: Observed) -> Step | None:
@@ -26,6 +29,60 @@ def renew_stuck(cluster: ClusterView, observed: Observed) -> Step | None:
         if is_stuck(instance.pod) or instance.unready_for(observed.now) > _STUCK_AFTER:
             return RenewPod(instance.number, "it does not start, and something else is declared now")
     return None
+
+
+def renew_grown(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """Pods that are full, and whose file system grows with a new one: but for a primary that serves, as it may go on.
+
+    Who has most to say comes first, and nobody before the one that starts at the moment is there.
+    """
+    serving, members = observed.members.primary, observed.members
+    grown = [
+        i
+        for i in observed.instances
+        if i.member is not None and i.member.full and i.missed_growth(observed.now, _GROWN_AFTER)
+        if i.member != serving and not cluster.requests.fences(i.number)
+    ]
+    if not grown:
+        return None
+    starting = [i for i in observed.instances if i not in grown and _starts(i, observed)]
+    if starting:
+        return Wait("DiskFull", f"waiting for instance {cluster.names.instance(starting[0].number)} to start")
+    led = members.leader if members.leader is not None else members.former_leader
+    chosen = min(grown, key=lambda i: (i.number != led, i.number))
+    return RenewPod(chosen.number, "its volume is full, and has become larger")
+
+
+def renew_estranged(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """Pods that know nobody of those who sign now: all Secrets with certificates were lost at once.
+
+    A replica that was renewed follows once the primary's server reads its files again, which `ClusterView.estranged`
+    has it do. The primary comes last, and only when all follow: whoever takes over must have what was committed, and
+    without synchronous replication the members would let one do so that lacks a megabyte. Who does not follow is
+    everybody's business first.
+    """
+    estranged = [
+        i for i in observed.instances if i.estranged and not i.without_room and not cluster.requests.fences(i.number)
+    ]
+    if not estranged:
+        return None
+    starting = [i for i in observed.instances if _starts(i, observed)]
+    if starting:
+        return Wait("RollingOut", f"waiting for instance {cluster.names.instance(starting[0].number)} to start again")
+    leader, primary = observed.members.leader, observed.members.primary
+    chosen = min(estranged, key=lambda i: (i.number == leader, i.number))
+    if chosen.number == leader:
+        others = [i for i in observed.replicas() if not i.fenced]
+        if primary is None or not all(i.follows(primary) for i in others):
+            return None
+    return RenewPod(chosen.number, "it trusts only authorities whose Secrets are lost")
+
+
+def _starts(instance: Instance, observed: Observed) -> bool:
+    """Whether its pod is on its way, and may be there soon."""
+    if instance.statefulset is None or instance.stopped or instance.pod_ready:
+        return False
+    return instance.unready_for(observed.now) <= _STUCK_AFTER
 
 
 def replace(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
@@ -51,7 +108,18 @@ def failure(instance: Instance, observed: Observed) -> str:
         return "its volume is gone"
     if instance.home_lost:
         return "its node is gone"
-    member = instance.member
-    broken = member is not None and (member.diverged or member.state == "StartFailed")
-    patient = instance.unready_for(observed.now) > _BROKEN_AFTER and instance.restarts >= _BROKEN_RESTARTS
-    return "its data are broken" if broken and patient else ""
+    patient = instance.unready_for(observed.now) > _BROKEN_AFTER
+    return "its data are broken" if patient and _is_broken(instance, observed) else ""
+
+
+def _is_broken(instance: Instance, observed: Observed) -> bool:
+    """Whether its data are what it does not start with, and a copy would."""
+    member, primary = instance.member, observed.primary
+    if instance.exit_code == _UNREADABLE:
+        return True
+    # A copy would be on a volume of the same size.
+    if member is None or member.full:
+        return False
+    # What was declared since the primary's start may be what it fails with, and a copy would fail as well.
+    alike = primary is not None and instance.hash == primary.hash
+    return member.diverged or (member.state == "StartFailed" and alike)

@@ -1,4 +1,4 @@
-"""Handing the primary over: asked for once for each declaration, since each time all writes are held up.
+"""Handing the primary over: each may be asked once for a declaration, since each time all writes are held up.
 
 Who is asked takes the request away when it is done, and when it refuses. So one that is gone although the primary is
 who it was has been refused.
@@ -6,6 +6,7 @@ who it was has been refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from steersman_databases.clusters.observed import Instance, Observed
@@ -25,7 +26,7 @@ def declaration(cluster: ClusterView) -> str:
 def is_awaited(observed: Observed) -> bool:
     """Whether it may be too early to see a request that has just been made."""
     attempt = observed.attempt
-    if attempt is None or attempt.ended or attempt.to == observed.members.leader:
+    if attempt is None or not attempt.sent or attempt.ended or attempt.to == observed.members.leader:
         return False
     return observed.now - attempt.at < _TAKEN_UP_WITHIN
 
@@ -33,18 +34,30 @@ def is_awaited(observed: Observed) -> bool:
 def has_just_failed(observed: Observed, to: int) -> bool:
     """Whether ``to`` should have become the primary, and nobody has said yet that it did not."""
     attempt = observed.attempt
-    return attempt is not None and not attempt.ended and attempt.to == to and not is_awaited(observed)
+    if attempt is None or not attempt.sent or attempt.ended:
+        return False
+    return attempt.to == to and not is_awaited(observed)
 
 
-def hand_over(cluster: ClusterView, observed: Observed, to: Instance, because: str) -> SwitchOver | Wait | None:
-    """Makes ``to`` the primary, unless that was refused and nothing else is declared since.
-
-    None where somebody asks for a switchover himself: that comes first then.
-    """
+def asked(cluster: ClusterView, observed: Observed) -> frozenset[int]:
+    """Who was asked for what is declared now, and did not take over."""
     attempt = observed.attempt
-    if attempt is None or attempt.to != to.number or attempt.declared != declaration(cluster):
+    if attempt is None or attempt.declared != declaration(cluster):
+        return frozenset()
+    return attempt.before | {attempt.to} if attempt.sent else attempt.before
+
+
+def hand_over(
+    cluster: ClusterView, observed: Observed, successors: Sequence[Instance], because: str
+) -> SwitchOver | Wait | None:
+    """Makes the first of ``successors`` the primary that was not asked for the same before.
+
+    None where all were, and somebody asks for a switchover himself: that comes first then.
+    """
+    refused = asked(cluster, observed)
+    if (to := next((i for i in successors if i.number not in refused), None)) is not None:
         return SwitchOver(to.number, because)
     if cluster.requests.switchover:
         return None
-    name = cluster.names.instance(to.number)
-    return Wait("SwitchoverRefused", f"{name} should be the primary, since {because}, and {REFUSED}")
+    names = ", ".join(sorted(cluster.names.instance(i.number) for i in successors))
+    return Wait("SwitchoverRefused", f"{names} should be the primary, since {because}, and {REFUSED}")

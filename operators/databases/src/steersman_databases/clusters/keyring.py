@@ -217,10 +217,12 @@ def _serving(
         except Unfit as unfit:
             finding = Finding(reason="SecretInvalid", message=f"Secret {wish.given}: {unfit}")
             if _works(present, now):
-                # Members that have it not yet, and those that have it already, trust each other by this bundle.
-                return {**_shown(present), "ca.crt": _joined(_text(present, "ca.crt"), own, now)}, finding
+                return {**_shown(present), "ca.crt": _bundle(view, present, own, now)}, finding
             return _own(view, wish, present, authorities, now, lifetimes), finding
-        return _given(fit, own), _given_finding(wish.given, fit, now)
+        served = {"tls.crt": fit.chain.encode(), "tls.key": fit.leaf.key.encode()}
+        return {**served, "ca.crt": _bundle(view, present, own + fit.authority, now)}, _given_finding(
+            wish.given, fit, now
+        )
     data = _own(view, wish, present, authorities, now, lifetimes)
     expires = times(data["tls.crt"].decode())[1]
     return data, Finding(
@@ -236,15 +238,7 @@ def _own(
     return {
         "tls.crt": pair.certificate.encode(),
         "tls.key": pair.key.encode(),
-        "ca.crt": authorities.server.bundle.encode(),
-    }
-
-
-def _given(fit: Given, own: str) -> Data:
-    return {
-        "tls.crt": fit.chain.encode(),
-        "tls.key": fit.leaf.key.encode(),
-        "ca.crt": "".join(sorted({*split(fit.authority), *split(own)})).encode(),
+        "ca.crt": _bundle(view, present, authorities.server.bundle, now),
     }
 
 
@@ -271,12 +265,18 @@ def _shown(data: Data) -> dict[str, bytes]:
     return {key: data[key] for key in ("tls.crt", "tls.key")}
 
 
-def _joined(bundle: str, own: str, now: datetime) -> bytes:
+def _bundle(view: ClusterView, present: Data, trusted: str, now: datetime) -> bytes:
+    """``trusted``, and whom somebody gave before: some members show what those signed, and others do so no more.
+
+    Nothing tells when all have read their files again, so they stay until they expire. Those of the cluster itself do
+    not: which of them are trusted stands beside their keys.
+    """
     try:
-        former = [c for c in split(bundle) if times(c)[1] > now]
+        former = [c for c in split(_text(present, "ca.crt")) if times(c)[1] > now]
     except ValueError:
         former = []
-    return "".join(sorted({*former, *split(own)})).encode()
+    given = [c for c in former if not certificates.is_own_server_authority(c, view.key.name)]
+    return "".join(sorted({*given, *split(trusted)})).encode()
 
 
 def _text(data: Data, key: str) -> str:

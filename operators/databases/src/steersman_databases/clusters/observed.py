@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod
+from steersman.api.core_v1 import PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod
 from steersman.meta import Object, is_true
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
 from steersman_databases.engines.topology import Member, Members
@@ -29,7 +29,8 @@ T = TypeVar("T", bound=Object)
 class Instance:
     """One instance and what there is of it. ``wal`` is its second claim, where one is declared.
 
-    ``home_lost``: its volume is tied to a node that is gone.
+    ``home_lost``: its volume is tied to a node that is gone. ``estranged``: what it trusts and shows is signed by
+    authorities that are lost, and it cannot be told to read the present ones.
     """
 
     number: int
@@ -39,6 +40,15 @@ class Instance:
     wal: PersistentVolumeClaim | None = None
     member: Member | None = None
     home_lost: bool = False
+    estranged: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its pod is one of its StatefulSet's, and no stranger's that bears the same labels."""
+        reference = None if self.pod is None else self.pod.controller_reference
+        return (
+            reference is not None and self.statefulset is not None and reference.uid == self.statefulset.metadata.uid
+        )
 
     @property
     def pod_ends(self) -> bool:
@@ -51,6 +61,31 @@ class Instance:
         if self.pod is None or self.pod_ends:
             return False
         return is_true(self.pod.status.conditions, "Ready")
+
+    @property
+    def grows_when_started(self) -> bool:
+        """Whether one of its volumes has become larger, and its file system follows when a pod starts."""
+        return bool(self._growing())
+
+    def missed_growth(self, now: datetime, for_: timedelta) -> bool:
+        """Whether its pod has been there since before, and that has lasted ``for_``: it is no growth under way."""
+        since = [c.last_transition_time for c in self._growing() if c.last_transition_time is not None]
+        made = None if self.pod is None or self.pod_ends else self.pod.metadata.creation_timestamp
+        return made is not None and any(made < time <= now - for_ for time in since)
+
+    def _growing(self) -> Sequence[PersistentVolumeClaimCondition]:
+        claims = [c for c in (self.data, self.wal) if c is not None]
+        return [
+            condition
+            for claim in claims
+            for condition in claim.status.conditions
+            if condition.type == "FileSystemResizePending" and condition.status == "True"
+        ]
+
+    @property
+    def without_room(self) -> bool:
+        """Whether its server, once stopped, may not come up: a volume is full, and a start makes it no larger."""
+        return self.member is not None and self.member.full and not self.grows_when_started
 
     @property
     def stopped(self) -> bool:
@@ -87,22 +122,30 @@ class Instance:
         return timedelta(0) if since is None else now - since
 
     @property
-    def restarts(self) -> int:
-        """How often the containers of its pod were started again."""
-        return 0 if self.pod is None else sum(c.restart_count for c in self.pod.status.container_statuses)
+    def exit_code(self) -> int | None:
+        """What its server's container last ended with, where it does not run now: it may be well on its way since."""
+        for container in () if self.pod is None else self.pod.status.container_statuses:
+            if container.state.running is not None:
+                continue
+            if (ended := container.state.terminated or container.last_state.terminated) is not None:
+                return ended.exit_code
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The last switchover that was asked for: to which instance, when, and for which declaration.
+    """The last switchover that was decided: to which instance, when, and for which declaration.
 
-    ``ended``: somebody has seen how it went.
+    ``sent``: the members were asked, and not only about to be when something cut it. ``ended``: somebody has seen how
+    it went. ``before`` are those who refused it for the same declaration.
     """
 
     to: int
     at: datetime
     declared: str
+    sent: bool
     ended: bool
+    before: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +169,11 @@ class Observed:
 
     def instance(self, number: int) -> Instance | None:
         return next((i for i in self.instances if i.number == number), None)
+
+    def with_estranged(self, pods: Container[str]) -> Observed:
+        """The same, of which the pods with these UIDs are estranged."""
+        told = [replace(i, estranged=i.pod is not None and i.pod.metadata.uid in pods) for i in self.instances]
+        return replace(self, instances=told)
 
     def replicas(self) -> Iterator[Instance]:
         """All but the primary."""

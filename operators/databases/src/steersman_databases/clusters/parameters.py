@@ -38,9 +38,9 @@ def restart(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     replicas = [i for i in pending if i.number != primary.instance]
     if replicas:
         return RestartServer(replicas[0].number, "a parameter needs it")
-    to = rollout.successor(cluster, observed)
+    to = rollout.successors(cluster, observed)
     because = "a parameter needs a restart"
-    return RestartServer(primary.instance, because) if to is None else hand_over(cluster, observed, to, because)
+    return hand_over(cluster, observed, to, because) if to else RestartServer(primary.instance, because)
 
 
 def lowers(member: Member) -> bool:
@@ -69,22 +69,41 @@ class GivenBack:
         return f'an instance did not start with parameter "{self.name}" = {self.value}; {instead}'
 
 
-def given_back(cluster: ClusterView, observed: Observed) -> Sequence[GivenBack]:
-    """The declared values that are not to be tried: those found so before, and those that fail now.
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """Values and how they fare: ``back`` are not to be tried, ``waiting`` are, as soon as a server restarts."""
 
-    One fails where a replica does not start, and the primary has not restarted for it yet.
+    back: Sequence[GivenBack] = ()
+    waiting: Sequence[GivenBack] = ()
+
+
+def trials(cluster: ClusterView, observed: Observed) -> Trials:
+    """The declared values that are not to be tried (found so before, or failing now), and those that wait.
+
+    What waits is as the primary says, and stands in the store before anybody restarts: there it is found where the
+    only server does not start, and nobody is left to say so. It failed where a server does not start and the primary,
+    if there is one, has not restarted for it yet.
     """
     declared, settings = _declared(cluster), observed.members.settings or {}
-    recorded = cast(Mapping[str, Mapping[str, str]], settings.get(_RECORD, {}).get("refused", {}))
-    found = {n: GivenBack(n, r["value"], r["former"]) for n, r in recorded.items() if declared.get(n) == r["value"]}
-    primary = observed.members.primary
-    if primary is not None and any(_fails(m) for m in observed.members.members):
-        tried = cast(Mapping[str, str], settings.get("postgresql", {}).get("parameters", {}))
-        for pending in primary.pending:
-            # What was declared since is not what failed.
-            if pending.name in declared and declared[pending.name] == tried.get(pending.name):
-                found[pending.name] = GivenBack(pending.name, declared[pending.name], pending.former)
-    return [found[name] for name in sorted(found)]
+    written = cast(Mapping[str, str], settings.get("postgresql", {}).get("parameters", {}))
+    refused, waiting = (
+        {n: GivenBack(n, r["value"], r["former"]) for n, r in recorded.items() if declared.get(n) == r["value"]}
+        for recorded in (_recorded(settings, "refused"), _recorded(settings, "waiting"))
+    )
+    if (primary := observed.members.primary) is not None:
+        pending = {p.name: p.former for p in primary.pending if p.name in declared}
+        waiting = {name: GivenBack(name, declared[name], former) for name, former in pending.items()}
+    # What was declared since is not what failed.
+    tried = {name: one for name, one in waiting.items() if one.value == written.get(name)}
+    if any(_fails(m, primary) for m in observed.members.members):
+        refused |= tried
+    return Trials(
+        [refused[name] for name in sorted(refused)], [tried[name] for name in sorted(tried) if name not in refused]
+    )
+
+
+def _recorded(settings: Mapping[str, Any], what: str) -> Mapping[str, Mapping[str, str]]:
+    return cast(Mapping[str, Mapping[str, str]], settings.get(_RECORD, {}).get(what, {}))
 
 
 def without(cluster: ClusterView, back: Sequence[GivenBack]) -> ClusterView:
@@ -96,10 +115,11 @@ def without(cluster: ClusterView, back: Sequence[GivenBack]) -> ClusterView:
     return replace(cluster, parameters=kept, preload_libraries=[name for name in libraries if name])
 
 
-def record(back: Sequence[GivenBack]) -> Mapping[str, Any]:
-    """What is written beside the settings, so that nobody tries these values again."""
-    refused = {one.name: {"value": one.value, "former": one.former} for one in back}
-    return {_RECORD: {"refused": refused}} if refused else {}
+def record(trials: Trials) -> Mapping[str, Any]:
+    """What is written beside the settings: what nobody should try again, and what there was before what is tried."""
+    kept = {"refused": trials.back, "waiting": trials.waiting}
+    said = {what: {one.name: {"value": one.value, "former": one.former} for one in of} for what, of in kept.items()}
+    return {_RECORD: found} if (found := {what: of for what, of in said.items() if of}) else {}
 
 
 def _declared(cluster: ClusterView) -> Mapping[str, str]:
@@ -107,8 +127,10 @@ def _declared(cluster: ClusterView) -> Mapping[str, str]:
     return {**cluster.parameters, **libraries}
 
 
-def _fails(member: Member) -> bool:
-    return member.role == "Replica" and member.state == "StartFailed" and not member.diverged
+def _fails(member: Member, primary: Member | None) -> bool:
+    """Whether it does not start, and neither a new copy of the data nor room helps against that."""
+    lacking = member.diverged or member.full
+    return member.state == "StartFailed" and not lacking and member is not primary
 
 
 def _less(value: str, former: str) -> bool:

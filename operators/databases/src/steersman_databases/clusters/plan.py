@@ -36,12 +36,15 @@ def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         _hibernate,
         _fence,
         failing.renew_stuck,
+        failing.renew_grown,
+        failing.renew_estranged,
         _wake,
         _primary,
         failing.replace,
         scale.out,
         _whole,
         scale.reduce,
+        _room,
         parameters.restart,
         rollout.renew,
         requested.switch_over,
@@ -170,6 +173,14 @@ def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     if rollout.lacks_standbys(cluster, observed):
         return Wait("NoSynchronousStandby", "waiting for a standby to become synchronous")
     return None
+
+
+def _room(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """A server whose volume is full may not come up again: it is stopped only where that, or somebody, wants it."""
+    full = [cluster.names.instance(i.number) for i in observed.instances if i.without_room]
+    if not full:
+        return None
+    return requested.switch_over(cluster, observed) or Wait("DiskFull", f"no room is left at {', '.join(full)}")
 
 
 def _rest(cluster: ClusterView, observed: Observed) -> Step | Wait | None:

@@ -16,8 +16,8 @@ def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
     if not wanted:
         return None
     if wanted == "any":
-        to = rollout.successor(cluster, observed)
-        return EndSwitchover(wanted, "no replica may be promoted") if to is None else ChooseSwitchover(to.number)
+        to = rollout.successors(cluster, observed)
+        return ChooseSwitchover(to[0].number) if to else EndSwitchover(wanted, "no replica may be promoted")
     number = cluster.names.number(wanted)
     if number is None or observed.instance(number) is None:
         return EndSwitchover(wanted, "there is no instance of this name")
@@ -26,5 +26,8 @@ def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
     if handover.has_just_failed(observed, number):
         return EndSwitchover(wanted, handover.REFUSED)
     if not any(i.number == number for i in rollout.promotable(cluster, observed)):
-        return EndSwitchover(wanted, "it may not be promoted: it does not follow, or has not all that was committed")
+        return EndSwitchover(
+            wanted,
+            "it may not be promoted: it does not follow, has not all that was committed, or its volume is full",
+        )
     return SwitchOver(number, _BECAUSE)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from steersman.meta import to_builtins
-from steersman_databases.clusters.handover import hand_over
+from steersman_databases.clusters import handover
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import RenewPod, Step, Wait
 from steersman_databases.engines.cluster import ClusterView
@@ -81,27 +81,36 @@ def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     replicas = [i for i in outdated if i.number != primary.instance]
     if replicas:
         return RenewPod(max(replicas, key=_lag).number, _BECAUSE)
-    to = successor(cluster, observed)
-    if to is None:
+    to = successors(cluster, observed)
+    if not to:
         return RenewPod(primary.instance, _BECAUSE)
-    return hand_over(cluster, observed, to, "its primary is renewed")
+    return handover.hand_over(cluster, observed, to, "its primary is renewed")
 
 
-def successor(cluster: ClusterView, observed: Observed) -> Instance | None:
-    """The best replica to hand over to: one that is as declared before one that is not, the one that lags least."""
-    candidates = promotable(cluster, observed)
-    return min(candidates, key=lambda i: (is_outdated(cluster, observed, i), _lag(i), i.number), default=None)
+def successors(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
+    """The replicas to hand over to, the best first.
+
+    One that was not asked before one that refused, one that is as declared before one that is not, then by its lag.
+    """
+    refused = handover.asked(cluster, observed)
+
+    def merits(instance: Instance) -> tuple[bool, bool, int, int]:
+        outdated = is_outdated(cluster, observed, instance)
+        return instance.number in refused, outdated, _lag(instance), instance.number
+
+    return sorted(promotable(cluster, observed), key=merits)
 
 
 def promotable(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
-    """The replicas that may become primary without loss: with synchronous replication, these only."""
+    """The replicas that may become primary without loss, and have room: with synchronous replication, these only."""
     primary = observed.members.primary
     if primary is None:
         return ()
     following = [i for i in observed.replicas() if i.follows(primary) and not cluster.requests.fences(i.number)]
+    with_room = [i for i in following if i.member is not None and not i.member.full]
     if cluster.synchronous.mode == "Off":
-        return following
-    return [i for i in following if i.member is not None and i.member.synchronous]
+        return with_room
+    return [i for i in with_room if i.member is not None and i.member.synchronous]
 
 
 def lacks_standbys(cluster: ClusterView, observed: Observed) -> bool:

@@ -29,8 +29,8 @@ def reduce(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     if last.number != observed.members.leader:
         return RetireInstance(last.number, _BECAUSE)
     # Only the primary is left to go, which cannot be while there are replicas.
-    to = rollout.successor(cluster, observed)
-    if to is None:
+    to = rollout.successors(cluster, observed)
+    if not to:
         return Wait("Degraded", "no replica may become the primary")
     return hand_over(cluster, observed, to, _BECAUSE)
 

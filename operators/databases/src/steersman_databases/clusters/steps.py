@@ -106,6 +106,7 @@ class Wait:
         "Hibernated",
         "Fenced",
         "Upgrading",
+        "DiskFull",
     ]
     message: str
 

@@ -14,24 +14,36 @@ from steersman.api.batch_v1 import Job
 from steersman.meta import Quantity, is_true
 from steersman_databases.clusters.observed import MAJOR_LABEL, Instance, Observed, number_of
 from steersman_databases.engines.cluster import ClusterView, InUse
+from steersman_databases.engines.cluster_names import VERSION_LABEL
 
-GENERATION = "databases.steersman.dev/generation"
-"""On the Job of an upgrade: the generation of the cluster that asked for it."""
+DECLARED = "databases.steersman.dev/upgrade-image"
+"""On the Job that upgrades: the image that was declared for it, empty for the operator's."""
 
 _SPARE = 64 << 20  # bytes that pg_upgrade needs beside the copy
+_LOG = 1 << 30  # bytes of log that rebuilding all indexes writes at most until a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """An upgrade that is declared: ``generation`` is the cluster's, ``image`` has the programs of both versions."""
+    """An upgrade that is declared: ``generation`` is the cluster's, ``image`` has the programs of both versions.
+
+    ``declared`` is what somebody said of the image: the operator's own is another one with each of its releases.
+    """
 
     former: str
     version: str
     image: str
     generation: int
+    declared: str = ""
 
 
 Stage = Literal["None", "Withdraw", "Stop", "Wait", "Commit", "RolledBack"]
+
+
+def has_run(observed: Observed, version: str, told: str) -> bool:
+    """Whether this object's own servers were of ``version``. ``told`` is the full version that its status says."""
+    made_for = (i.statefulset.metadata.labels.get(VERSION_LABEL) for i in observed.instances if i.statefulset)
+    return told.startswith(f"{version}.") or version in made_for
 
 
 def version_of(instance: Instance) -> str:
@@ -57,12 +69,16 @@ def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
     """What is to be done with an upgrade that may have begun; None: nothing."""
     if job is None:
         return "None"
-    if due is None:
+    if due is None or job.metadata.deletion_timestamp is not None:
         # Done, or taken back by who declared it.
         return "Withdraw"
     failed = is_true(job.status.conditions, "Failed")
-    if job.metadata.annotations.get(GENERATION) != str(due.generation) and (failed or job.spec.suspend):
-        # Something else is declared now: what had not begun begins anew, what failed is tried again.
+    another = version_to(job) != due.version
+    if failed and (another or job.metadata.annotations.get(DECLARED, "") != due.declared):
+        # Somebody declares another upgrade now. A new release of the operator alone has nobody's servers stopped.
+        return "Withdraw"
+    if job.spec.suspend and (another or image_of(job) != due.image):
+        # It had not begun, and begins anew.
         return "Withdraw"
     if failed:
         return "RolledBack"
@@ -76,10 +92,27 @@ def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
     return "Stop" if last in (None, number_of(job)) else "Withdraw"
 
 
-def too_small(instance: Instance, used: InUse) -> str:
-    """Why the volume is too small for a copy of the data, as far as its size tells; empty where it is not."""
-    capacity = None if instance.data is None else instance.data.status.capacity.get("storage")
-    needed = 2 * used.size + _SPARE
-    if capacity is None or int(Quantity(capacity).value) >= needed:
-        return ""
-    return f"the data are copied and take {needed >> 20} MiB then, and the volume has {capacity}"
+def version_to(job: Job) -> str:
+    """The version that ``job`` brings the data to."""
+    return job.metadata.labels.get(VERSION_LABEL, "")
+
+
+def image_of(job: Job) -> str | None:
+    """What it runs."""
+    return next((c.image for c in job.spec.template.spec.containers), None)
+
+
+def is_over(job: Job) -> bool:
+    """Whether it starts no pod any more, or has not begun to."""
+    return job.spec.suspend is True or any(is_true(job.status.conditions, end) for end in ("Complete", "Failed"))
+
+
+def too_small(instance: Instance, used: InUse) -> Sequence[str]:
+    """Why volumes are too small for a copy of the data and a new log, as far as their size tells."""
+    needs = (("volume", instance.data, 2 * used.size), ("WAL volume", instance.wal, min(used.size, _LOG)))
+    return [
+        f"the data are copied, which takes {(needed + _SPARE) >> 20} MiB, and the {name} has {capacity}"
+        for name, claim, needed in needs
+        if claim is not None and (capacity := claim.status.capacity.get("storage")) is not None
+        if int(Quantity(capacity).value) < needed + _SPARE
+    ]

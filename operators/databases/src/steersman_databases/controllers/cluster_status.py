@@ -13,9 +13,8 @@ from steersman.meta import Condition, set_condition
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, ClusterSecrets
 from steersman_databases.api.conditions import CLUSTER, next_step
-from steersman_databases.api.postgresql_cluster import ClusterPhase, LastSwitchover
-from steersman_databases.clusters.handover import declaration
-from steersman_databases.clusters.observed import Attempt, Instance, Observed
+from steersman_databases.api.postgresql_cluster import ClusterPhase
+from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.parameters import lowers
 from steersman_databases.clusters.steps import Step, Wait, words_of
 from steersman_databases.controllers.outcome import shortened
@@ -28,6 +27,7 @@ ALARMING = frozenset(
     {
         "AdministratorSecretMissing",
         "Claimed",
+        "DiskFull",
         "Failed",
         "FailingOver",
         "ImageUnavailable",
@@ -40,6 +40,7 @@ ALARMING = frozenset(
         "PreCheckFailed",
         "RetainedDataMismatch",
         "RolledBack",
+        "RunningLow",
         "SecretInvalid",
         "SwitchoverRefused",
         "Unschedulable",
@@ -51,7 +52,6 @@ ALARMING = frozenset(
 _STATUS: dict[bool | None, Literal["True", "False", "Unknown"]] = {True: "True", False: "False", None: "Unknown"}
 # Below this, what a replica lags behind is noise, and would be written every few seconds.
 _LAG_GRAIN = 1 << 20
-_REQUESTED = "Requested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,14 @@ class Findings:
         self.found[type_] = Finding(type_, holds, reason, message)
         self.absent.discard(type_)
 
+    def says(self, type_: str, reason: str) -> bool:
+        """Whether a condition was found for this reason."""
+        finding = self.found.get(type_)
+        return finding is not None and finding.reason == reason
+
     def leave(self, type_: str, *, unless: str) -> None:
         """Keeps a condition as it was where all that was found is ``unless``."""
-        if (finding := self.found.get(type_)) is not None and finding.reason == unless:
+        if self.says(type_, unless):
             del self.found[type_]
 
     def drop(self, type_: str) -> None:
@@ -141,6 +146,21 @@ def judge_synchronous(view: ClusterView, observed: Observed, findings: Findings)
         findings.tell("Synchronous", True, "InSync", f"synchronous: {', '.join(sorted(names))}")
     else:
         findings.tell("Synchronous", False, "NoSynchronousStandby", "no replica has all that was committed")
+
+
+def judge_storage(view: ClusterView, observed: Observed, findings: Findings) -> None:
+    """Whether there is room on the volumes, as far as the instances tell."""
+    members = observed.members.members
+    used = [(f"{v}-{view.names.instance(m.instance)}", level) for m in members for v, level in m.storage.items()]
+    low = sorted(((claim, level) for claim, level in used if level), key=lambda each: -each[1])
+    if not used:
+        findings.drop("StorageSufficient")
+    elif not low:
+        findings.tell("StorageSufficient", True, "Sufficient", "there is room on all volumes")
+    else:
+        reason = "DiskFull" if any(m.full for m in members) else "RunningLow"
+        said = [f"{claim} is {f'over {level} % ' if level < 100 else ''}full" for claim, level in low]
+        findings.tell("StorageSufficient", False, reason, f"volume {', '.join(said)}")
 
 
 def judge_parameters(observed: Observed, findings: Findings) -> None:
@@ -210,6 +230,8 @@ def status_of(
     view, observed = seen
     primary = observed.primary
     member = None if primary is None else primary.member
+    # An upgrade follows from the version, so a stranger's pod must not have a say in it.
+    version = member.version if member is not None and primary is not None and primary.is_own else ""
     ready = [i for i in observed.instances if i.pod_ready and not i.fenced]
     return msgspec.structs.replace(
         former,
@@ -221,7 +243,7 @@ def status_of(
         primary=None if primary is None else view.names.instance(primary.number),
         # The last one stays until there is another: that it changed is how a failover is seen.
         timeline=former.timeline if member is None else member.timeline,
-        version=(member.version if member is not None else "") or former.version,
+        version=version or former.version,
         image=_image(primary) or former.image,
         members=tuple(_member(view, observed, i) for i in observed.instances),
         secrets=ClusterSecrets(
@@ -230,32 +252,6 @@ def status_of(
             ca=view.names.server_certificate.name,
         ),
     )
-
-
-def attempt_of(view: ClusterView, status: PostgreSQLClusterStatus | None) -> Attempt | None:
-    """The last switchover that was asked for, as far as it did not succeed."""
-    last = None if status is None else status.last_switchover
-    to = None if last is None else view.names.number(last.to or "")
-    if last is None or to is None or last.time is None or last.outcome == "Succeeded":
-        return None
-    return Attempt(to=to, at=last.time, declared=last.declared or "", ended=last.outcome != _REQUESTED)
-
-
-def requested(status: PostgreSQLClusterStatus, view: ClusterView, to: int, now: datetime) -> PostgreSQLClusterStatus:
-    """``status`` after a switchover was asked for."""
-    told = LastSwitchover(
-        time=now, former=status.primary, to=view.names.instance(to), outcome=_REQUESTED, declared=declaration(view)
-    )
-    return msgspec.structs.replace(status, last_switchover=told)
-
-
-def ended(status: PostgreSQLClusterStatus, now: datetime, refused: str = "") -> PostgreSQLClusterStatus:
-    """``status`` with how the switchover went that was asked for: as ``refused`` says, or well once it is seen."""
-    last = status.last_switchover
-    if last is None or last.outcome != _REQUESTED or not (refused or last.to == status.primary):
-        return status
-    told = msgspec.structs.replace(last, time=now, outcome=f"refused: {refused}" if refused else "Succeeded")
-    return msgspec.structs.replace(status, last_switchover=told)
 
 
 def _image(instance: Instance | None) -> str:
@@ -296,6 +292,9 @@ def describe(cluster: PostgreSQLCluster, view: ClusterView, step: Step | Wait | 
         findings.tell("Ready", False, reason, "; ".join(f"{f.type}: {f.message}" for f in troubled))
     else:
         findings.tell("Ready", True, "ClusterReady", f"all {view.instances} instances are as declared")
+    storage = findings.found.get("StorageSufficient")
+    if storage is not None and storage.reason == "DiskFull" and (step is None or isinstance(step, Wait)):
+        findings.tell("Ready", False, "DiskFull", storage.message)
 
 
 _NEEDED = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration"})

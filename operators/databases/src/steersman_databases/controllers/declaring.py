@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from steersman.api.core_v1 import Service
-from steersman.client import MergePatch
+from steersman.client import MergePatch, Propagation
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, to_builtins
@@ -52,10 +52,10 @@ class Charge:
             return
         await self.delete(kind, present)
 
-    async def delete(self, kind: type[T], obj: T) -> None:
+    async def delete(self, kind: type[T], obj: T, *, propagation: Propagation = "Background") -> None:
         """Deletes exactly this object, if it is still there."""
         try:
-            await self.client.delete(kind, obj.key, uid=obj.metadata.uid)
+            await self.client.delete(kind, obj.key, uid=obj.metadata.uid, propagation=propagation)
         except NotFound:
             # A conflict is none of that: what is there now, perhaps a namesake, is looked at again.
             return

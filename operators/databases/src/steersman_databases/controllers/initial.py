@@ -17,6 +17,7 @@ from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api.conditions import CLUSTER
 from steersman_databases.clusters.configuration import progress_of
 from steersman_databases.clusters.desires import claim_of, initial_of
 from steersman_databases.controllers.cluster_status import Findings
@@ -24,12 +25,12 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.outcome import reason_of
 from steersman_databases.controllers.rivals import require_first
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
-from steersman_databases.engines import Credentials, EngineError, InvalidName, ServerUnreachable
+from steersman_databases.engines import Credentials, EngineError
 from steersman_databases.engines.cluster import ClusterEngine
-from steersman_databases.engines.errors import Claimed, ImmutableOnServer
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.survey import Scope
 from steersman_databases.resources.jobs import SOURCES, configuration_job
@@ -37,13 +38,6 @@ from steersman_databases.resources.jobs import SOURCES, configuration_job
 T = TypeVar("T", bound=Object)
 
 KIND = PostgreSQLCluster.api_resource.kind
-
-_REASONS: tuple[tuple[type[EngineError], str], ...] = (
-    (InvalidName, "InvalidName"),
-    (Claimed, "Claimed"),
-    (ImmutableOnServer, "ImmutableOnServer"),
-    (ServerUnreachable, "ServerUnreachable"),
-)
 
 
 class Initial:
@@ -80,7 +74,7 @@ class Initial:
             findings.tell("InitialDatabase", None, "ServerUnreachable", "the server has not answered yet")
         except EngineError as error:
             self._tell(charge, error.changes)
-            reason = next((name for kind, name in _REASONS if isinstance(error, kind)), "SqlFailed")
+            reason = reason_of(error, CLUSTER["InitialDatabase"])
             findings.tell("InitialDatabase", False, reason, str(error))
         else:
             initial = charge.view.initial
@@ -107,7 +101,8 @@ class Initial:
             return True
         database, marker = view.initial.database, self._engine.configurer(view).marker
         inside = {database: frozenset({marker.schema or ""})}
-        survey = await self._surveys.look(located, Scope(databases=frozenset(inside), inside=inside, follow=False))
+        scope = Scope(databases=frozenset(inside), inside=inside, follow=False)
+        survey = await self._surveys.look(located, KIND, view.key, scope)
         return database in survey.inside and marker in survey.inside[database].objects
 
     async def _configure(self, charge: Charge, job: Job | None, findings: Findings, *, applied: bool) -> None:

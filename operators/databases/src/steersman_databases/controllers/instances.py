@@ -188,9 +188,9 @@ class Instances:
 
 
 async def live_members(charge: Charge, topology: Topology) -> Members:
-    """Who leads, and what else the store says, as the API server has it and not the cache. Without the pods."""
-    store = [c for key in charge.view.names.store if (c := await find_live(charge.client, ConfigMap, key))]
-    return topology.observe(charge.view.key, (), store)
+    """Who leads, as the API server has it and not the cache. Neither the pods nor what else the store says."""
+    lock = await find_live(charge.client, ConfigMap, charge.view.names.store_leader)
+    return topology.observe(charge.view.key, (), () if lock is None else (lock,))
 
 
 def _homes(volume: PersistentVolume) -> Sequence[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
 
 from steersman.meta import Condition, find_condition, set_condition
 from steersman_databases.api import Database, DatabaseStatus
 from steersman_databases.api.database import Phase
-from steersman_databases.engines import Endpoint, masked_uri
+from steersman_databases.engines import Endpoint, EngineError, masked_uri
 from steersman_databases.resources import Names
 
 READY = "Ready"
@@ -45,6 +46,11 @@ class Blocked(Exception):
         super().__init__(message)
         self.endpoint: Endpoint | None = None
         self.outcome = Outcome(phase=phase, reason=reason, message=message, retry_after=retry_after)
+
+
+def reason_of(error: EngineError, known: Container[str]) -> str:
+    """The reason of a condition that knows these reasons: they are called as the errors are."""
+    return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in known), "SqlFailed")
 
 
 def status_of(

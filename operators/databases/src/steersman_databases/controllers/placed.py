@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from steersman.api.core_v1 import Secret
@@ -11,37 +12,20 @@ from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
 from steersman.meta import to_builtins
 from steersman_databases.api import Database
-from steersman_databases.api.conditions import ON_ANY_SERVER
+from steersman_databases.api.conditions import DATABASE, ON_ANY_SERVER
 from steersman_databases.api.group import FORCE_DELETE
 from steersman_databases.clusters.desires import claim_of, database_of, owner_of
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
-from steersman_databases.controllers.outcome import Blocked, Outcome
+from steersman_databases.controllers.outcome import Blocked, Outcome, reason_of
 from steersman_databases.controllers.own_cluster import OwnCluster
 from steersman_databases.controllers.rivals import require_first, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
-from steersman_databases.engines import (
-    AdministratorRejected,
-    Credentials,
-    Endpoint,
-    EngineError,
-    InvalidName,
-    ServerUnreachable,
-)
+from steersman_databases.engines import Credentials, Endpoint, EngineError, ServerUnreachable
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import (
-    AlreadyExists,
-    Claimed,
-    ExtensionUnavailable,
-    ImmutableOnServer,
-    NotPermitted,
-    NotSupported,
-    ObjectsMissing,
-    OwnerMissing,
-    Raced,
-)
+from steersman_databases.engines.errors import Raced
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope
@@ -49,19 +33,6 @@ from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
 KIND = Database.api_resource.kind
-
-_REASONS: tuple[tuple[type[EngineError], str], ...] = (
-    (InvalidName, "InvalidName"),
-    (NotSupported, "NotSupported"),
-    (NotPermitted, "NotPermitted"),
-    (ExtensionUnavailable, "ExtensionUnavailable"),
-    (AlreadyExists, "AlreadyExists"),
-    (Claimed, "Claimed"),
-    (ImmutableOnServer, "ImmutableOnServer"),
-    (OwnerMissing, "OwnerMissing"),
-    (ObjectsMissing, "ObjectsMissing"),
-    (AdministratorRejected, "AdministratorRejected"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +166,10 @@ class PlacedDatabase:
         scope = Scope(users=names, databases=frozenset({database.database_name}))
         try:
             name, owner = database.database_name, database.username
-            work = self.surveys.carry_out
-            self._tell(await work(located, scope, lambda s: contents.plan_drop_database(s, name, claim)))
+            work = partial(self.surveys.carry_out, located, KIND, database.key, scope)
+            self._tell(await work(lambda s: contents.plan_drop_database(s, name, claim)))
             if not database.spec.owner:
-                self._tell(await work(located, scope, lambda s: contents.plan_drop_user(s, owner, claim, None)))
+                self._tell(await work(lambda s: contents.plan_drop_user(s, owner, claim, None)))
         except EngineError as error:
             self._tell(error.changes)
             raise _waiting(str(error)) from error
@@ -218,7 +189,7 @@ def _blocked(error: EngineError) -> Blocked:
         return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=5.0)
     if isinstance(error, Raced):
         return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
-    reason = next((name for kind, name in _REASONS if isinstance(error, kind)), "SqlFailed")
+    reason = reason_of(error, DATABASE["Ready"])
     return Blocked("Failed", reason, str(error), retry_after=30.0)
 
 

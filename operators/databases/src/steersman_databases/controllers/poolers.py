@@ -91,13 +91,14 @@ class Poolers:
         return lambda: self._tell(pod, ring, "RELOAD")
 
     async def hold(self, charge: Charge, pods: Sequence[Pod], ring: Keyring) -> None:
-        """New transactions wait, and running ones end first, as far as they do within a few seconds."""
+        """New transactions wait, and running ones end first, as far as they do within a few seconds.
+
+        That they may wait too long counts from the last time that this was asked for.
+        """
         known = self._paused.setdefault(charge.view.key, {})
         waiting = [pod for pod in pods if known.get(pod.metadata.uid) is None]
-        now = self._clock.monotonic()
-        for pod in waiting:
-            # Before it is asked: one whose answer is lost waits too.
-            known[pod.metadata.uid] = now
+        # Before they are asked: one whose answer is lost waits too.
+        known.update(dict.fromkeys((pod.metadata.uid for pod in pods), self._clock.monotonic()))
         await asyncio.gather(*(self._tell(pod, ring, "PAUSE") for pod in waiting), return_exceptions=True)
 
     async def release(self, charge: Charge, pods: Sequence[Pod], ring: Keyring, *, handing_over: bool) -> None:

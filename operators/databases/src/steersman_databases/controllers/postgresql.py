@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from steersman.api.core_v1 import Pod
 from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
 from steersman.errors import BadRequest, Conflict, Forbidden, Invalid
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
@@ -18,10 +19,10 @@ from steersman_databases.clusters.plan import next_step
 from steersman_databases.clusters.steps import ChooseSwitchover, EndSwitchover, RestartServer, Step, SwitchOver, Wait
 from steersman_databases.clusters.trouble import trouble_of
 from steersman_databases.clusters.view import view_of
-from steersman_databases.controllers import cluster_status, requests
+from steersman_databases.controllers import cluster_status, switchovers
 from steersman_databases.controllers.accounts import Accounts, Furnish
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
-from steersman_databases.controllers.cluster_status import Findings, attempt_of
+from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
@@ -45,7 +46,7 @@ from steersman_databases.resources.cluster_services import declared_services, na
 # While something is going on, the next look comes soon: not every change that matters is one of an object.
 _BUSY_SECONDS = 2.0
 # What ends by somebody's hand only.
-_LASTING = frozenset({"Hibernated", "Fenced", "SwitchoverRefused"})
+_LASTING = frozenset({"DiskFull", "Hibernated", "Fenced", "SwitchoverRefused"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,8 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
             charge = replace(charge, view=as_it_runs(charge.view, due))
             available = charge.view.image
         instances = Instances(charge, self._parts.engine, self._parts.topology)
-        seen = replace(seen, observed=replace(seen.observed, attempt=attempt_of(charge.view, cluster.status)))
+        attempt = switchovers.attempt_of(charge.view, cluster.status, seen.observed.members)
+        seen = replace(seen, observed=replace(seen.observed, attempt=attempt))
         upgrades = Upgrades(
             charge, self._parts.engine, self._parts.topology, self._parts.in_use, due, cluster.spec.image
         )
@@ -164,7 +166,7 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
         await self._poolers.ensure(charge, cluster.spec.pooler)
-        await self._follow(charge, observed, keys.ring)
+        observed = observed.with_estranged(await self._follow(charge, observed, keys.ring))
         if seen.in_use:
             await surroundings.ensure_store(seen)
             # Before there is a member: it reads them as it makes the data.
@@ -179,15 +181,19 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
             step = await hands.upgrades.begin(observed, keys.ring, findings, next_step(charge.view, observed))
         if report.settles and isinstance(step, RestartServer | SwitchOver):
             step = Wait("RollingOut", "waiting for the servers to read their parameters")
+        if isinstance(step, SwitchOver):
+            await switchovers.intend(charge, cluster, step, observed)
         if cluster.spec.pooler is not None:
-            await self._pause_poolers(charge, observed, step, keys.ring)
+            await self._pause_poolers(
+                charge, observed, step, keys.ring, stopped=findings.says("Available", "Upgrading")
+            )
         match step:
             case None | Wait():
                 pass
             case ChooseSwitchover():
-                await requests.choose(charge, step)
+                await switchovers.choose(charge, step)
             case EndSwitchover():
-                await requests.end(charge, cluster, step)
+                await switchovers.end(charge, cluster, step, observed)
             case _:
                 await hands.instances.carry_out(step, observed)
         asked = charge.view.requests.switchover or observed.members.switchover is not None
@@ -236,26 +242,33 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         )
         return surroundings
 
-    async def _follow(self, charge: Charge, observed: Observed, ring: Keyring) -> None:
-        """Has servers and poolers show the certificate that they should."""
+    async def _follow(self, charge: Charge, observed: Observed, ring: Keyring) -> frozenset[str]:
+        """Has servers and poolers show the certificate that they should; gives the UIDs of pods that cannot.
+
+        Of poolers nothing is lost but connections to servers that know them no more: they are made anew at once.
+        """
         if self._serving is None:
-            return
+            return frozenset()
         topology, members = self._parts.topology, observed.members
         showers = [
             Shower(i.pod, partial(topology.reload, members, i.member))
             for i in observed.instances
             if i.pod is not None and i.member is not None and i.pod_ready
         ]
-        poolers = self._poolers.showers(await self._poolers.pods(charge), ring)
-        await self._serving.follow(charge, [*showers, *poolers], ring)
+        poolers = await self._poolers.pods(charge)
+        refusing = await self._serving.follow(charge, [*showers, *self._poolers.showers(poolers, ring)], ring)
+        for pod in poolers:
+            if pod.metadata.uid in refusing:
+                await charge.delete(Pod, pod)
+        return refusing
 
     async def _pause_poolers(
-        self, charge: Charge, observed: Observed, step: Step | Wait | None, ring: Keyring
+        self, charge: Charge, observed: Observed, step: Step | Wait | None, ring: Keyring, *, stopped: bool
     ) -> None:
         if self._parts.console is None:
             return
         pods = await self._poolers.pods(charge)
-        if isinstance(step, SwitchOver):
+        if stopped or isinstance(step, SwitchOver):
             await self._poolers.hold(charge, pods, ring)
             return
         members = observed.members
@@ -266,6 +279,7 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         """What is seen without doing anything."""
         cluster_status.judge_available(charge.view, observed, report.findings)
         cluster_status.judge_synchronous(charge.view, observed, report.findings)
+        cluster_status.judge_storage(charge.view, observed, report.findings)
         cluster_status.judge_upgraded(charge.view, observed, report.available, report.findings)
 
     def _describe(
@@ -276,8 +290,6 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         cluster_status.describe(cluster, charge.view, step, findings)
         if isinstance(step, Wait) and (trouble := trouble_of(observed.instances)):
             findings.tell("Ready", False, trouble.reason, trouble.message)
-        if isinstance(step, SwitchOver):
-            report.switches_to = step.to
         if isinstance(step, Wait) and step.reason == "SwitchoverRefused":
             report.refused = step.message
         report.busy = step is not None and not (isinstance(step, Wait) and step.reason in _LASTING)
@@ -335,9 +347,7 @@ class PostgreSQLClusterReconciler(Reconciler[PostgreSQLCluster]):
         other = None if report.available in ("", status.image) else report.available
         conditions = cluster_status.conditions_of(cluster, former.conditions, report.findings, now)
         status = msgspec.structs.replace(status, available_image=other, conditions=conditions)
-        if report.charge is not None and report.switches_to is not None:
-            return cluster_status.requested(status, report.charge.view, report.switches_to, now)
-        return cluster_status.ended(status, now, report.refused)
+        return switchovers.ended(status, now, report.refused)
 
     def _tell_failover(
         self, cluster: PostgreSQLCluster, former: PostgreSQLClusterStatus, status: PostgreSQLClusterStatus
@@ -371,7 +381,6 @@ class _Report:
     observed: Observed | None = None
     available: str = ""
     phase: ClusterPhase | None = None
-    switches_to: int | None = None
     refused: str = ""
     busy: bool = False
     settles: bool = False

@@ -15,7 +15,7 @@ from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.controllers.declaring import Charge
-from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.errors import CertificateRefused, EngineError
 from steersman_databases.engines.server import Endpoint
 
 Ask = Callable[[Endpoint], Awaitable[str | None]]
@@ -27,11 +27,15 @@ _MOUNTED_SECONDS = 150.0
 
 @dataclass(slots=True)
 class _Following:
-    """What a pod was last asked for. Forgotten with the process, which costs a few handshakes."""
+    """What a pod was last asked for. Forgotten with the process, which costs a few handshakes.
+
+    ``refuses``: it had its time to learn of the present authorities, and does not take them.
+    """
 
     wanted: str
     since: float
     done: bool = False
+    refuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,11 @@ class Serving:
         self._ask = ask
         self._clusters: dict[ObjectKey, dict[str, _Following]] = {}
 
-    async def follow(self, charge: Charge, showers: Iterable[Shower], ring: Keyring) -> None:
-        """Has those that do not show what ``ring`` says read their files again."""
+    async def follow(self, charge: Charge, showers: Iterable[Shower], ring: Keyring) -> frozenset[str]:
+        """Has those that do not show what ``ring`` says read their files again.
+
+        Gives the UIDs of the pods that cannot be told: they know nobody of those who sign now, nor are they known.
+        """
         former = self._clusters.get(charge.view.key, {})
         wanted = hashlib.sha256(f"{ring.served} {ring.authorities.client.bundle}".encode()).hexdigest()
         present: dict[str, _Following] = {}
@@ -72,6 +79,7 @@ class Serving:
                 asked.append(self._bring(charge, shower, following, ring))
         self._clusters[charge.view.key] = present
         await asyncio.gather(*asked)
+        return frozenset(uid for uid, following in present.items() if following.refuses)
 
     async def _bring(self, charge: Charge, shower: Shower, following: _Following, ring: Keyring) -> None:
         shown = await self._ask(Endpoint(shower.pod.status.pod_ip or "", self._port))
@@ -81,10 +89,11 @@ class Serving:
             return
         try:
             await shower.reload()
-        except EngineError:
+        except EngineError as error:
             # Asked again with the next reconcile.
+            following.refuses = mounted and isinstance(error, CertificateRefused)
             return
-        following.done = right
+        following.done, following.refuses = right, False
         if not right:
             note = f"asked {shower.pod.metadata.name} to read its certificates again"
             charge.events.normal(charge.cluster, "CertificateReloaded", note)

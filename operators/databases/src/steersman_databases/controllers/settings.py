@@ -59,8 +59,8 @@ class Settings:
     async def ensure(self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings) -> bool:
         """Writes what the servers take, and tells what they do not. Whether nothing is to be waited for."""
         view, stored = charge.view, observed.members.settings or {}
-        back = parameters.given_back(view, observed)
-        view = parameters.without(view, back)
+        trials = parameters.trials(view, observed)
+        view = parameters.without(view, trials.back)
         told, unreachable = await self._look(charge, view, observed, ring)
         refused = {name: words for one in told for name, words in one.refused.items()}
         wanted = replace(view, parameters={k: v for k, v in view.parameters.items() if k not in refused})
@@ -68,7 +68,9 @@ class Settings:
         if unjudged:
             wanted = _held(wanted, stored)
         unread = self._unread_rules(view)
-        settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(back)}
+        estranged = frozenset(i.number for i in observed.instances if i.estranged)
+        wanted = replace(wanted, forgets_absent=_knows_who_is_gone(observed), estranged=estranged)
+        settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(trials)}
         written = await self._topology.configure(observed.members, settings)
         if written:
             charge.events.normal(charge.cluster, "Configured", "wrote the settings that all members share")
@@ -80,7 +82,7 @@ class Settings:
         now = self._clock.monotonic()
         settled = [one for one in told if now - one.since >= _SETTLES_SECONDS]
         differs = {name: words for one in settled for name, words in one.differs.items()}
-        wrong = {**unread, **differs, **refused, **{one.name: one.words for one in back}}
+        wrong = {**unread, **differs, **refused, **{one.name: one.words for one in trials.back}}
         waits = written or any(
             one.differs or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
         )
@@ -156,6 +158,14 @@ class Settings:
     def _server(self, address: str, ring: Keyring) -> Server:
         endpoint = Endpoint(address, self._engine.port)
         return ring.member(self._engine.name, endpoint, Login(OPERATOR, certificate=ring.login.as_client))
+
+
+def _knows_who_is_gone(observed: Observed) -> bool:
+    """Whether the log is kept for an instance that was taken away, and nobody else is missing."""
+    primary = observed.members.primary
+    if primary is None or not observed.members.kept - {i.number for i in observed.instances}:
+        return False
+    return all(i.follows(primary) for i in observed.instances)
 
 
 def _held(view: ClusterView, stored: Mapping[str, Any]) -> ClusterView:

@@ -8,16 +8,18 @@ reconciled. Nothing here must survive the process: it is filled by the first rec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from steersman.controller import Channel
 from steersman.controller.sources import Push
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
+from steersman_databases.api import Database
 from steersman_databases.controllers.servers import Located
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
-from steersman_databases.engines.errors import EngineError, ServerUnreachable
+from steersman_databases.engines.errors import EngineError, ServerUnreachable, SqlFailed
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Credentials, Server
@@ -26,25 +28,33 @@ from steersman_databases.engines.settle import planned, settle
 from steersman_databases.engines.survey import Inside, Scope, Survey
 
 Desired = DesiredDatabase | DesiredUser
+DATABASE = Database.api_resource.kind
 
-LOOK_SECONDS = 8.0
+LOOK_SECONDS = 6.0
 """Between two looks at a server at rest."""
+VISITS = 12
+"""So many databases are looked inside of each time. A visit is a connection of its own, 10 to 20 ms at both ends."""
 TURNS = 3
-"""In so many looks every database is looked inside of: what changed in one is found within 24 s."""
+"""Where there are more, all have had their turn in so many looks: what changed in one is found within 20 s."""
 TIMEOUT_SECONDS = 15.0
+_VISIT_SECONDS = 0.5
+"""So much more for each visit: a server that has many databases, or little time, is not away."""
 LOGIN_SECONDS = 300.0
 """Where verifiers cannot be read, each password is tried by a login this often."""
 _LOGINS_AT_ONCE = 20
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
 # Of the controllers' workers: a server that hangs must leave enough of them for the others. So for one that has not
-# answered yet, or not since it failed, a single one waits.
-_MOST_WAITING = 16
+# answered yet, or not since it failed, a single one waits. No more than get their share of its few sessions in time.
+_MOST_AT_WORK = 16
 
 
 class ServerBusy(Exception):
-    """So many wait for this server that others go first; ``retry_after`` is in seconds."""
+    """So many work on this server that this one comes later, and is told when: see ``Surveys.tells``.
 
-    retry_after = 1.0
+    ``retry_after``, in seconds, is for where that word is lost.
+    """
+
+    retry_after = 30.0
 
 
 @dataclass(slots=True)
@@ -70,8 +80,8 @@ class _Known:
     pause: float = _FIRST_PAUSE
     not_before: float = 0.0
     turn: int = 0
-    waiting: int = 0
     working: int = 0
+    parked: dict[tuple[str, ObjectKey], None] = field(default_factory=dict[tuple[str, ObjectKey], None])
     watching: asyncio.Task[None] | None = None
     due: float | None = None
     opened: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
@@ -79,6 +89,11 @@ class _Known:
     @property
     def contents(self) -> Contents:
         return self.located.contents
+
+    @property
+    def places(self) -> int:
+        """For so many more there is a place at work."""
+        return (_MOST_AT_WORK if self.answers else 1) - self.working
 
     def succeeded(self) -> None:
         """It has just answered."""
@@ -112,21 +127,23 @@ class Surveys:
             EngineError: see ``engines.settle``; ``changes`` are what was changed before.
         """
         known = self._of(located)
-        self.forget(kind, key)
-        known.interests[kind, key] = _Interest(desired, self.tells(kind))
-        # What this raises is shared with others: it is not to be changed.
-        survey = await self._tried(known, await self._look(known, Scope.of(desired)), desired)
-        changes: tuple[Change, ...] = ()
-        try:
-            for number, each in enumerate(desired):
-                looked = survey if number == 0 or not changes else None
-                changes += await self._settle_one(known, each, looked)
-        except EngineError as error:
-            error.changes = changes + error.changes
-            raise
-        # One that did not open was reset, and is not worth another try before the others are.
-        self._remember(known, [c for c in self._credentials(known, survey, desired) if c.username in survey.opened])
-        return changes
+        with self._place(known, kind, key):
+            self.forget(kind, key)
+            known.interests[kind, key] = _Interest(desired, self.tells(kind))
+            # What this raises is shared with others: it is not to be changed.
+            survey = await self._tried(known, await self._look(known, Scope.of(desired)), desired)
+            changes: tuple[Change, ...] = ()
+            try:
+                for number, each in enumerate(desired):
+                    looked = survey if number == 0 or not changes else None
+                    changes += await self._settle_one(known, each, looked)
+            except EngineError as error:
+                error.changes = changes + error.changes
+                raise
+            # One that did not open was reset, and is not worth another try before the others are.
+            opened = [c for c in self._credentials(known, survey, desired) if c.username in survey.opened]
+            self._remember(known, opened)
+            return changes
 
     async def _settle_one(self, known: _Known, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:
         try:
@@ -136,31 +153,49 @@ class Surveys:
             self._failed(known, ServerUnreachable(error.endpoint, error.reason))
             raise
 
-    async def look(self, located: Located, scope: Scope) -> Survey:
-        """A look at a server that begins after this was asked for.
+    async def look(self, located: Located, kind: str, key: ObjectKey, scope: Scope) -> Survey:
+        """A look at a server that begins after this was asked for, for an object.
 
         Raises:
             ServerBusy: others go first.
             EngineError: it cannot be looked at.
         """
-        return await self._look(self._of(located), scope)
+        known = self._of(located)
+        with self._place(known, kind, key):
+            return await self._look(known, scope)
 
     async def carry_out(
-        self, located: Located, scope: Scope, planned: Callable[[Survey], Plan]
+        self, located: Located, kind: str, key: ObjectKey, scope: Scope, planned: Callable[[Survey], Plan]
     ) -> tuple[Change, ...]:
-        """Looks at a server once, and does what ``planned`` makes of it.
+        """Looks at a server once, for an object, and does what ``planned`` makes of it.
 
         Raises:
             ServerBusy: others go first.
             EngineError: it cannot be looked at or worked on; ``changes`` are what was changed before.
         """
         known = self._of(located)
-        known.working += 1
-        try:
+        with self._place(known, kind, key):
             plan = planned(await self._look(known, scope))
             return await known.contents.carry_out(known.sessions, plan) if plan else ()
+
+    @contextmanager
+    def _place(self, known: _Known, kind: str, key: ObjectKey) -> Generator[None]:
+        """One of the places at work on a server. Whoever finds none hears when there is one. Raises ServerBusy."""
+        if known.places <= 0:
+            known.parked[kind, key] = None
+            raise ServerBusy
+        known.parked.pop((kind, key), None)
+        known.working += 1
+        try:
+            yield
         finally:
             known.working -= 1
+            # Databases before users, who are granted something in them. Two for one, so that all places are taken
+            # some time after a server has come back; not all at once, since those on their way are not counted.
+            waiting = sorted(known.parked, key=lambda who: who[0] != DATABASE)
+            for called in waiting[: max(0, min(known.places, 2))]:
+                del known.parked[called]
+                self.tells(called[0]).push(called[1])
 
     async def _tried(self, known: _Known, survey: Survey, desired: Iterable[Desired], limit: int = 100) -> Survey:
         """The survey, knowing which passwords a login found wrong, where verifiers cannot be read."""
@@ -173,6 +208,9 @@ class Surveys:
         for credentials in due[:limit]:
             try:
                 opens = await known.contents.opens(server, credentials, server.maintenance_database)
+            except SqlFailed:
+                # It was taken; what the user may not do with it is no matter of the password.
+                opens = True
             except EngineError:
                 # Nobody knows, then.
                 break
@@ -205,6 +243,7 @@ class Surveys:
         """Stops to watch over what an object wanted."""
         for known in self._known.values():
             known.interests.pop((kind, key), None)
+            known.parked.pop((kind, key), None)
 
     def _of(self, located: Located) -> _Known:
         known = self._known.get(located.server)
@@ -217,9 +256,6 @@ class Surveys:
         if known.failure is not None and now < known.not_before:
             # One attempt for all: who asks meanwhile hears what it came to.
             raise known.failure.with_traceback(None)
-        if known.waiting >= (_MOST_WAITING if known.answers else 1):
-            raise ServerBusy
-        known.waiting += 1
         answer: asyncio.Future[Survey] = asyncio.get_running_loop().create_future()
         known.asked[answer] = scope
         if known.looking is None:
@@ -227,7 +263,6 @@ class Surveys:
         try:
             return await answer
         finally:
-            known.waiting -= 1
             known.asked.pop(answer, None)
 
     async def _answer(self, known: _Known) -> None:
@@ -245,7 +280,7 @@ class Surveys:
         for each in asked.values():
             scope |= each
         try:
-            survey = await known.contents.survey(known.sessions, scope, TIMEOUT_SECONDS)
+            survey = await known.contents.survey(known.sessions, scope, _patience(scope))
         except EngineError as error:
             self._failed(known, error)
             outcome: Survey | Exception = error
@@ -309,7 +344,7 @@ class Surveys:
 
     async def _drop_unused(self) -> None:
         for server, known in list(self._known.items()):
-            if known.interests or known.waiting or known.working or known.looking is not None:
+            if known.interests or known.parked or known.working or known.looking is not None:
                 continue
             if known.watching is not None and not known.watching.done():
                 continue
@@ -325,7 +360,7 @@ class Surveys:
         known.turn += 1
         scope = _scope_of_turn((d for i in interests.values() for d in i.desired), known.latest, known.turn)
         try:
-            found = await known.contents.survey(known.sessions, scope, TIMEOUT_SECONDS)
+            found = await known.contents.survey(known.sessions, scope, _patience(scope))
             wanted = [d for i in interests.values() for d in i.desired]
             found = await self._tried(known, found, wanted, _LOGINS_AT_ONCE)
         except EngineError as error:
@@ -356,13 +391,18 @@ def _scope_of_turn(desired: Iterable[Desired], latest: Survey | None, turn: int)
     for user in latest.users.values() if latest is not None else ():
         inside |= dict.fromkeys(user.stands_in, frozenset[str]())
     inside |= whole.inside
+    turns = min(TURNS, -(-len(inside) // VISITS))
     # At first all of them: nothing can be compared with what was never seen.
     chosen = {
         database: schemas
         for number, (database, schemas) in enumerate(sorted(inside.items()))
-        if latest is None or number % TURNS == turn % TURNS
+        if latest is None or number % turns == turn % turns
     }
     return replace(whole, inside=chosen, follow=False)
+
+
+def _patience(scope: Scope) -> float:
+    return TIMEOUT_SECONDS + _VISIT_SECONDS * len(scope.inside)
 
 
 def _joined(found: Survey, former: Survey | None) -> Survey:

@@ -5,7 +5,7 @@ What was done is seen in the Jobs and in the claims' version, so this can be cut
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -35,6 +35,7 @@ from steersman_databases.resources.upgrade_job import ASKED, JOB_LABEL, asked_of
 T = TypeVar("T", bound=Object)
 AskInUse = Callable[[Server], Awaitable[InUse]]
 
+_ENDED = frozenset({"Succeeded", "Failed"})
 _WAITING = "the upgrade waits until the cluster is well"
 
 
@@ -45,10 +46,12 @@ def due_of(cluster: PostgreSQLCluster, observed: Observed) -> Due | None:
     """
     former, version = upgrade.data_version(observed), cluster.spec.version
     known = None if former in ("", version) else upgrade_image("postgresql", former, version)
-    ran = cluster.status is not None and (cluster.status.version or "").startswith(f"{former}.")
-    if known is None or not (ran or any(i.statefulset is not None for i in observed.instances)):
+    told = "" if cluster.status is None else cluster.status.version or ""
+    if known is None or not upgrade.has_run(observed, former, told):
         return None
-    return Due(former=former, version=version, image=known, generation=cluster.metadata.generation)
+    declared = cluster.spec.upgrade_image or ""
+    generation = cluster.metadata.generation
+    return Due(former=former, version=version, image=declared or known, generation=generation, declared=declared)
 
 
 def as_it_runs(view: ClusterView, due: Due) -> ClusterView:
@@ -80,10 +83,13 @@ class Upgrades:
         if job is not None:
             self.charge.require_ours(job)
         stage = upgrade.stage(observed, job, self.due)
-        if job is None or stage == "None":
-            return None
-        if stage == "Withdraw":
-            await self._withdraw()
+        if self.due is None:
+            await self.charge.remove(Job, self.charge.view.names.upgrade_check_job)
+        if job is not None and stage == "Withdraw":
+            await self._withdraw(job)
+        if stage in ("None", "Withdraw", "RolledBack") and (wait := await self._await_end(observed, job, findings)):
+            return wait
+        if job is None or stage in ("None", "Withdraw"):
             return None
         if stage == "RolledBack":
             words = await self._words(key) or "its pod is gone, and nobody knows what it said"
@@ -97,7 +103,21 @@ class Upgrades:
             case "Commit":
                 return await self._commit(observed, job)
             case _:
-                return Wait("Upgrading", f"waiting for Job {key.name} to upgrade the data")
+                failed = f", which failed and is tried again: {words}" if (words := await self._words(key)) else ""
+                return Wait("Upgrading", f"waiting for Job {key.name} to upgrade the data{failed}")
+
+    async def _await_end(self, observed: Observed, job: Job | None, findings: Findings) -> Wait | None:
+        """Waits for what may still write to the volume: no server may be started beside it."""
+        key = self.charge.view.names.upgrade_job
+        if job is not None and not upgrade.is_over(job):
+            waiting = f"waiting for Job {key.name} to end"
+        elif pods := [p.metadata.name for p in await self._pods(key) if p.status.phase not in _ENDED]:
+            waiting = f"waiting for pod {', '.join(pods)} of Job {key.name} to end, which may still write"
+        else:
+            return None
+        if observed.primary is None:
+            findings.tell("Available", False, "Upgrading", waiting)
+        return self._wait(findings, waiting)
 
     async def begin(
         self, observed: Observed, ring: Keyring, findings: Findings, step: Step | Wait | None
@@ -107,7 +127,7 @@ class Upgrades:
         What is waited for, which is ``step`` where there is one.
         """
         due = self.due
-        if due is None or self._is_told(findings):
+        if due is None or findings.says("Upgraded", "RolledBack"):
             return step
         if step is not None:
             reason = f": {step.message}" if isinstance(step, Wait) else ""
@@ -123,7 +143,7 @@ class Upgrades:
             used = await self._in_use(primary.pod.status.pod_ip or "", ring)
         except EngineError as error:
             return self._wait(findings, f"asking the databases again: {error}")
-        problems = [*used.problems, *filter(None, [upgrade.too_small(primary, used)])]
+        problems = [*used.problems, *upgrade.too_small(primary, used)]
         if problems:
             return self._refuse(findings, "; ".join(problems))
         if (offered := await self._offered(used, findings)) is not True:
@@ -147,10 +167,6 @@ class Upgrades:
     def _wait(self, findings: Findings, message: str) -> Wait:
         self._tell(findings, "Upgrading", message)
         return Wait("Upgrading", message)
-
-    def _is_told(self, findings: Findings) -> bool:
-        finding = findings.found.get("Upgraded")
-        return finding is not None and finding.reason == "RolledBack"
 
     async def _in_use(self, address: str, ring: Keyring) -> InUse:
         if self.ask is None:
@@ -197,24 +213,29 @@ class Upgrades:
             )
             return Wait("Upgrading", message)
         await self.topology.forget_data(observed.members)
-        await Volumes(self.charge).renew_version(instance, self.due.version)
+        version = upgrade.version_to(job) or self.due.version
+        await Volumes(self.charge).renew_version(instance, version)
         words = await self._words(job.key) or "done"
-        message = f"upgraded the data from {self.due.former} to {self.due.version}: {words}"
+        message = f"upgraded the data from {self.due.former} to {version}: {words}"
         self.charge.events.normal(self.charge.cluster, "Upgraded", message)
-        return Wait("Upgrading", f"the data are PostgreSQL {self.due.version}'s now")
+        return Wait("Upgrading", f"the data are PostgreSQL {version}'s now")
 
-    async def _withdraw(self) -> None:
-        names = self.charge.view.names
-        for key in (names.upgrade_job, names.upgrade_check_job):
-            await self.charge.remove(Job, key)
+    async def _withdraw(self, job: Job) -> None:
+        await self.charge.remove(Job, self.charge.view.names.upgrade_check_job)
+        if job.metadata.deletion_timestamp is None:
+            # One that runs stays for as long as a pod of it is there.
+            await self.charge.delete(Job, job, propagation="Background" if upgrade.is_over(job) else "Foreground")
+
+    async def _pods(self, job: ObjectKey) -> Sequence[Pod]:
+        """Those of a Job, which may be gone itself."""
+        pods = await self.charge.client.list(Pod, namespace=job.namespace)
+        return [pod for pod in pods if pod.metadata.labels.get(JOB_LABEL) == job.name]
 
     async def _words(self, job: ObjectKey) -> str:
         """What the last pod of a Job said as it ended."""
-        pods = await self.charge.client.list(Pod, namespace=job.namespace)
         ended = [
             state.terminated
-            for pod in pods
-            if pod.metadata.labels.get(JOB_LABEL) == job.name
+            for pod in await self._pods(job)
             for state in (status.state for status in pod.status.container_statuses)
             if state.terminated is not None
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -134,8 +135,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
             raise Failed(_with_advice(reason)) from None
         try:
             done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
-        except Failed as failed:
-            failed.server = str(located.server.endpoint)
+        except (Failed, Forbidden, Invalid, BadRequest) as failure:
+            if isinstance(failure, Failed):
+                failure.server = str(located.server.endpoint)
+            await self._end(user, located)
             raise
         status = DatabaseUserStatus(
             observed_generation=user.metadata.generation,
@@ -185,9 +188,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
         secret = await self._write(user, located, held, secret)
         _require_nothing(missing)
         since = secret.metadata.creation_timestamp or now
-        return _Provisioned(
-            str(located.server.endpoint), secret.metadata.name, held.rotated, held.wakes(every, overlap, since)
-        )
+        wakes, end = held.wakes(every, overlap, since), user.spec.valid_until
+        if end is not None and end > now:
+            wakes = min(wakes or end, end)
+        return _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
 
     def _wanted(
         self, user: DatabaseUser, held: Credentialed, second: str, overlap: timedelta, now: datetime
@@ -199,7 +203,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
 
     async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
         """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
-        desired = user_of(user, as_wanted, await self._claim(user), guest=is_guest(user, located.home))
+        guest = is_guest(user, located.home)
+        desired = user_of(user, as_wanted, await self._claim(user), guest=guest, ended=self._has_ended(user))
         try:
             located.contents.check(desired, located.server.login.username)
             changes = await self._surveys.settle(located, KIND, user.key, (desired,))
@@ -211,6 +216,20 @@ class UserReconciler(Reconciler[DatabaseUser]):
             raise Failed(str(error), None) from error
         self._tell(user, changes)
         return ""
+
+    async def _end(self, user: DatabaseUser, located: Located) -> None:
+        """What has ended is locked where the server itself does not see to it, whatever else cannot be done."""
+        one_account = located.contents.second_username(user.spec.user) == user.spec.user
+        if not (self._has_ended(user) and one_account):
+            return
+        alone = replace(user, spec=replace(user.spec, roles=(), grants=(), undeclared_grants="Keep"))
+        password = NoPassword.UNCHANGED if user.spec.login else NoPassword.NONE
+        with suppress(Failed):
+            await self._settle(alone, located, Wanted(password, None, user.spec.valid_until))
+
+    def _has_ended(self, user: DatabaseUser) -> bool:
+        end = user.spec.valid_until
+        return end is not None and end <= self.runtime.clock.now()
 
     async def _try(self, located: Located, credentials: Credentials, user: DatabaseUser) -> None:
         """Applications are given nothing that does not open. Without a database there is nothing to open."""
@@ -308,7 +327,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return located.contents.plan_drop_user(survey, name, claim, heir)
 
         try:
-            changes = await self._surveys.carry_out(located, scope, planned)
+            changes = await self._surveys.carry_out(located, KIND, user.key, scope, planned)
             self._tell(user, changes)
         except EngineError as error:
             self._tell(user, error.changes)

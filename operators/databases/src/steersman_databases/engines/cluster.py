@@ -103,7 +103,8 @@ class ClusterView:
     ``pg_hba.conf``; ``preload_libraries`` is what the server loads at its start. ``image_given``: the image is the
     user's and taken at once; ``upgrades_minor``: so is the operator's. ``writable_services`` are those whose
     EndpointSlices the primary fills. ``has_database``: ``initial`` names a first database, and is not only how a new
-    volume is made. ``generation`` is the declaration's number.
+    volume is made. ``generation`` is the declaration's number. ``forgets_absent``: who is not there
+    now does not come back. ``estranged`` are the instances that cannot be told to read their certificates again.
     """
 
     key: ObjectKey
@@ -133,6 +134,8 @@ class ClusterView:
     deletes_data: bool = False
     requests: Requests = Requests()
     generation: int = 0
+    forgets_absent: bool = False
+    estranged: frozenset[int] = frozenset()
     cluster_domain: str = "cluster.local"
 
     @property

@@ -16,6 +16,7 @@ EngineError
 ├── UnknownEngine          no such engine
 ├── UnsupportedVersion     the engine exists, this version of it does not
 ├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
+│   └── CertificateRefused one of the two does not know who signed the other's certificate
 ├── AdministratorRejected  the server answers, but does not take the administrator's credentials
 └── SqlFailed              the server refused a statement
 ```
@@ -167,6 +168,10 @@ class ServerUnreachable(EngineError):
         super().__init__(f"cannot reach {endpoint}: {reason}")
         self.endpoint = endpoint
         self.reason = reason
+
+
+class CertificateRefused(ServerUnreachable):
+    """TLS fails: the server or the operator does not know who signed the other's certificate."""
 
 
 class AdministratorRejected(EngineError):

@@ -101,8 +101,9 @@ class Contents(Protocol):
         ...
 
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
-        """Whether these credentials open this database, by a login. The server is verified as the operator does.
+        """Whether these credentials are taken, by a login to this database. The server is verified as ever.
 
-        Raises `ServerUnreachable` where nobody can know.
+        Raises `ServerUnreachable` where nobody can know, and `SqlFailed` where they were taken, but the user may not
+        come in: not into this database, not once more, or not at all.
         """
         ...

@@ -36,7 +36,8 @@ class Member:
 
     ``lag_bytes`` is behind the primary; None where nobody knows. ``version`` is the server's full one, "17.6".
     ``synchronous``: it has all that was committed, and may be promoted without loss. ``diverged``: its history is not
-    the primary's any more, and only a new copy helps.
+    the primary's any more, and only a new copy helps. ``storage`` is the percentage of each volume that it uses at
+    least, in coarse steps; at 100 a server can write no more.
     """
 
     pod: ObjectKey
@@ -50,6 +51,12 @@ class Member:
     pending: Sequence[PendingSetting] = ()
     version: str = ""
     diverged: bool = False
+    storage: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def full(self) -> bool:
+        """Whether one of its volumes is."""
+        return max(self.storage.values(), default=0) >= 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,8 @@ class Members:
     ``former_leader`` is who held it before it was released (a stopped cluster), where that is known.
     ``initialized``: some member has made the data, all others must be copies of them.
     ``leadership`` is another text each time that somebody begins to lead.
+    ``asked`` is the version of the store that the last switchover was asked for on.
+    ``kept`` are the instances, there or not, for which the primary keeps its log until they come back.
     ``settings`` is the shared configuration as stored, None where there is none yet.
     """
 
@@ -77,6 +86,8 @@ class Members:
     leadership: str = ""
     initialized: bool = False
     switchover: SwitchoverRequest | None = None
+    asked: str = ""
+    kept: frozenset[int] = frozenset()
     settings: Mapping[str, Any] | None = None
     store_versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """``resourceVersion`` of each ConfigMap of the store by name: what requests are conditional on."""

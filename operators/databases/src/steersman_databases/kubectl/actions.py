@@ -49,7 +49,7 @@ async def switch_over(client: Client, key: ObjectKey, to: str, *, seconds: float
     cluster = await _until(client, key, ended, seconds, "the switchover")
     last = _status(cluster).last_switchover
     if last is None or last.outcome != "Succeeded":
-        raise Refused(f"no switchover: {'nothing is known of it' if last is None else last.outcome}")
+        raise Refused("nothing is known of the switchover" if last is None else f"the switchover was {last.outcome}")
     return last
 
 

@@ -171,7 +171,7 @@ def _switchover(last: LastSwitchover | None) -> str | None:
     when = "" if last.time is None else f", {last.time:%Y-%m-%d %H:%M:%S} UTC"
     if last.outcome == "Succeeded":
         return f"from {last.former} to {last.to}{when}"
-    return f"refused: {last.outcome}{when}"
+    return f"to {last.to} {last.outcome.replace('Requested', 'requested')}{when}"
 
 
 def _bytes(count: int) -> str:

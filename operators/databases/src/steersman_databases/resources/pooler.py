@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import UNSET, UnsetType
+import msgspec
+from msgspec import UNSET
 
 from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
 from steersman.api.apply.core_v1 import (
@@ -43,7 +44,7 @@ from steersman.api.apply.core_v1 import (
     WeightedPodAffinityTermApply,
 )
 from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.meta import ObjectKey, ObjectMetaApply, Quantity
+from steersman.meta import ObjectKey, ObjectMetaApply, to_builtins
 from steersman.meta.apply import TemplateMetaApply
 from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.clusters.keyring import pooler_certificate, pooler_services
@@ -201,11 +202,7 @@ def _resources(pooler: Pooler) -> ResourceRequirementsApply:
     declared = pooler.resources
     if declared is None:
         return ResourceRequirementsApply(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "128Mi"})
-    return ResourceRequirementsApply(requests=_quantities(declared.requests), limits=_quantities(declared.limits))
-
-
-def _quantities(declared: Mapping[str, int | str]) -> Mapping[str, Quantity] | UnsetType:
-    return {name: Quantity(str(value)) for name, value in declared.items()} or UNSET
+    return msgspec.convert(to_builtins(declared), ResourceRequirementsApply)
 
 
 def _metadata(cluster: ClusterView, role: PooledRole) -> ObjectMetaApply:

@@ -22,9 +22,9 @@ from steersman.api.apply.batch_v1 import (
 from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
 from steersman.meta import ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
-from steersman_databases.clusters.upgrade import GENERATION, Due
+from steersman_databases.clusters.upgrade import DECLARED, Due
 from steersman_databases.engines.cluster import ClusterView, InUse, PodParts
-from steersman_databases.engines.cluster_names import INSTANCE_LABEL
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL, VERSION_LABEL
 from steersman_databases.resources.instance import InstancePlan, instance_pod
 from steersman_databases.resources.names import MANAGED_BY
 
@@ -32,7 +32,8 @@ ASKED = "databases.steersman.dev/asked"
 """On the Job that looks: a hash of what it was asked for."""
 JOB_LABEL = "batch.kubernetes.io/job-name"
 _CONTAINER = "upgrade"
-_REFUSED = 1
+REFUSED = 3
+"""What the container of such a Job ends with where trying again would change nothing."""
 
 
 def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) -> JobApply:
@@ -47,8 +48,8 @@ def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) 
         metadata=ObjectMetaApply(
             name=cluster.names.upgrade_job.name,
             namespace=cluster.key.namespace,
-            labels={**_labels(cluster), INSTANCE_LABEL: str(instance)},
-            annotations={GENERATION: str(due.generation)},
+            labels={**_labels(cluster), INSTANCE_LABEL: str(instance), VERSION_LABEL: due.version},
+            annotations={DECLARED: due.declared},
         ),
         spec=_spec(cluster, pod, suspend=True),
     )
@@ -110,7 +111,8 @@ def _once(pod: PodSpecApply, command: Sequence[str]) -> PodSpecApply:
 def _spec(cluster: ClusterView, pod: PodSpecApply, *, suspend: bool) -> JobSpecApply:
     return JobSpecApply(
         suspend=suspend,
-        backoff_limit=3,
+        # What is no refusal is tried again after 10, 20, 40 and 80 seconds: nobody is served meanwhile.
+        backoff_limit=4,
         # Two at once on one volume would wait for each other.
         pod_replacement_policy="Failed",
         pod_failure_policy=PodFailurePolicyApply(
@@ -119,7 +121,7 @@ def _spec(cluster: ClusterView, pod: PodSpecApply, *, suspend: bool) -> JobSpecA
                 PodFailurePolicyRuleApply(
                     action="FailJob",
                     on_exit_codes=PodFailurePolicyOnExitCodesRequirementApply(
-                        container_name=_CONTAINER, operator="In", values=[_REFUSED]
+                        container_name=_CONTAINER, operator="In", values=[REFUSED]
                     ),
                 ),
                 PodFailurePolicyRuleApply(

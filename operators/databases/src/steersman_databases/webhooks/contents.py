@@ -22,8 +22,11 @@ ContentsOf = Callable[[str], Contents]
 _NOBODY = ""
 """In the administrator's place: whose name is in a Secret is seen by the controller."""
 _UNVERIFIED = {
-    "Disable": "logs in over a connection in clear text: whoever listens reads the administrator's password",
-    "Require": "encrypts without knowing to whom: an impostor gets the administrator's password",
+    # PostgreSQL's passwords are proven by SCRAM, and never sent; MySQL may ask for them, so it is always encrypted.
+    ("postgresql", "Disable"): "works in clear text: whoever listens reads what is done there, verifiers included",
+    ("postgresql", "Require"): "encrypts without knowing to whom: an impostor may read and change what is done there",
+    ("mysql", "Disable"): "encrypts nevertheless, but to anybody: an impostor gets the administrator's password",
+    ("mysql", "Require"): "encrypts without knowing to whom: an impostor gets the administrator's password",
 }
 
 
@@ -41,7 +44,7 @@ def check_database(database: Database, *, contents: ContentsOf) -> Iterator[Caus
     desired.append(database_of(database, claim, guest=False))
     yield from _refused(contents(database.engine), desired, {})
     yield from _overreach(database)
-    yield from _unverified(spec.server_ref)
+    yield from _unverified(database.engine, spec.server_ref)
     if spec.deletion_policy == "Delete":
         lost = "its server's volume and Secrets are" if database.makes_server else "the database on the server is"
         yield Warn(f"spec.deletionPolicy: {lost} deleted with this object, the data with it")
@@ -55,7 +58,7 @@ def check_user(user: DatabaseUser, *, contents: ContentsOf) -> Iterator[Cause | 
     desired = user_of(user, wanted, claim_of(user, ""), guest=False)
     yield from _refused(contents(user.engine), [desired], {"username": "user"})
     yield from _overreach(user)
-    yield from _unverified(spec.server_ref)
+    yield from _unverified(user.engine, spec.server_ref)
     if spec.cluster_ref is None and spec.server_ref is None and TARGET_LABEL not in user.metadata.labels:
         yield Warn(f"no server is named: set the label {TARGET_LABEL} to a PostgreSQLCluster of this namespace")
 
@@ -83,6 +86,6 @@ def _home(of: Database | DatabaseUser) -> str | None:
     return None if named is None else named.namespace
 
 
-def _unverified(server: ServerReference | None) -> Iterator[Warn]:
-    if server is not None and (why := _UNVERIFIED.get(server.tls.mode)):
+def _unverified(engine: str, server: ServerReference | None) -> Iterator[Warn]:
+    if server is not None and (why := _UNVERIFIED.get((engine, server.tls.mode))):
         yield Warn(f"spec.serverRef.tls.mode: {server.tls.mode} {why}")

@@ -29,8 +29,8 @@ class Rights:
         keys = list(dict.fromkeys(each.key for each in named))
         allowed = dict(zip(keys, await asyncio.gather(*(self._may_read(k, request) for k in keys)), strict=True))
         causes = [_unreadable(each, request) for each in named if not allowed[each.key]]
-        if _chooses_image(obj, former) and not await self._may_run(request):
-            causes.append(_unrunnable(request))
+        if (images := _chosen_images(obj, former)) and not await self._may_run(request):
+            causes += [_unrunnable(field, request) for field in images]
         return causes
 
     async def _may_read(self, secret: ObjectKey, request: AdmissionRequest) -> bool:
@@ -56,11 +56,16 @@ def _known(obj: Naming, former: Naming | None) -> set[tuple[str, ObjectKey, tupl
     return {use for use in uses if same or not use[0].startswith("spec.serverRef.")}
 
 
-def _chooses_image(obj: Naming, former: Naming | None) -> bool:
-    """Whether an image runs that neither the operator chose nor somebody who was asked before."""
-    if not isinstance(obj, PostgreSQLCluster) or obj.spec.image is None:
-        return False
-    return not isinstance(former, PostgreSQLCluster) or former.spec.image != obj.spec.image
+def _chosen_images(obj: Naming, former: Naming | None) -> list[str]:
+    """Fields with images that neither the operator chose nor somebody who was asked before."""
+    if not isinstance(obj, PostgreSQLCluster):
+        return []
+    before = _images(former) if isinstance(former, PostgreSQLCluster) else {}
+    return [field for field, image in _images(obj).items() if image not in (None, before.get(field))]
+
+
+def _images(cluster: PostgreSQLCluster) -> dict[str, str | None]:
+    return {"spec.image": cluster.spec.image, "spec.upgradeImage": cluster.spec.upgrade_image}
 
 
 def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
@@ -74,9 +79,9 @@ def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
     )
 
 
-def _unrunnable(request: AdmissionRequest) -> Cause:
+def _unrunnable(field: str, request: AdmissionRequest) -> Cause:
     return Cause(
-        "spec.image",
+        field,
         f'user "{request.user.username}" may not create pods in namespace {request.namespace}, where the operator '
         "would run this image for them: leave it out for the operator's own, or have it applied by somebody who may",
         reason="FieldValueForbidden",

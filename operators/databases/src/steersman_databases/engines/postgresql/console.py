@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from ..errors import ServerUnreachable
+from ..errors import CertificateRefused, ServerUnreachable
 from ..server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
 from .hba import OPERATOR
 from .pgbouncer import CONSOLE
@@ -48,7 +48,8 @@ async def command(endpoint: Endpoint, login: ClientCertificate, authorities: byt
                     autocommit=True,
                 )
     except (TimeoutError, psycopg.Error) as error:
-        raise ServerUnreachable(endpoint, " ".join(str(error).split()) or "no answer in time") from None
+        words = " ".join(str(error).split()) or "no answer in time"
+        raise (CertificateRefused if "SSL error:" in words else ServerUnreachable)(endpoint, words) from None
     session = Session(server, connection)
     alarm = asyncio.get_running_loop().call_later(_SECONDS, session.sever)
     try:

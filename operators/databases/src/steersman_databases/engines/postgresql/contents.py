@@ -15,7 +15,7 @@ from typing import cast
 
 from ..actions import Action, CreateExtension, GiveBack, Revoke
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..errors import LoginRejected, Raced, SqlFailed
+from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..plan import Change, Plan, carried_out
 from ..server import Credentials, Login, Server
 from ..sessions import Sessions
@@ -77,11 +77,24 @@ class PostgreSQL:
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             session = await connect(server, Login(credentials.username, credentials.password), database, deadline)
-        except (LoginRejected, Raced, SqlFailed):
+        except (LoginRejected, ServerUnreachable) as refusal:
+            if any(sign in str(refusal) for sign in _AFTER_THE_PASSWORD):
+                raise SqlFailed(f"logging in as {credentials.username}", None, str(refusal)) from None
+            if isinstance(refusal, ServerUnreachable):
+                raise
             return False
+        except Raced as raced:
+            raise raced.failure from None
         await session.close()
         return True
 
+
+_AFTER_THE_PASSWORD = (
+    "is not permitted to log in",
+    "too many connections for role",
+    "too many connections for database",
+)
+"""What the server looks at once it has taken the password. Source: src/backend/utils/init/postinit.c, miscinit.c."""
 
 _NOT_TO_ACT_AS = "permission denied to set role"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..desired import DesiredUser, ObjectKind
-from ..granting import Granting
-from ..survey import Privilege, Survey
+from ..granting import Granting, tidy
+from ..survey import Privilege, SecuredObject, Survey
 from .survey import DATABASE_OWNER
 
 PRIVILEGES: Mapping[ObjectKind, frozenset[str]] = {
@@ -43,4 +43,9 @@ def _automatic(_: DesiredUser, __: Privilege) -> bool:
     return False
 
 
-GRANTING = Granting(vocabulary, _acting, _automatic)
+def _spelled(on: SecuredObject) -> str:
+    """A function with its types, all else by its name."""
+    return on.name or "" if on.arguments is None else tidy(f"{on.name}({on.arguments})")
+
+
+GRANTING = Granting(vocabulary, _acting, _automatic, _spelled)

@@ -2,10 +2,13 @@
 
 All of it is one transaction, and its last statement makes `MARKER`. So it is in force as a whole or not at all,
 whoever is killed when, and a second run that comes too late fails at the marker and leaves nothing behind.
+
+The SQL is SQL alone: ``psql``'s own commands, which start programs and read files, are refused while it runs.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 from steersman.api.apply.core_v1 import (
@@ -32,8 +35,8 @@ _BEGIN = "SET LOCAL steersman.initial = 'one transaction'"
 # Whoever ends the transaction loses what was set for it.
 _STILL = (
     "DO $$ BEGIN IF current_setting('steersman.initial', true) IS DISTINCT FROM 'one transaction' THEN "
-    "RAISE EXCEPTION 'the SQL ends its transaction or connects elsewhere: "
-    "leave BEGIN, COMMIT, ROLLBACK and \\connect out'; END IF; END $$"
+    "RAISE EXCEPTION 'the SQL ends its transaction: "
+    "leave BEGIN, COMMIT and ROLLBACK out'; END IF; END $$"
 )
 # The next file finds the session as the first one did.
 _AGAIN = f"RESET ROLE; RESET ALL; {_BEGIN}"
@@ -55,13 +58,20 @@ def path_of(source: SqlSource) -> str:
     return f"{source.kind.lower()}/{source.name}/{source.key}"
 
 
-def arguments(sources: Sequence[SqlSource]) -> list[str]:
-    """What ``psql`` is called with: names of files, and nothing of what is in them."""
+def arguments(sources: Sequence[SqlSource], key: str) -> list[str]:
+    """What ``psql`` is called with: names of files, and nothing of what is in them.
+
+    Args:
+        sources: in the order in which they are run.
+        key: letters and digits that nobody guesses. Without it the SQL cannot end that it is restricted. Source:
+            PostgreSQL documentation, psql, ``\\restrict`` (since 15.14 and 17.6).
+    """
     told = ["-X", "-w", "-q", "-o", "/dev/null", "-v", "ON_ERROR_STOP=1", "-1", "-c", _BEGIN]
     for source in sources:
         # An error's words quote the statement. What is in a Secret must not be in logs and conditions.
         verbosity = "sqlstate" if source.kind == "Secret" else "terse"
-        told += ["-c", f"\\set VERBOSITY {verbosity}", "-f", path_of(source)]
+        told += ["-c", f"\\set VERBOSITY {verbosity}"]
+        told += ["-c", f"\\restrict {key}", "-f", path_of(source), "-c", f"\\unrestrict {key}"]
         told += ["-c", "\\set VERBOSITY terse", "-c", _STILL, "-c", _AGAIN]
     return [*told, "-c", _MARK]
 
@@ -97,7 +107,7 @@ def _container(cluster: ClusterView) -> ContainerApply:
     password = SecretKeySelectorApply(name=names.application_secret.name, key="password")
     return ContainerApply(
         name="psql",
-        command=["psql", *map(_literal, arguments(initial.sql))],
+        command=["psql", *map(_literal, arguments(initial.sql, secrets.token_hex(16)))],
         working_dir=FILES,
         env=[
             *(EnvVarApply(name=name, value=_literal(value)) for name, value in environment.items()),

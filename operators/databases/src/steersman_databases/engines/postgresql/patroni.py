@@ -102,7 +102,7 @@ def settings(cluster: ClusterView) -> Mapping[str, Any]:
         "maximum_lag_on_failover": _MIB,
         "failsafe_mode": True,
         **_synchronous(cluster.synchronous),
-        "member_slots_ttl": _SLOT_TTL,
+        "member_slots_ttl": "1s" if cluster.forgets_absent else _SLOT_TTL,
         "postgresql": {
             "use_slots": True,
             "use_pg_rewind": True,
@@ -131,7 +131,9 @@ def server_parameters(cluster: ClusterView) -> dict[str, str]:
         "password_encryption": "scram-sha-256",
     }
     preload = {"shared_preload_libraries": ",".join(cluster.preload_libraries)} if cluster.preload_libraries else {}
-    return {**defaults, **cluster.parameters, **preload, **ours}
+    # Nobody looks at it: where a value changes, Patroni has the server read its files again, without anybody's TLS.
+    reread = {"steersman.estranged": " ".join(map(str, sorted(cluster.estranged)))} if cluster.estranged else {}
+    return {**defaults, **cluster.parameters, **preload, **ours, **reread}
 
 
 def _synchronous(declared: Synchronous) -> dict[str, Any]:

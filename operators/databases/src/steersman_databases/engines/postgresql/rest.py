@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.errors import CertificateRefused, ServerUnreachable
 from steersman_databases.engines.server import Endpoint
 
 _CONNECT = 5.0  # seconds
@@ -35,13 +35,14 @@ async def post(endpoint: Endpoint, path: str, body: Mapping[str, Any], context: 
     """Asks Patroni to do something, which it goes on with when nobody waits any more.
 
     Raises:
+        CertificateRefused: it is not trusted, or does not trust us.
         ServerUnreachable: it does not answer, or refuses; then with its words.
     """
     try:
         async with asyncio.timeout(_CONNECT):
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
     except (OSError, TimeoutError) as error:
-        raise ServerUnreachable(endpoint, str(error) or "no answer") from error
+        raise _unreachable(endpoint, error) from error
     try:
         writer.write(_request(endpoint, path, body))
         await writer.drain()
@@ -51,12 +52,18 @@ async def post(endpoint: Endpoint, path: str, body: Mapping[str, Any], context: 
         # A restart is answered when it is over. That it happened is seen in the members' state anyway.
         return
     except OSError as error:
-        raise ServerUnreachable(endpoint, str(error)) from error
+        raise _unreachable(endpoint, error) from error
     finally:
         writer.close()
     status, words = _read(answer)
     if status >= 400:
         raise ServerUnreachable(endpoint, f"Patroni says {status} {words}")
+
+
+def _unreachable(endpoint: Endpoint, error: OSError | TimeoutError) -> ServerUnreachable:
+    # With TLS 1.3 a server says only after the handshake that it does not take a client's certificate.
+    kind = CertificateRefused if isinstance(error, ssl.SSLError) else ServerUnreachable
+    return kind(endpoint, str(error) or "no answer")
 
 
 def _request(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> bytes:

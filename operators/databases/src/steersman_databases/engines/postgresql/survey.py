@@ -109,6 +109,23 @@ _OBJECTS = """
 """
 """What is in some schemas and whose it is; nobody's, where it belongs to an extension."""
 
+_COLUMNS = """
+    SELECT n.nspname, c.relname, a.attname
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE a.attnum > 0 AND NOT a.attisdropped
+      AND (n.nspname, c.relname, a.attname) IN (SELECT * FROM ROWS FROM (
+          pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::pg_catalog.text[]),
+          pg_catalog.unnest(%s::pg_catalog.text[])))
+"""
+"""Which of some columns are there, by schema, table and name."""
+
+_STRANGERS = """
+    SELECT r.rolname FROM pg_catalog.pg_roles r
+    WHERE r.rolname = ANY(%s) AND NOT pg_catalog.pg_has_role(r.oid, %s)
+"""
+"""As which of some roles one may not act."""
+
 _PRIVILEGES = """
     SELECT held.kind, n.nspname, held.name, held.arguments, held.attname, held.creator,
            CASE acl.grantee WHEN 0 THEN '' ELSE pg_catalog.pg_get_userbyid(acl.grantee)::text END,
@@ -171,7 +188,9 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
             users |= await _users(session, owners)
     found = {name: UserState(name, **state) for name, state in users.items()}
     wanted = {name: found[name] for name in scope.users & found.keys()}
-    inside = await _visits(sessions, scope, wanted, databases, deadline)
+    # Since version 16 a member may act as a role only if it was said so.
+    acting = "MEMBER" if number < 160000 else "SET"
+    inside = await _visits(sessions, scope, wanted, databases, acting, deadline)
     return Survey(
         product="PostgreSQL",
         version=divmod(number, 10000),
@@ -221,6 +240,7 @@ async def _visits(
     scope: Scope,
     users: Mapping[str, UserState],
     databases: Mapping[str, DatabaseState],
+    acting: str,
     deadline: float,
 ) -> dict[str, Inside]:
     wanted = dict(scope.inside)
@@ -235,7 +255,7 @@ async def _visits(
             continue
         try:
             async with sessions.at(name, deadline) as session:
-                inside[name] = await _inside(session, name, schemas, scope)
+                inside[name] = await _inside(session, name, schemas, scope, acting)
         except (Raced, SqlFailed) as failed:
             # Gone meanwhile, or not open to us: then nothing is known of what is inside.
             if not isinstance(failed, Raced) and failed.sqlstate != "42501":
@@ -243,17 +263,18 @@ async def _visits(
     return inside
 
 
-async def _inside(session: Session, database: str, schemas: frozenset[str], scope: Scope) -> Inside:
+async def _inside(session: Session, database: str, schemas: frozenset[str], scope: Scope, acting: str) -> Inside:
     names, extensions = sorted(schemas), sorted(scope.extensions)
-    objects = await session.rows("looking at objects", _OBJECTS, names) if names else []
+    objects = await _objects(session, database, schemas, scope) if names else {}
+    owned = dict(await session.rows("looking at schemas", _SCHEMAS, names))
+    owners = sorted({*owned.values(), *objects.values(), *scope.users} - {"", DATABASE_OWNER}) if names else []
+    strangers = await session.rows("looking at owners", _STRANGERS, owners, acting) if owners else []
     users = sorted(scope.users)
     held = await session.rows("looking at grants", _PRIVILEGES, users, [*users, DATABASE_OWNER])
     return Inside(
-        schemas=dict(await session.rows("looking at schemas", _SCHEMAS, names)),
-        objects={
-            SecuredObject(ObjectKind(kind), database, schema, name, arguments): owner
-            for kind, schema, name, arguments, owner in objects
-        },
+        schemas=owned,
+        objects=objects,
+        strangers=frozenset(name for (name,) in strangers),
         extensions={
             name: ExtensionState(version, schema)
             for name, version, schema in (
@@ -275,3 +296,27 @@ async def _inside(session: Session, database: str, schemas: frozenset[str], scop
             for kind, schema, name, arguments, column, creator, grantee, *rest in held
         ),
     )
+
+
+async def _objects(
+    session: Session, database: str, schemas: frozenset[str], scope: Scope
+) -> dict[SecuredObject, str]:
+    found = {
+        SecuredObject(ObjectKind(kind), database, schema, name, arguments): owner
+        for kind, schema, name, arguments, owner in await session.rows(
+            "looking at objects", _OBJECTS, sorted(schemas)
+        )
+    }
+    asked = sorted(
+        (on.schema, on.name, on.column)
+        for on in scope.columns
+        if on.database == database and on.schema and on.name and on.column
+    )
+    if asked:
+        for schema, table, column in await session.rows(
+            "looking at columns", _COLUMNS, *map(list, zip(*asked, strict=True))
+        ):
+            on = SecuredObject(ObjectKind.TABLE, database, schema, table)
+            if on in found:
+                found[replace(on, column=column)] = found[on]
+    return found

@@ -9,6 +9,7 @@ Source: patroni/dcs/kubernetes.py and patroni/ha.py of 4.0.7 (annotations), its 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -42,6 +43,10 @@ _STATES: Mapping[str, MemberState] = {
     "crashed": "Crashed",
 }
 _PRIMARIES = frozenset({"primary", "master"})
+_STORAGE = "databases.steersman.dev/storage"
+"""On pods: how full its volumes are, as images/postgresql/volumes.py tells it."""
+ASKED = "databases.steersman.dev/asked-on"
+"""On ``-failover``: which version of it the last request was made on. Patroni leaves it there."""
 
 
 class PatroniTopology:
@@ -66,7 +71,9 @@ class PatroniTopology:
         names = _names(members)
         leader = None if members.leader is None else names.pod(members.leader).name
         candidate = None if to is None else names.pod(to).name
-        await self._annotate(members, names.store_failover, {"leader": leader, "member": candidate})
+        version = members.store_versions.get(names.store_failover.name)
+        asked = {"leader": leader, "member": candidate, ASKED: version}
+        await self._annotate(members, names.store_failover, asked)
 
     async def forget_data(self, members: Members) -> None:
         """See `Topology.forget_data`: Patroni ends where the system identifier is another than it wrote down."""
@@ -127,6 +134,8 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
         leadership=f"{lock.get('transitions', '0')} {lock.get('acquireTime', '')}",
         initialized=bool(config.get("initialize")),
         switchover=_switchover(names, failover),
+        asked=failover.get(ASKED, ""),
+        kept=_kept(names, lock),
         settings=_json(config.get("config"), None),
         store_versions={
             config_map.key.name: config_map.metadata.resource_version
@@ -181,6 +190,7 @@ def _member(pod: Pod, number: int, status: Mapping[str, Any], cluster: _Cluster)
         pending=_pending(status.get("pending_restart_reason")),
         version=str(_mapping(status.get("tags")).get("version", "")),
         diverged=not is_primary and state != "Streaming" and cluster.diverged(timeline, position),
+        storage=_storage(pod),
     )
 
 
@@ -200,6 +210,11 @@ def _state(pod: Pod, status: Mapping[str, Any]) -> MemberState:
 
 def _status(pod: Pod) -> Mapping[str, Any]:
     return _mapping(_json(pod.metadata.annotations.get("status"), {}))
+
+
+def _storage(pod: Pod) -> Mapping[str, int]:
+    told = _mapping(_json(pod.metadata.annotations.get(_STORAGE), {}))
+    return {name: level for name in ("data", "wal") if (level := _whole(told.get(name))) is not None}
 
 
 def _position(primary: Mapping[str, Any], lock: Mapping[str, str]) -> int | None:
@@ -223,6 +238,15 @@ def _switchover(names: ClusterNames, failover: Mapping[str, str]) -> SwitchoverR
     if not (failover.get("leader") or failover.get("member")):
         return None
     return SwitchoverRequest(to=_number(names, failover.get("member") or ""))
+
+
+def _kept(names: ClusterNames, lock: Mapping[str, str]) -> frozenset[int]:
+    """Whose slots are kept. A slot is called as its member, with underscores."""
+    slots = _json(lock.get("retain_slots"), [])
+    named = cast(Sequence[Any], slots) if isinstance(slots, list) else ()
+    prefix = names.instance(0).removesuffix("0").replace("-", "_")
+    found = (re.fullmatch(rf"{prefix}(\d+)_0", str(slot)) for slot in named)
+    return frozenset(int(match[1]) for match in found if match)
 
 
 def _former(sync: Mapping[str, str], history: Sequence[Sequence[Any]]) -> str:

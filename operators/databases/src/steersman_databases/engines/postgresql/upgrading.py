@@ -42,6 +42,9 @@ WHERE NOT a.attisdropped AND c.relkind IN ('r', 'm', 'i') AND t.typnamespace = '
 ORDER BY 1
 """
 _EXTENSIONS: LiteralString = "SELECT extname FROM pg_extension ORDER BY 1"
+_LOADED: LiteralString = """
+SELECT btrim(name, ' "') FROM unnest(string_to_array(current_setting('shared_preload_libraries'), ',')) AS name
+"""
 _LIBRARIES: LiteralString = """
 SELECT DISTINCT probin FROM pg_proc WHERE probin IS NOT NULL AND oid >= 16384 ORDER BY 1
 """
@@ -59,10 +62,10 @@ async def in_use(server: Server) -> InUse:
         problems = [row[0] for row in await session.rows("looking at the server", _OF_SERVER)]
         [(size,)] = await session.rows("measuring the databases", _SIZE)
         databases = [row[0] for row in await session.rows("looking for databases", _DATABASES)]
+        libraries: set[str] = {row[0] for row in await session.rows("looking at libraries", _LOADED)}
     finally:
         await session.close()
     extensions: set[str] = set()
-    libraries: set[str] = set()
     for database in databases:
         session = await _session(server, database, deadline)
         try:

@@ -1,11 +1,12 @@
-"""The database operator through the changes that users make: its cluster in memory, its servers models."""
+"""The database operator through the changes that users make: Kubernetes in memory, its servers models."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from dataclasses import fields
+from typing import Any, cast
 
 from kubelet import Kubelet, Machines
 from steersman.api.core_v1 import Secret
@@ -13,10 +14,12 @@ from steersman.client import Client, Transport
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, virtual_runtime
+from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.transitions import Hints, InMemorySystem, System, Systems
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import ENGINES, SUPPORTED_VERSIONS, Credentials, Endpoint
+from steersman_databases.engines.model import ModelServer
 from steersman_databases.engines.survey import PUBLIC
 from steersman_databases.resources import Names
 
@@ -61,16 +64,16 @@ def hints(engine: str, deletion_policy: str) -> Hints:
     )
 
 
-def systems() -> Systems:
-    """A cluster each, whose passwords differ from those of the others."""
+def systems(kind: type[Any], *present: JsonObject) -> Systems:
+    """A cluster each, whose passwords differ from the others'. ``present`` is there before the operator is."""
     made = 0
 
     @asynccontextmanager
     async def system() -> AsyncGenerator[System]:
         nonlocal made
         made += 1
-        place = _Place(made)
-        async with InMemorySystem(Database, place.server, place.operator, observe=place.contents) as ready:
+        place = _Place(made, present)
+        async with InMemorySystem(kind, place.server, place.operator, observe=place.contents) as ready:
             yield ready
 
     return system
@@ -79,11 +82,12 @@ def systems() -> Systems:
 class _Place:
     """What outlives the operator's process."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, present: Sequence[JsonObject]) -> None:
         self.runtime = virtual_runtime(number)
         self.server = InMemoryApiServer(self.runtime)
         for kind in (Database, DatabaseUser, PostgreSQLCluster):
             self.server.register(kind)
+        self.server.load(*present)
         self.machines = Machines()
 
     @asynccontextmanager
@@ -102,9 +106,15 @@ class _Place:
                 await running
 
     def contents(self) -> dict[str, Any]:
-        """What the server holds for the ``Database``: whether its Secret opens it, and who owns it."""
+        """What servers hold: who and what is there, and whether the Secret of the ``Database`` opens it."""
+        held = {
+            f"Server {n}": _held(server) for n, server in enumerate(self.machines.in_clusters.values()) if server.up
+        }
+        return held | self._opened()
+
+    def _opened(self) -> dict[str, Any]:
         database = self.server.read(Database, KEY)
-        if database is None:
+        if database is None or database.spec.cluster_ref is not None:
             return {}
         engine = ENGINES[database.engine]
         server = self.machines.servers.get(Endpoint(f"{Names(KEY).host}.svc", engine.port))
@@ -121,3 +131,24 @@ class _Place:
                 "public": any(one.grantee == PUBLIC for one in held.privileges),
             }
         }
+
+
+def _held(server: ModelServer) -> JsonObject:
+    """What is on a server, field by field: verifiers and claims differ, and are left out of what is compared."""
+    return {
+        "users": {name: _told(user) for name, user in server.users.items()},
+        "databases": {name: _told(database) for name, database in server.databases.items()},
+        "inside": {name: _told(inside) for name, inside in server.inside.items()},
+    }
+
+
+def _told(state: Any) -> JsonObject:
+    return {field.name: _in_order(getattr(state, field.name)) for field in fields(state)}
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): repr(each) for key, each in cast(Mapping[Any, Any], value).items()}
+    if isinstance(value, Set | tuple):
+        return sorted(map(repr, cast(Iterable[Any], value)))
+    return value if isinstance(value, str | bool | int | None) else repr(value)

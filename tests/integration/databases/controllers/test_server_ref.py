@@ -1,0 +1,210 @@
+"""Servers that are none of ours, by ``serverRef``: the real API server, and real database servers on loopback.
+
+What takes an hour, or a Service that comes late, is tested in virtual time (tests/unit/databases/controllers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certificates import Authority
+from every_server import every_server
+from mysql_server import MySQLServer, start_mariadb
+from operator_on_api_server import client_of, operating
+from postgresql_server import PostgreSQLServer
+from real_server import ADMINISTRATOR, RealServer
+from server_process import free_port
+from steersman.api.apply.core_v1 import SecretApply
+from steersman.client import Client
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.testing.envtest import Envtest
+from steersman_databases.api import DatabaseUser
+from steersman_databases.engines import Endpoint
+
+SECONDS = 50
+"""What failed is tried again within 30 s."""
+
+
+class Scene:
+    """A namespace in which the operator works."""
+
+    def __init__(self, client: Client, namespace: str, server: RealServer) -> None:
+        self._client, self._namespace, self.server = client, namespace, server
+        self._engine = server.contents.name
+
+    async def secret(self, name: str, **entries: str | bytes) -> None:
+        data = {
+            key.replace("_", "."): value.encode() if isinstance(value, str) else value
+            for key, value in entries.items()
+        }
+        metadata = ObjectMetaApply(name=name, namespace=self._namespace)
+        await self._client.apply(SecretApply(metadata=metadata, data=data))
+
+    async def administrator(self, username: str = ADMINISTRATOR.username, password: str = "") -> None:
+        await self.secret("admin", username=username, password=password or ADMINISTRATOR.password)
+
+    async def user(self, name: str, host: str = "localhost", port: int = 0, **tls: Any) -> None:
+        reference = {
+            "host": host,
+            "port": port or self.server.endpoint.port,
+            "administrator": {"name": "admin"},
+            "tls": tls or {"mode": "Require"},
+        }
+        wire = {
+            "metadata": {"name": name, "namespace": self._namespace},
+            "spec": {"user": name, "engine": self._engine, "serverRef": reference, "deletionPolicy": "Retain"},
+        }
+        await self._client.create(decode_builtins(wire, DatabaseUser))
+
+    async def until(self, name: str, says: str) -> str:
+        """Waits until the user's condition says this; gives all that it says."""
+        told = ""
+        try:
+            async with asyncio.timeout(SECONDS):
+                while says not in told:
+                    await asyncio.sleep(0.1)
+                    status = (await self._client.get(DatabaseUser, ObjectKey(self._namespace, name))).status
+                    told = next((f"{c.reason}: {c.message}" for c in status.conditions), "") if status else ""
+        except TimeoutError:
+            pytest.fail(f"not {says!r} but {told!r}")
+        return told
+
+    async def ready(self, name: str) -> None:
+        await self.until(name, "ProvisionSucceeded")
+
+
+@asynccontextmanager
+async def scene(environment: Envtest, name: str, server: RealServer) -> AsyncGenerator[Scene]:
+    async with client_of(environment, name) as client, operating(environment, name):
+        found = Scene(client, name, server)
+        await found.administrator()
+        yield found
+
+
+def authority_of(server: RealServer) -> bytes:
+    return (server.log.parent / "cert.pem").read_bytes()
+
+
+TRIED = sorted(
+    {"mariadb-own", "mysql-9.7", max(n for n in every_server() if n.startswith("p"))} & every_server().keys()
+)
+
+
+@pytest.fixture(scope="module", params=TRIED)
+def server(request: pytest.FixtureRequest) -> Generator[RealServer]:
+    with contextmanager(every_server()[request.param])() as found:
+        yield found
+
+
+async def test_a_server_is_verified_by_an_authority_from_a_secret(installed: Envtest, server: RealServer) -> None:
+    space = f"tls-{server.endpoint.port}"
+    async with scene(installed, space, server) as at:
+        await at.secret("right", ca_crt=authority_of(server))
+        await at.secret("wrong", ca_crt=Authority().certificate)
+        right, wrong = ({"secretKeyRef": {"name": name, "key": "ca.crt"}} for name in ("right", "wrong"))
+        await at.user("full", ca=right)
+        await at.user("stranger", ca=wrong)
+        await at.user("unknown")
+        await at.user("elsewhere", host="127.0.0.1", ca=right)
+        await at.user("chain", host="127.0.0.1", ca=right, mode="VerifyCA")
+        await at.ready("full")
+        await at.ready("chain")
+        await at.ready("unknown")
+        for name, host in (("stranger", "localhost"), ("elsewhere", "127.0.0.1")):
+            told = await at.until(name, "ProvisionFailed")
+            assert f"cannot reach {host}:{server.endpoint.port}" in told
+            assert "certificate" in told and ADMINISTRATOR.password not in told
+        assert {"full", "chain", "unknown"} <= await server.users()
+        assert not {"stranger", "elsewhere"} & await server.users()
+        await at.secret("wrong", ca_crt=authority_of(server))
+        await at.ready("stranger")
+
+
+async def test_a_server_without_tls_is_not_logged_in_to(installed: Envtest) -> None:
+    with contextmanager(start_mariadb)(Path("/"), tls=False) as mariadb:
+        async with scene(installed, "no-tls-mariadb", mariadb) as at:
+            await at.user("clerk")
+            assert "the server offers no TLS" in await at.until("clerk", "ProvisionFailed")
+
+
+async def test_a_postgresql_without_tls_is_not_logged_in_to(installed: Envtest, postgresql: PostgreSQLServer) -> None:
+    more: list[bytes] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(8)
+        writer.write(b"N")
+        more.append(await reader.read())
+        writer.close()
+
+    listener = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    async with listener, scene(installed, "no-tls-postgresql", postgresql) as at:
+        await at.user("clerk", host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
+        assert "server does not support SSL" in await at.until("clerk", "ProvisionFailed")
+        assert set(more) <= {b""}, "nothing was said to it"
+
+
+async def test_a_wrong_password_and_a_missing_right_of_the_administrator(
+    installed: Envtest, server: RealServer
+) -> None:
+    space = f"admin-{server.endpoint.port}"
+    async with scene(installed, space, server) as at:
+        await at.administrator(password="wr0ng-one")
+        await at.user("late")
+        told = await at.until("late", f'the server rejected the administrator "{ADMINISTRATOR.username}"')
+        assert "wr0ng-one" not in told
+        await at.administrator()
+        await at.ready("late")
+        weak = await _weak(server)
+        await at.administrator(weak, "w3ak")
+        await at.user("refused")
+        await at.until("refused", "denied")
+        await _strengthen(server, weak)
+        await at.ready("refused")
+
+
+async def _weak(server: RealServer) -> str:
+    """An administrator who may not make users."""
+    if isinstance(server, PostgreSQLServer):
+        server.administer("CREATE ROLE weak LOGIN PASSWORD 'w3ak'")
+    else:
+        assert isinstance(server, MySQLServer)
+        await server.execute("CREATE USER weak@'%' IDENTIFIED BY 'w3ak'")
+        await server.execute("GRANT SELECT ON *.* TO weak@'%'")
+    return "weak"
+
+
+async def _strengthen(server: RealServer, name: str) -> None:
+    if isinstance(server, PostgreSQLServer):
+        server.administer("ALTER ROLE {} CREATEROLE", name)
+    else:
+        assert isinstance(server, MySQLServer)
+        await server.execute("GRANT ALL ON *.* TO {}@'%' WITH GRANT OPTION", name)
+
+
+async def test_a_server_that_comes_back(installed: Envtest, server: RealServer) -> None:
+    port = free_port()
+    async with scene(installed, f"away-{server.endpoint.port}", server) as at:
+        await at.user("patient", host="127.0.0.1", port=port)
+        assert f"cannot reach {Endpoint('127.0.0.1', port)}" in await at.until("patient", "ProvisionFailed")
+        listener = await asyncio.start_server(_to(server), "127.0.0.1", port)
+        async with listener:
+            await at.ready("patient")
+
+
+def _to(server: RealServer) -> Any:
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        await asyncio.gather(pump(reader, back), pump(there, writer), return_exceptions=True)
+
+    return accept

@@ -1,0 +1,98 @@
+"""Handing the primary over where some refuse: each is asked once, whatever is cut in between."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+import pytest
+
+from cluster_world import ClusterWorld
+from steersman.errors import ConnectionFailed
+from steersman.meta import ObjectMeta
+from steersman.testing import matching, virtual_time
+from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
+from steersman_databases.api.postgresql_cluster import LastSwitchover, PostgreSQLClusterSpec
+from steersman_databases.clusters.view import view_of
+from steersman_databases.controllers.switchovers import attempt_of
+from steersman_databases.engines.topology import Members
+
+
+def asked(world: ClusterWorld) -> bool:
+    """Whether somebody's request for a switchover is still there."""
+    assert world.cluster is not None
+    return "databases.steersman.dev/switchover" in world.cluster.metadata.annotations
+
+
+@virtual_time
+async def test_who_refused_is_not_asked_again_before_all_others_were() -> None:
+    world = ClusterWorld()
+    world.hosts.refuses |= {"orders-1-0", "orders-2-0"}
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.change(shmSize="64Mi")
+        await world.until("refused", lambda: world.condition("Ready") == "False/SwitchoverRefused")
+        await world.rest(600)
+        assert sorted(world.hosts.asked) == ["orders-1-0", "orders-2-0"]
+        assert "orders-1, orders-2" in world.message("Ready")
+    async with world.operator():
+        await world.rest(600)
+        assert len(world.hosts.asked) == 2, "another process knows"
+        world.hosts.refuses -= {"orders-2-0"}
+        await world.annotate(restart="2026-11-22T00:00:00Z")
+        await world.ready(3)
+        assert world.status.primary == "orders-2" and world.status.last_switchover.outcome == "Succeeded"
+
+
+@virtual_time
+async def test_the_next_one_takes_over_where_the_first_refuses() -> None:
+    world = ClusterWorld()
+    world.hosts.refuses |= {"orders-1-0"}
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.change(shmSize="64Mi")
+        await world.ready(3)
+        assert world.hosts.asked == ["orders-1-0", "orders-2-0"] and world.status.primary == "orders-2"
+
+
+@virtual_time
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("path", ["/postgresqlclusters/orders/status", "/configmaps/orders-failover"])
+async def test_cut_at_any_write_it_is_asked_for_once(path: str, when: Literal["before", "after"]) -> None:
+    world = ClusterWorld()
+    world.hosts.refuses |= {"orders-1-0"}
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await world.annotate(switchover="orders-1")
+
+        world.server.fail_next(matching("PATCH", path), ConnectionFailed("cut"), when=when)
+        await world.until("ended", lambda: not asked(world) and "SwitchoverRefused" in world.events())
+        await world.rest(60)
+        assert world.hosts.asked == ["orders-1-0"]
+
+
+@virtual_time
+async def test_who_refused_is_remembered_where_somebody_asks_for_another() -> None:
+    world = ClusterWorld()
+    world.hosts.refuses |= {"orders-1-0", "orders-2-0"}
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.change(shmSize="64Mi")
+        await world.until("refused", lambda: world.condition("Ready") == "False/SwitchoverRefused")
+        await world.annotate(switchover="orders-9")
+        await world.until("ended", lambda: not asked(world))
+        await world.rest(600)
+        assert sorted(world.hosts.asked) == ["orders-1-0", "orders-2-0"]
+
+
+@pytest.mark.parametrize(("bears", "sent"), [("", False), ("6", False), ("7", True)])
+def test_what_else_is_written_beside_a_request_asks_nobody(bears: str, sent: bool) -> None:
+    cluster = PostgreSQLCluster(metadata=ObjectMeta(name="orders", namespace="shop"), spec=PostgreSQLClusterSpec())
+    last = LastSwitchover(time=datetime(2026, 11, 22, tzinfo=UTC), to="orders-1", store_version="7")
+    members = Members(cluster=cluster.key, asked=bears, store_versions={"orders-failover": "9"})
+    attempt = attempt_of(view_of(cluster, ""), PostgreSQLClusterStatus(last_switchover=last), members)
+    assert attempt is not None and attempt.sent is sent
