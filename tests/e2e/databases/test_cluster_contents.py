@@ -13,7 +13,7 @@ from cluster_under_test import ClusterUnderTest
 pytestmark = pytest.mark.xdist_group("cluster-contents")
 
 HEALED_WITHIN = 30.0
-# Each database is visited every 25 s for what is new in it, and a machine with other things to do takes longer.
+# Twelve databases are visited every 7 s for what is new in them, and a machine with other things to do takes longer.
 FOUND_WITHIN = 60.0
 
 

@@ -69,3 +69,32 @@ def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> N
     three.place.wait_reason("database", "shop", "DatabaseReady")
     with writing(three, "shop-app") as seen:
         seen.goes_on(time.time())
+
+
+def test_all_certificates_are_lost_at_once(three: ClusterUnderTest, record_property: Record) -> None:
+    """Nobody knows the others any more, and who could tell them is not known either: pods are made anew."""
+    three.apply(pooler={"replicas": 1, "readOnly": False})
+    rollout = ("rollout", "status", f"deployment/{three.name}-pooler-rw", "--timeout=120s")
+    three.place.kubectl(*rollout, seconds=130)
+    pooler = f"{three.name}-pooler-rw.{three.place.namespace}.svc"
+    before, poolers = three.pods(), three.place.names("pods") - {f"pod/{name}" for name in three.pods()}
+    with writing(three, "shop-app") as seen, writing(three, "shop-app", pooler, table="pooled") as pooled:
+        secrets = [f"{three.name}-{suffix}" for suffix in ("ca", "tls", "peer", "operator", "pooler")]
+        three.place.kubectl("delete", "secret", *secrets)
+
+        def renewed() -> bool:
+            pods = three.pods()
+            return len(pods) == 3 and all(pods[name] != pod for name, pod in before.items())
+
+        three.until("all pods are made anew", renewed, 400)
+        three.wait_ready()
+        for each in (seen, pooled):
+            each.goes_on(time.time())
+            record_property(f"{each.table}: longest gap in writes, in seconds", round(each.gap, 1))
+            assert each.lost() == 0
+    assert not poolers & three.place.names("pods")
+    # The operator reaches them.
+    three.place.kubectl("delete", "secret", "shop-app")
+    three.until("it has a new password set", lambda: three.place.secret("shop-app").get("password"), 60)
+    three.place.wait_reason("database", "shop", "DatabaseReady")
+    three.apply(pooler=None)

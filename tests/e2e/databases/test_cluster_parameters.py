@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -31,20 +30,8 @@ def applied(cluster: ClusterUnderTest) -> None:
     cluster.until("parameters are applied", said)
 
 
-def pods(cluster: ClusterUnderTest) -> dict[str, Any]:
-    """UIDs and restarts of the members' pods."""
-    chosen = f"--selector=databases.steersman.dev/member-of={cluster.name}"
-    return {
-        pod["metadata"]["name"]: (
-            pod["metadata"]["uid"],
-            [c["restartCount"] for c in pod["status"]["containerStatuses"]],
-        )
-        for pod in cluster.place.all("pods", chosen)
-    }
-
-
 def test_one_that_takes_a_reload(three: ClusterUnderTest) -> None:
-    before, started = pods(three), three.sql("SELECT pg_postmaster_start_time()")
+    before, started = three.pods(), three.sql("SELECT pg_postmaster_start_time()")
     declare(three, work_mem="5MB")
     three.until("all servers have it", lambda: three.shown("work_mem") == {"5MB"}, 60)
     applied(three)
@@ -52,14 +39,14 @@ def test_one_that_takes_a_reload(three: ClusterUnderTest) -> None:
     declare(three)
     three.until("none has it", lambda: three.shown("work_mem") == {"4MB"}, 60)
     applied(three)
-    assert pods(three) == before
+    assert three.pods() == before
     assert three.sql("SELECT pg_postmaster_start_time()") == started
 
 
 def test_one_that_takes_a_restart_and_its_lowering(
     three: ClusterUnderTest, record_property: Callable[[str, object], None]
 ) -> None:
-    before = pods(three)
+    before = three.pods()
     for value in ("60", "40"):
         with writing(three, "shop-app") as seen:
             declare(three, max_connections=value)
@@ -68,7 +55,7 @@ def test_one_that_takes_a_restart_and_its_lowering(
             seen.goes_on(time.time())
             assert seen.lost() == 0
             record_property(f"longest gap in writes when it becomes {value}, in seconds", round(seen.gap, 2))
-    assert pods(three) == before, "servers restart, pods do not"
+    assert three.pods() == before, "servers restart, pods do not"
 
 
 @pytest.mark.parametrize(

@@ -2,68 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
+import operator_under_test
 from database_under_test import DatabaseUnderTest
-from devcluster.operator import DEPLOYMENT
 from devcluster.operator import NAMESPACE as OPERATOR_NAMESPACE
-from devcluster.process import Process
 from devcluster.target import Target, wait_until
 
 KILLS = 20
-
-
-def _operator_pod(cluster: Target) -> dict[str, str]:
-    selector = f"--selector=app.kubernetes.io/name={DEPLOYMENT}"
-    pods = json.loads(cluster.kubectl("get", "pods", f"--namespace={OPERATOR_NAMESPACE}", selector, "--output=json"))
-    for pod in pods["items"]:
-        statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses") or [{}]
-        if "deletionTimestamp" not in pod["metadata"] and "running" in statuses[0].get("state", {}):
-            return {"name": pod["metadata"]["name"], "container": statuses[0]["containerID"].rpartition("/")[2]}
-    return {}
-
-
-def _kill_operator(cluster: Target) -> None:
-    """SIGKILL to the operator's process, then its pod out of the way: restarts in place back off for minutes."""
-    pod = wait_until("the operator runs", lambda: _operator_pod(cluster) or None, seconds=90)
-    if cluster.is_devcluster:
-        for process in _processes_in(pod["container"]):
-            process.kill()
-    cluster.kubectl(
-        "delete",
-        "pod",
-        pod["name"],
-        f"--namespace={OPERATOR_NAMESPACE}",
-        "--force",
-        "--grace-period=0",
-        "--wait=false",
-    )
-
-
-def _replace_operator(cluster: Target) -> dict[str, str]:
-    """Another pod for the operator, whose containers have not ended yet."""
-    selector = f"--selector=app.kubernetes.io/name={DEPLOYMENT}"
-    cluster.kubectl("delete", "pod", selector, f"--namespace={OPERATOR_NAMESPACE}", seconds=120)
-    return wait_until("the operator runs", lambda: _operator_pod(cluster) or None, seconds=90)
-
-
-def _processes_in(container: str) -> list[Process]:
-    found: list[Process] = []
-    for cgroup in Path("/proc").glob("[0-9]*/cgroup"):
-        try:
-            inside = container in cgroup.read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        process = Process.of(int(cgroup.parent.name)) if inside else None
-        if process is not None:
-            found.append(process)
-    return found
 
 
 @pytest.mark.disruptive
@@ -74,12 +23,12 @@ def test_operator_killed_at_any_moment(cluster: Target, namespace: str, number: 
     database = DatabaseUnderTest(cluster, namespace, "orders", ("postgresql", "mysql")[number % 2])
     database.apply(deletionPolicy=policy)
     time.sleep(dice.uniform(0, 6))  # the moment of the fault, not a wait for something
-    _kill_operator(cluster)
+    operator_under_test.kill(cluster)
     database.wait_ready()
     database.client_sql("CREATE TABLE t (n INT)")
     cluster.kubectl("delete", "database", "orders", f"--namespace={namespace}", "--wait=false")
     time.sleep(dice.uniform(0, 3))
-    _kill_operator(cluster)
+    operator_under_test.kill(cluster)
     expected = set[str]() if policy == "Delete" else database.retained
     database.eventually("it is gone", lambda: database.get() is None, seconds=150)
     database.eventually("just what should be left is left", lambda: database.objects() == expected, seconds=60)
@@ -130,16 +79,18 @@ def test_api_server_restarted(database: DatabaseUnderTest) -> None:
 
     # On a slow machine the API server is away for longer than a lease lasts. Then the leader must end, and it comes
     # back the later the more often its pod's containers have ended before.
-    fresh = _replace_operator(database.cluster)
+    fresh = operator_under_test.replace(database.cluster)
     database.apply()
     for _ in range(3):
         restart("kube-apiserver")
     database.wait_ready()
-    before = _operator_pod(database.cluster)
+    before = operator_under_test.running(database.cluster)
     restart("kube-apiserver")
     database.cluster.kubectl("delete", "service", "orders-primary", f"--namespace={database.namespace}")
     database.eventually("its watches go on", lambda: database.client_sql("SELECT 1") == "1", seconds=240)
-    after = wait_until("the operator runs", lambda: _operator_pod(database.cluster) or None, seconds=240)
+    after = wait_until(
+        "the operator runs", lambda: operator_under_test.running(database.cluster) or None, seconds=240
+    )
     assert after["name"] == fresh["name"]
     if after != before:
         log = database.cluster.kubectl("logs", after["name"], f"--namespace={OPERATOR_NAMESPACE}", "--previous")

@@ -9,13 +9,12 @@ from collections.abc import Generator
 
 import pytest
 
-from devcluster import layout
 from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
-from devcluster.state import State
 from devcluster.target import Target, wait_until
 from patroni_cluster import PatroniCluster, view
+from silence import no_api_server
 
 NAMESPACE = "e2e-patroni"
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
@@ -158,14 +157,11 @@ def test_a_deleted_pod_hands_over_and_comes_back(cluster: PatroniCluster) -> Non
 def test_writes_go_on_without_the_api_server(cluster: PatroniCluster) -> None:
     leader = cluster.leader() or ""
     cluster.sql(leader, "CREATE TABLE IF NOT EXISTS written (at timestamptz DEFAULT clock_timestamp())")
-    _api_server(cluster, "--insert")
-    try:
+    with no_api_server(cluster.target, NAMESPACE):
         # Longer than the lease, in which Patroni without this mode would stop the primary.
         insert = "INSERT INTO written DEFAULT VALUES; SELECT clock_timestamp() - min(at) > '25s' FROM written"
         wait_until("25 s of writes", lambda: cluster.sql(leader, insert) == "t" or None, seconds=60, every=1)
         pods = cluster.target.get("pods", f"--namespace={NAMESPACE}")
-    finally:
-        _api_server(cluster, "--delete")
     assert pods is not None and all(
         status["ready"] and not status["restartCount"]
         for pod in pods["items"]
@@ -173,15 +169,3 @@ def test_writes_go_on_without_the_api_server(cluster: PatroniCluster) -> None:
     )
     wait_until("Patroni renews its lease", cluster.settled, seconds=60)
     assert cluster.leader() == leader
-
-
-def _api_server(cluster: PatroniCluster, change: str) -> None:
-    """Puts it out of the members' reach, or back."""
-    state = State.load()
-    found = cluster.target.get("pods", f"--namespace={NAMESPACE}")
-    assert state is not None and found is not None
-    for pod in found["items"]:
-        machine, address = state.machines[pod["spec"]["nodeName"]], pod["status"]["podIP"]
-        rule = ["--source", address, "--destination", str(layout.CONTROL_PLANE_ADDRESS), "--jump", "DROP"]
-        command = machine.in_network(["iptables", "--wait", change, "FORWARD", *rule])
-        subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,134 @@
+"""Certificates of a cluster follow each other, its own and given ones, and nobody who is connected notices."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from certificates import Authority
+from cluster_under_test import Client, ClusterUnderTest, writing
+from patroni_cluster import view
+from steersman.meta import ObjectKey
+from steersman_databases.clusters.keyring import Data, KeysWish, keyring
+
+pytestmark = [pytest.mark.xdist_group("cluster-certificates"), pytest.mark.timeout(900)]
+
+Record = Callable[[str, object], None]
+GIVEN = "given"
+
+
+def shown(cluster: ClusterUnderTest, instance: str) -> str:
+    """The certificate that a server shows, in PEM."""
+    ask = "openssl s_client -connect localhost:5432 -starttls postgres </dev/null 2>/dev/null | openssl x509"
+    return cluster.execute(instance, "sh", "-c", ask).strip()
+
+
+def all_show(cluster: ClusterUnderTest, certificate: str) -> bool:
+    return {shown(cluster, instance) for instance in cluster.nodes()} == {certificate.strip()}
+
+
+def aged(cluster: ClusterUnderTest) -> Mapping[ObjectKey, Data]:
+    """What the Secrets hold after 1,010 days: another authority has been trusted for half a year, and is due."""
+    seen = view(cluster.name, cluster.place.namespace, "any")
+    ring: Mapping[ObjectKey, Data] = {}
+    now = datetime.now(UTC)
+    for days in (1010, 185, 184):
+        ring = keyring(seen, KeysWish(), ring, None, now - timedelta(days=days)).data
+    ring = {seen.names.authorities: ring[seen.names.authorities]}
+    return keyring(seen, KeysWish(), ring, None, now - timedelta(days=62)).data
+
+
+def write(cluster: ClusterUnderTest, name: str, data: Data) -> None:
+    encoded = {key: base64.b64encode(content).decode() for key, content in data.items()}
+    cluster.place.patch("secret", name, {"data": encoded})
+
+
+def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record_property: Record) -> None:
+    three.annotate("paused", "true")
+    three.wait_reason("ByAnnotation", "Paused")
+    ring = aged(three)
+    for key, data in ring.items():
+        write(three, key.name, data)
+    # They are read at the start. Nobody looks after the instances meanwhile: they come back by themselves.
+    three.place.kubectl("delete", "pods", three.selector, "--timeout=120s", seconds=130)
+    replicas = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+    three.until("all are back", lambda: three.sql(replicas) == "2", 180)
+
+    names = view(three.name, three.place.namespace, "any").names
+    old = ring[names.server_certificate]["tls.crt"].decode()
+    three.until("they show what is old", lambda: all_show(three, old), 60)
+    with writing(three, "shop-app") as seen:
+        client = seen.client
+        three.place.kubectl("exec", client.name, "--", "cp", "/tls/ca.crt", "/tmp/ca.crt")
+        login = client.login.replace("/tls/ca.crt", "/tmp/ca.crt")
+        began = time.time()
+        three.annotate("paused", None)
+
+        def followed() -> bool:
+            assert client.sql("SELECT 1", login) == "1", "who logs in meanwhile verifies"
+            new = three.place.secret(names.server_certificate.name)["tls.crt"]
+            return new != old and all_show(three, new)
+
+        three.until("all show the new one", followed, 180)
+        record_property("own certificates: seconds until all show the next", round(time.time() - began, 1))
+        authority = three.place.secret(names.authorities.name)["server.crt"]
+        assert authority != ring[names.authorities]["server.crt"].decode(), "by another authority"
+        three.wait_ready()
+        seen.goes_on(time.time())
+        assert seen.errors == [], "no session was dropped"
+        assert seen.lost() == 0
+
+
+def issue(cluster: ClusterUnderTest, authority: Authority, host: str = "*") -> dict[str, bytes]:
+    certificate, key = authority.issue("orders", names=[f"{host}.{cluster.place.namespace}.svc"])
+    return {"tls.crt": certificate, "tls.key": key, "ca.crt": authority.certificate}
+
+
+def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record_property: Record) -> None:
+    authority = Authority()
+    first = issue(three, authority)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": GIVEN}, "type": "kubernetes.io/tls"}
+    three.place.make({**secret, "stringData": {key: content.decode() for key, content in first.items()}})
+    with writing(three, "shop-app") as seen:
+        three.apply(tls={"serverSecret": {"name": GIVEN}})
+        three.until("all show it", lambda: all_show(three, first["tls.crt"].decode()), 120)
+        assert seen.client.cluster.place.secret("orders-tls")["ca.crt"] == authority.certificate.decode()
+        fresh = Client(three, "shop-app")
+        fresh.start()
+        assert fresh.sql("SELECT 1") == "1", "whoever trusts the given authority gets in"
+
+        renewed, began = issue(three, authority), time.time()
+        write(three, GIVEN, renewed)
+        three.until("all show the renewed one", lambda: all_show(three, renewed["tls.crt"].decode()), 120)
+        record_property("given certificate: seconds until all show the renewed one", round(time.time() - began, 1))
+        assert fresh.sql("SELECT 1") == "1"
+
+        for wrong, said in (
+            (issue(three, authority, "elsewhere"), "is not for"),
+            (issue(three, authority) | {"tls.key": renewed["tls.key"]}, "is not the key"),
+        ):
+            write(three, GIVEN, wrong)
+            three.until(
+                "it is judged",
+                lambda said=said: said in three.wait_reason("SecretInvalid", "CertificatesValid")["message"],
+                60,
+            )
+            assert all_show(three, renewed["tls.crt"].decode()), "the former one is served"
+        write(three, GIVEN, renewed)
+        three.wait_reason("Valid", "CertificatesValid")
+
+        three.apply(tls=None)
+        three.until(
+            "its own is shown again", lambda: all_show(three, three.place.secret("orders-tls")["tls.crt"]), 120
+        )
+        assert three.place.secret("orders-tls")["tls.crt"] != renewed["tls.crt"].decode()
+        fresh.stop()
+        seen.goes_on(time.time())
+        assert seen.errors == [], "no session was dropped"
+    three.wait_ready()
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())

@@ -1,0 +1,95 @@
+"""All of a cluster crashes at once: it comes back without a person, with everything that was acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import pytest
+
+import operator_under_test
+from cluster_under_test import ClusterUnderTest, writing
+from devcluster import cluster as devcluster
+from devcluster.target import Target
+
+pytestmark = pytest.mark.xdist_group("cluster-crashes")
+
+Record = Callable[[str, object], None]
+Presence = Callable[[Target], AbstractContextManager[None]]
+
+
+def present(_cluster: Target) -> AbstractContextManager[None]:
+    """The operator goes on."""
+    return nullcontext()
+
+
+PRESENT = pytest.param(present, id="with-the-operator")
+AWAY = pytest.param(operator_under_test.away, id="without-the-operator", marks=pytest.mark.disruptive)
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    """All is well before each test."""
+    three.wait_ready(seconds=400)
+
+
+def all_pods(three: ClusterUnderTest) -> None:
+    """Every pod is gone at once, as far as Kubernetes knows."""
+    three.place.kubectl("delete", "pods", three.selector, "--force", "--grace-period=0", "--wait=false")
+
+
+def all_servers(three: ClusterUnderTest) -> None:
+    """Every postmaster is killed, faster than anybody could take over."""
+    postmaster = "/var/lib/steersman/data/pgdata/postmaster.pid"
+    for instance in three.nodes():
+        three.execute(instance, "sh", "-c", f"kill -9 $(head -1 {postmaster})")
+
+
+@pytest.mark.parametrize("operator", [PRESENT, AWAY])
+@pytest.mark.parametrize("crash", [all_pods, all_servers])
+def test_everything_crashes_at_once(
+    cluster: Target,
+    three: ClusterUnderTest,
+    crash: Callable[[ClusterUnderTest], None],
+    operator: Presence,
+    record_property: Record,
+) -> None:
+    with operator(cluster), writing(three, "shop-app") as seen:
+        crash(three)
+        began = time.time()
+        seen.goes_on(began)
+        three.until("-rw leads to who leads", lambda: three.leads() == [f"{three.leader}-0"], 30)
+        three.until("the others follow it", partial(streams, three, 2), 240)
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+    three.wait_ready()
+
+
+def streams(three: ClusterUnderTest, replicas: int) -> bool:
+    """Whether so many take what the leader writes."""
+    return three.sql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == str(replicas)
+
+
+@pytest.mark.disruptive
+def test_a_power_cut_of_all_nodes(cluster: Target, three: ClusterUnderTest, record_property: Record) -> None:
+    if not cluster.is_devcluster:
+        pytest.skip("cuts off the power of the devcluster's nodes")
+    numbers = [int(node["metadata"]["name"].rpartition("-")[2]) for node in three.place.all("nodes")]
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())  # and what was acknowledged until here is known; the client crashes with the rest
+        began = time.monotonic()
+        try:
+            for number in numbers:
+                devcluster.crash_node(number)
+        finally:
+            for number in numbers:
+                devcluster.start_node(number)
+        three.until("somebody leads and writes", lambda: three.sql("SELECT pg_is_in_recovery()") == "f", 240)
+        record_property("seconds until it can be written", round(time.monotonic() - began, 1))
+        three.wait_ready(seconds=400)
+        assert seen.lost() == 0
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())

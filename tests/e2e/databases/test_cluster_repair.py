@@ -1,0 +1,89 @@
+"""A replica with broken data is rebuilt, an image with another tag rolled out, and data outlive their object."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cluster_under_test import ClusterUnderTest, writing
+from devcluster.images import POSTGRESQL, tag
+
+pytestmark = [pytest.mark.xdist_group("cluster-repair"), pytest.mark.timeout(1200)]
+
+Record = Callable[[str, object], None]
+NEXT = "steersman.dev/postgresql:17-next"
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    three.wait_ready(seconds=400)
+
+
+def test_another_image_rolls_out_with_one_switchover(three: ClusterUnderTest, record_property: Record) -> None:
+    """As with a minor upgrade: replicas first, then the primary hands over."""
+    tag(POSTGRESQL.reference, NEXT)
+    former, timeline = three.primary, three.status["timeline"]
+    with writing(three, "shop-app") as seen:
+        three.apply(image=NEXT)
+        three.until("it is looked at", lambda: not three.ready(3), 30)
+        three.wait_ready(seconds=400)
+        seen.goes_on(time.time())
+        record_property("rolling update: longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+    assert three.status["image"] == NEXT
+    pods = [three.pod(member["name"]) for member in three.status["members"]]
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {NEXT}
+    assert three.primary != former and three.status["timeline"] == timeline + 1, "one switchover"
+    assert three.status["lastSwitchover"]["outcome"] == "Succeeded"
+    assert not three.place.events("orders", "Failover")
+
+
+@pytest.mark.parametrize("damage", ["control file", "tables"])
+def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_property: Record, damage: str) -> None:
+    broken, primary = three.replicas[0], three.primary
+    script = {
+        "control file": "printf broken > global/pg_control",
+        "tables": "rm -rf base global/[0-9]* pg_xact",
+    }[damage]
+    began = time.time()
+    with writing(three, "shop-app") as seen:
+        three.execute(broken, "sh", "-c", f"cd /var/lib/steersman/data/pgdata && {script}")
+        # What it holds in memory hides the damage until then.
+        three.place.kubectl("delete", "pod", f"{broken}-0", "--force", "--grace-period=0", "--wait=false")
+        three.until("another takes its place", lambda: broken not in three.nodes(), 600)
+        record_property(f"{damage}: seconds until it is given up", round(time.time() - began))
+        three.wait_ready(seconds=300)
+        record_property(f"{damage}: seconds until all are ready", round(time.time() - began))
+        assert seen.errors == [] and seen.lost() == 0
+    assert three.primary == primary
+    assert three.place.events("orders", "InstanceReplaced")
+
+
+def test_what_was_retained_is_adopted_by_a_namesake(three: ClusterUnderTest) -> None:
+    """It is the last: the cluster is another one afterwards."""
+    three.apply(deletionPolicy="Retain")
+    three.sql("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n", "shop")
+    three.until(
+        "it is everywhere",
+        lambda: {three.sql("SELECT count(*) FROM kept", "shop", n) for n in three.nodes()} == {"1000"},
+        30,
+    )
+    primary, secret = three.primary, three.place.secret("orders-admin")
+    system = three.sql("SELECT system_identifier FROM pg_control_system()")
+    claims = {c["metadata"]["name"]: c["metadata"]["uid"] for c in three.place.all("pvc")}
+    three.delete()
+    three.until("the pods are gone", lambda: not three.nodes(), 60)
+    assert {c["metadata"]["name"]: c["metadata"]["uid"] for c in three.place.all("pvc")} == claims
+
+    three.apply(deletionPolicy="Delete")
+    three.wait_ready()
+    assert {c["metadata"]["name"]: c["metadata"]["uid"] for c in three.place.all("pvc")} == claims
+    assert three.primary == primary, "who led last leads again"
+    assert three.place.secret("orders-admin") == secret
+    assert three.sql("SELECT system_identifier FROM pg_control_system()") == system
+    assert three.sql("SELECT count(*) FROM kept", "shop") == "1000"
+    three.place.wait_reason("database", "shop", "DatabaseReady")
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())

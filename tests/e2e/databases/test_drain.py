@@ -1,0 +1,113 @@
+"""A node is drained, as for its maintenance: who leads hands over, and a budget says how many may go at once."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+
+from cluster_under_test import ClusterUnderTest, writing
+from devcluster.errors import CommandFailed
+
+# What others want on the node waits until the drain is over.
+pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.disruptive]
+
+Record = Callable[[str, object], None]
+
+
+@pytest.fixture(scope="module")
+def three(three: ClusterUnderTest) -> ClusterUnderTest:
+    """The shared cluster, whose pods can be told from those of all others on a node."""
+    three.apply(podMetadata={"labels": {"drained": "with-its-node"}})
+    return three
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    """All is well before each test."""
+    three.wait_ready(seconds=400)
+
+
+@contextmanager
+def drained(three: ClusterUnderTest, node: str, seconds: int) -> Generator[str]:
+    """``kubectl drain``, but for what is not this cluster's; gives its words where it did not come to its end.
+
+    Volumes are on their nodes, so what was drained starts again when the node is back.
+    """
+    target, said = three.place.target, ""
+    command = ("drain", node, "--delete-emptydir-data", "--pod-selector=drained", f"--timeout={seconds}s")
+    try:
+        try:
+            target.kubectl(*command, seconds=seconds + 30)
+        except CommandFailed as error:
+            said = str(error)
+        yield said
+    finally:
+        target.kubectl("uncordon", node)
+
+
+def on(three: ClusterUnderTest, count: int) -> str:
+    """A node with so many of the three instances, the primary among them: it is moved there if need be."""
+    held = Counter(three.nodes().values())
+    node = next((node for node, instances in held.items() if instances == count), None)
+    if node is None:
+        pytest.skip(f"needs a cluster in which a node has {count} of three instances: {dict(held)}")
+    if three.nodes()[three.primary] != node:
+        to = next(instance for instance, place in three.nodes().items() if place == node)
+        three.annotate("switchover", to)
+        three.until(f"{to} leads", lambda: three.primary == to, 90)
+        three.wait_ready()
+    return node
+
+
+def test_the_primarys_node(three: ClusterUnderTest, record_property: Record) -> None:
+    node, former = on(three, 1), three.primary
+    with writing(three, "shop-app") as seen:
+        with drained(three, node, 120) as said:
+            assert said == ""
+            three.until("another leads", lambda: three.leader not in ("", former), 60)
+            seen.goes_on(time.time())
+            three.wait_reason("Unschedulable")
+        three.wait_ready()
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+
+
+def test_the_budget_holds_who_is_left(three: ClusterUnderTest, record_property: Record) -> None:
+    node, before = on(three, 2), three.pods()
+    here = [instance for instance, place in three.nodes().items() if place == node]
+    with writing(three, "shop-app") as seen:
+        with drained(three, node, 45) as said:
+            assert "disruption budget" in said
+            kept = [i for i in here if three.pods().get(f"{i}-0") == before[f"{i}-0"]]
+            assert len(kept) == 1, "one may go at a time"
+            seen.goes_on(time.time())
+        three.wait_ready()
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+
+
+def test_without_a_budget_all_go_and_nothing_is_lost(three: ClusterUnderTest, record_property: Record) -> None:
+    """Who is left takes over if it knows that it has everything; else writes wait for one of the others."""
+    three.apply(podDisruptionBudget={"enabled": False})
+    three.until("there is no budget", lambda: not three.place.names("poddisruptionbudgets"), 60)
+    three.wait_ready()
+    node, before = on(three, 2), three.pods()
+    here = [instance for instance, place in three.nodes().items() if place == node]
+    try:
+        with writing(three, "shop-app") as seen:
+            with drained(three, node, 180) as said:
+                assert said == ""
+                assert all(three.pods().get(f"{i}-0") != before[f"{i}-0"] for i in here)
+            three.wait_ready()
+            seen.goes_on(time.time())
+            record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+            assert seen.lost() == 0
+    finally:
+        three.apply(podDisruptionBudget=None)
+    three.until("the budget is back", lambda: three.place.names("poddisruptionbudgets"), 60)

@@ -1,0 +1,132 @@
+"""A volume runs full: it is said in time and by name, nobody takes over, and with room all is as it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
+from devcluster.errors import CommandFailed
+
+pytestmark = [pytest.mark.xdist_group("full-disk"), pytest.mark.timeout(1200)]
+
+Record = Callable[[str, object], None]
+FILLER = "/var/lib/steersman/data/filler"
+# Twice what the volume has: the server's words are not ours to choose, and it may be the log that finds no room.
+FLOOD = "CREATE TABLE flood AS SELECT repeat(md5(i::text), 30) AS words FROM generate_series(1, 1200000) i"
+
+
+@pytest.fixture
+def cluster_of_two(place: Place) -> ClusterUnderTest:
+    """A primary and a synchronous replica on volumes of 512 MiB, the second place of a database's tables."""
+    spec = {**SMALL, "instances": 2, "storage": {"size": "512Mi", "storageClass": "limited"}}
+    spec["postgresql"] = {**SMALL["postgresql"], "synchronous": {"mode": "Quorum"}}
+    made = ClusterUnderTest(place, spec=spec)
+    made.apply()
+    place.declare("Database", "shop", {"clusterRef": {"name": made.name}, "deletionPolicy": "Delete"})
+    made.wait_ready()
+    place.wait_reason("database", "shop", "DatabaseReady")
+    return made
+
+
+def levels(cluster: ClusterUnderTest) -> dict[str, str]:
+    """What the instances tell of their volumes."""
+    members = [member["name"] for member in cluster.status["members"]]
+    return {m: cluster.pod(m)["metadata"]["annotations"].get("databases.steersman.dev/storage", "") for m in members}
+
+
+def restarts(cluster: ClusterUnderTest) -> int:
+    pods = [cluster.pod(member["name"]) for member in cluster.status["members"]]
+    return sum(c["restartCount"] for pod in pods for c in pod["status"]["containerStatuses"])
+
+
+def test_the_primarys_disk_fills_and_is_emptied(cluster_of_two: ClusterUnderTest, record_property: Record) -> None:
+    """Scenario 6, by something beside the database: reads go on, and nobody fails over."""
+    orders = cluster_of_two
+    primary, timeline = orders.primary, orders.status["timeline"]
+    orders.wait_reason("Sufficient", "StorageSufficient")
+    with writing(orders, "shop-app") as seen:
+        began = time.time()
+        orders.execute(primary, "sh", "-c", f"dd if=/dev/zero of={FILLER} bs=1M 2>&1 || true", seconds=120)
+        condition = orders.wait_reason("DiskFull")
+        record_property("full: seconds from the first byte to the condition", round(time.time() - began, 1))
+        assert f"data-{primary} is full" in condition["message"]
+        assert "raise spec.storage.size" in condition["message"]
+        assert orders.place.events("orders", "DiskFull")
+        # Whoever declares something else must wait: a server without room may not come up again.
+        orders.apply(podMetadata={"labels": {"asked": "for"}})
+        orders.until(
+            "it is looked at", lambda: orders.status["observedGeneration"] == orders.found["metadata"]["generation"]
+        )
+        assert orders.sql("SELECT count(*) > 0 FROM written", "shop") == "t"
+        orders.wait_reason("DiskFull")
+        assert (orders.primary, orders.status["timeline"]) == (primary, timeline), "nobody took over"
+        orders.execute(primary, "rm", FILLER)
+        began = time.time()
+        orders.wait_reason("Sufficient", "StorageSufficient")
+        record_property("emptied: seconds to the condition", round(time.time() - began, 1))
+        orders.wait_ready(2, seconds=400)
+        seen.goes_on(time.time())
+        assert seen.lost() == 0
+    assert not orders.place.events("orders", "Failover")
+    assert not orders.place.events("orders", "InstanceReplaced")
+
+
+def test_the_database_fills_its_disks_and_they_grow(
+    cluster_of_two: ClusterUnderTest, record_property: Record
+) -> None:
+    """Scenario 6, by the database itself: the replica's disk is as full as the primary's."""
+    orders = cluster_of_two
+    primary, timeline = orders.primary, orders.status["timeline"]
+    with writing(orders, "shop-app") as seen:
+        with pytest.raises(CommandFailed) as refusal:
+            orders.execute(primary, "psql", "-XAtq", "-d", "shop", "-c", FLOOD, seconds=300)
+        record_property("what the server said", str(refusal.value)[-200:])
+        orders.until(
+            "it is said",
+            lambda: orders.place.events("orders", "RunningLow") or orders.place.events("orders", "DiskFull"),
+        )
+        record_property("levels", levels(orders))
+        orders.until("a primary serves", lambda: orders.sql("SELECT 1") == "1", 120)
+        assert (orders.primary, orders.status["timeline"]) == (primary, timeline), "nobody took over"
+        orders.apply(storage={"size": "1Gi", "storageClass": "limited"})
+        orders.wait_reason("Sufficient", "StorageSufficient", 180)
+        orders.wait_ready(2, seconds=300)
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+    assert restarts(orders) == 0
+    assert not orders.place.events("orders", "Failover")
+    assert not orders.place.events("orders", "InstanceReplaced")
+
+
+def test_the_log_finds_no_room_anywhere(cluster_of_two: ClusterUnderTest, record_property: Record) -> None:
+    """The server stops for it, and is who it was as soon as there is room: whoever took over would be as full."""
+    orders = cluster_of_two
+    primary, timeline = orders.primary, orders.status["timeline"]
+    with writing(orders, "shop-app") as seen:
+        for instance in (orders.replicas[0], primary):
+            orders.execute(instance, "sh", "-c", f"dd if=/dev/zero of={FILLER} bs=1M 2>&1 || true", seconds=120)
+        orders.wait_reason("DiskFull")
+        with pytest.raises(CommandFailed) as refusal:
+            for _ in range(60):
+                # Each begins another file of the log, and those that were made before are few.
+                orders.sql("SELECT pg_logical_emit_message(false, 'e2e', 'x'), pg_switch_wal()", instance=primary)
+        record_property("what the server said", str(refusal.value)[-200:])
+        orders.until("nobody takes writes", lambda: not orders.primary, 60)
+        orders.wait_reason("DiskFull")
+        began = time.time()
+        orders.until("it has been so for a while", lambda: time.time() > began + 30, 60)
+        orders.until("who led has the lock", lambda: orders.leader == primary, 60)
+        assert orders.sql("SELECT pg_is_in_recovery()", instance=primary) == "t", "it waits, and can be read"
+        assert orders.status["timeline"] == timeline, "nobody took over"
+        orders.apply(storage={"size": "1Gi", "storageClass": "limited"})
+        orders.wait_reason("Sufficient", "StorageSufficient", 180)
+        orders.wait_ready(2, seconds=300)
+        seen.goes_on(time.time())
+        record_property("log without room: longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+    assert orders.primary == primary
+    assert restarts(orders) == 0

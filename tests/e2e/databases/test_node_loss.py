@@ -1,0 +1,157 @@
+"""A node is lost with a server on it: no two primaries take writes, and it follows when the node is back."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise
+
+import pytest
+
+import operator_under_test
+from cluster_under_test import ClusterUnderTest, Writing, writing
+from devcluster import cluster as devcluster
+from devcluster.errors import CommandFailed
+from devcluster.target import Target
+
+pytestmark = [pytest.mark.xdist_group("node-loss"), pytest.mark.disruptive]
+
+Record = Callable[[str, object], None]
+LOCALLY = "-csynchronous_commit=local"
+"""Commits that wait for no standby: what takes these is a primary, whether anybody follows it or not."""
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    """All is well before each test."""
+    if not three.place.target.is_devcluster:
+        pytest.skip("takes nodes of the devcluster away")
+    three.wait_ready(seconds=400)
+
+
+def number_of(node: str) -> int:
+    return int(node.rpartition("-")[2])
+
+
+def primary_alone(three: ClusterUnderTest) -> tuple[str, str]:
+    """The node that has the primary and no other instance, and one that has another: it is moved there if need be.
+
+    With a node that has two of three, who is left cannot know that it has all that was acknowledged.
+    """
+    nodes = three.nodes()
+    held = Counter(nodes.values())
+    alone = next(node for node, count in held.items() if count == 1)
+    to = next(instance for instance, node in nodes.items() if node == alone)
+    if three.primary != to:
+        three.annotate("switchover", to)
+        three.until(f"{to} leads", lambda: three.primary == to, 90)
+        three.wait_ready()
+    return alone, next(node for node in held if node != alone)
+
+
+@contextmanager
+def cut_off(node: str) -> Generator[float]:
+    """Nothing that it sends arrives, and nothing reaches it; since when."""
+    try:
+        devcluster.lose(number_of(node), to=100, sent=100)
+        yield time.time()
+    finally:
+        devcluster.start_node(number_of(node))
+
+
+def takes_writes(three: ClusterUnderTest, instance: str, node: str) -> bool:
+    """Whether a server that nobody else reaches is a primary, asked on its node."""
+    command = ["psql", "-XAtq", "-d", "postgres", "-c", "SELECT pg_is_in_recovery()"]
+    try:
+        said = devcluster.execute(number_of(node), three.place.namespace, f"{instance}-0", "server", command)
+    except CommandFailed:
+        return False
+    return said.strip() == "f"
+
+
+def follow(three: ClusterUnderTest, *instances: str) -> bool:
+    """Whether the leader says that these stream from it, all of them."""
+    said = three.sql("SELECT application_name FROM pg_stat_replication WHERE state = 'streaming'")
+    return {f"{instance}-0" for instance in instances} <= set(said.split())
+
+
+def resumed(seen: Writing, since: float) -> float:
+    """When the longest gap in writes after a moment ended."""
+    moments = [moment for _, moment in seen.acknowledged if moment >= since - 1]
+    return max(pairwise(moments), key=lambda pair: pair[1] - pair[0])[1]
+
+
+def test_a_primary_cut_off_leaves_rw_with_the_operator_away(
+    cluster: Target, three: ClusterUnderTest, record_property: Record
+) -> None:
+    node, other = primary_alone(three)
+    former, others = three.primary, three.replicas
+    with ExitStack() as stack:
+        outside = stack.enter_context(writing(three, "shop-app", on=other, table="outside"))
+        inside = stack.enter_context(writing(three, "shop-app", on=node, table="inside"))
+        hasty = stack.enter_context(writing(three, "shop-app", on=node, table="hasty", settings=LOCALLY))
+        stack.enter_context(operator_under_test.away(cluster))
+        with cut_off(node) as since:
+            three.until("another leads", lambda: three.leader not in ("", former), 90)
+            three.until("-rw leads to it", lambda: three.leads() == [f"{three.leader}-0"], 30)
+            three.until("the former takes no writes", lambda: not takes_writes(three, former, node), 60)
+            outside.goes_on(time.time())
+            assert not takes_writes(three, former, node)
+            back = time.time()
+        three.until("the former follows", lambda: follow(three, *{former, *others} - {three.leader}), 240)
+        for seen in (outside, inside, hasty):
+            seen.goes_on(time.time())
+        took_over = resumed(outside, since)
+        record_property("seconds without writes, seen by the others", round(outside.gap, 1))
+        for seen in (inside, hasty):
+            alone = [moment for _, moment in seen.acknowledged if since < moment < back]
+            # Who is cut off hears of it by silence alone, and until then has nobody's word but its own.
+            last = max(alone, default=since)
+            record_property(f"{seen.table}: seconds that it was written to alone", round(last - since, 1))
+            assert last < took_over, "no two primaries at a time"
+        assert outside.lost() == 0
+        assert inside.lost() == 0
+        record_property("rows that were to be committed without a standby, and are lost", hasty.lost())
+    three.wait_ready()
+
+
+def test_a_primarys_pod_is_deleted_while_its_node_is_lost(three: ClusterUnderTest, record_property: Record) -> None:
+    """As Kubernetes does after five minutes, and a person sooner. Its volume is on the node: it waits for it."""
+    node, other = primary_alone(three)
+    former, before = three.primary, three.pods()
+    with writing(three, "shop-app", on=other) as seen:
+        with cut_off(node):
+            three.until("another leads", lambda: three.leader not in ("", former), 90)
+            three.place.target.kubectl(
+                "wait", f"node/{node}", "--for=condition=Ready=Unknown", "--timeout=120s", seconds=130
+            )
+            three.place.kubectl("delete", "pod", f"{former}-0", "--force", "--grace-period=0", "--wait=false")
+            three.until(
+                "its place is kept",
+                lambda: three.pods().get(f"{former}-0", before[f"{former}-0"]) != before[f"{former}-0"],
+            )
+            three.wait_reason("Unschedulable")
+            seen.goes_on(time.time())
+        three.wait_ready(seconds=400)
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+    assert former in {member["name"] for member in three.status["members"]}, "its volume was not given up"
+
+
+def test_a_primarys_node_loses_its_power(three: ClusterUnderTest, record_property: Record) -> None:
+    node, other = primary_alone(three)
+    former = three.primary
+    with writing(three, "shop-app", on=other) as seen:
+        try:
+            devcluster.crash_node(number_of(node))
+            three.until("another leads", lambda: three.leader not in ("", former), 90)
+            seen.goes_on(time.time())
+        finally:
+            devcluster.start_node(number_of(node))
+        three.wait_ready(seconds=400)
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0

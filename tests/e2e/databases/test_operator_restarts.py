@@ -1,0 +1,148 @@
+"""The operator is killed, replaced and upgraded: all is done in the end, and no database is disturbed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import operator_under_test
+from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
+from devcluster import wheels
+from devcluster.images import CHECKOUT, OPERATOR, Recipe, ensure, load
+from devcluster.operator import DEPLOYMENT, NAMESPACE, install
+from devcluster.progress import Progress
+from devcluster.target import Target
+
+pytestmark = [pytest.mark.xdist_group("operator-restarts"), pytest.mark.disruptive]
+
+Record = Callable[[str, object], None]
+KILLS = 2
+"""How often the operator is killed in each change."""
+
+
+def started(three: ClusterUnderTest) -> dict[str, str]:
+    """When each server was started."""
+    return {each: three.sql("SELECT pg_postmaster_start_time()", instance=each) for each in three.nodes()}
+
+
+def test_it_is_killed_at_any_moment_of_a_clusters_life(
+    cluster: Target, place: Place, record_property: Record
+) -> None:
+    dice = random.Random(7)
+    three = ClusterUnderTest(place)
+
+    def kill() -> None:
+        for _ in range(KILLS):
+            time.sleep(dice.uniform(0, 8))  # the moment of the fault, not a wait for something
+            operator_under_test.kill(cluster)
+
+    three.apply()
+    place.declare("Database", "shop", {"clusterRef": {"name": three.name}, "deletionPolicy": "Delete"})
+    kill()
+    three.wait_ready(seconds=400)
+    place.wait_reason("database", "shop", "DatabaseReady", seconds=120)
+    first, began = three.pods(), started(three)
+    with writing(three, "shop-app") as seen:
+        three.place.kubectl("scale", "pg", three.name, "--replicas=4")
+        kill()
+        three.wait_ready(4, seconds=400)
+        assert {name: pod for name, pod in three.pods().items() if name in first} == first
+        assert {each: at for each, at in started(three).items() if each in began} == began
+
+        former = three.primary
+        three.annotate("switchover", "any")
+        kill()
+        three.until("another leads", lambda: three.primary not in ("", former), 120)
+        three.wait_ready(4)
+
+        change = {
+            "spec": {"postgresql": {"parameters": {**SMALL["postgresql"]["parameters"], "max_connections": "60"}}}
+        }
+        place.patch("postgresqlcluster", three.name, change)
+        kill()
+        three.until("all servers have it", lambda: three.shown("max_connections") == {"60"}, 240)
+        three.wait_ready(4, seconds=400)
+
+        three.place.kubectl("scale", "pg", three.name, "--replicas=3")
+        kill()
+        three.wait_ready(3, seconds=400)
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.lost() == 0
+    assert not any(any(restarts) for _, restarts in three.pods().values())
+    assert {name: pod for name, pod in three.pods().items() if name in first}.items() <= first.items()
+
+
+def without_it(three: ClusterUnderTest) -> dict[str, Any]:
+    """What must not change when nothing but the operator does."""
+    return {"pods": three.pods(), "servers": started(three), "primary": three.leader}
+
+
+@pytest.fixture
+def next_operator(cluster: Target, tmp_path: Path) -> Iterator[str]:
+    """Another version of the operator, whose own part of an instance's pod is another; afterwards the former."""
+    if not cluster.is_devcluster:
+        pytest.skip("loads an image into the devcluster")
+    checkout = tmp_path / "checkout"
+    wheels.copy(wheels.sources(CHECKOUT), CHECKOUT, checkout)
+    part = checkout / "operators/databases/src/steersman_databases/engines/postgresql/pod.py"
+    part.write_text(part.read_text().replace("failures=21600", "failures=21599"))
+    recipe = Recipe(
+        "steersman.dev/databases-operator:next",
+        OPERATOR.base,
+        checkout / "operators/databases/images/operator/Containerfile",
+        checkout,
+        sources=partial(wheels.sources, checkout),
+        gather=partial(wheels.context, checkout),
+    )
+    image = ensure(recipe, Progress())
+    load(image)
+    yield image.reference
+    install(cluster, Progress())
+
+
+def test_another_version_restarts_no_database(
+    cluster: Target, three: ClusterUnderTest, next_operator: str, record_property: Record
+) -> None:
+    before = without_it(three)
+    with writing(three, "shop-app") as seen:
+        cluster.kubectl(
+            "set", "image", f"deployment/{DEPLOYMENT}", f"manager={next_operator}", f"--namespace={NAMESPACE}"
+        )
+        operator_under_test.rolled_out(cluster)
+
+        def declared() -> bool:
+            instances = [three.place.get("statefulset", instance) for instance in three.nodes()]
+            probes = [s["spec"]["template"]["spec"]["containers"][0]["startupProbe"] for s in instances]
+            return all(probe["failureThreshold"] == 21599 for probe in probes)
+
+        three.until("it declares its own pods", declared, 120)
+        three.wait_ready()
+        three.place.wait_reason("database", "shop", "DatabaseReady")
+        seen.goes_on(time.time() + 10)
+        record_property("longest gap in writes, in seconds", round(seen.gap, 2))
+        assert seen.errors == []
+        assert seen.lost() == 0
+    assert without_it(three) == before
+
+
+def test_a_restart_of_it_is_noticed_by_no_database(
+    cluster: Target, three: ClusterUnderTest, record_property: Record
+) -> None:
+    before = without_it(three)
+    with writing(three, "shop-app") as seen:
+        operator_under_test.replace(cluster)
+        operator_under_test.rolled_out(cluster)
+        three.apply(postgresql={"parameters": {**SMALL["postgresql"]["parameters"], "work_mem": "5MB"}})
+        three.until("it works", lambda: three.shown("work_mem") == {"5MB"}, 120)
+        three.wait_ready()
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 2))
+        assert seen.errors == []
+    assert without_it(three) == before
