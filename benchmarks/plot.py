@@ -31,6 +31,20 @@ def _cold_start(objects: int) -> tuple[Panel, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is drawn: the panels, what each bar may stand for, in that order, and which of them are ours.
+
+    Attributes:
+        label: what it is, for who hears it.
+    """
+
+    label: str
+    panels: Sequence[Panel]
+    peers: Sequence[str]
+    ours: frozenset[str]
+
+
 PANELS = (
     *(panel for objects in reversed(SIZES) for panel in _cold_start(objects)),
     Panel(STEADY, "latency p99", "100 changes/s: from change to reconcile, p99, ms"),
@@ -40,7 +54,12 @@ PANELS = (
     Panel(IDLE, "idle RSS", "Idle: memory, MiB"),
 )
 
-_OURS = frozenset(peer.name for peer in PEERS if peer.package == FRAMEWORK)
+COMPARISON = Picture(
+    "Steersman beside its peers",
+    PANELS,
+    [peer.name for peer in PEERS],
+    frozenset(peer.name for peer in PEERS if peer.package == FRAMEWORK),
+)
 _COLUMNS = 2
 _WIDTH, _ROW, _HEAD, _GAP, _MARGIN = 400, 22, 34, 22, 20
 _LABEL, _VALUE, _LINE = 132, 62, 16
@@ -60,44 +79,45 @@ _STYLE = """
 """
 
 
-def draw(summaries: Sequence[Summary], caption: Sequence[str] = ()) -> str:
+def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: Picture = COMPARISON) -> str:
     """An SVG of those panels that were measured, each bar the median, with a line from lowest to highest.
 
     Args:
         caption: lines below it, such as the machine.
+        picture: what is drawn of them.
     """
-    measured = [(panel, found) for panel in _panels(summaries) if (found := _of(panel, summaries))]
+    panels = _panels(picture.panels, summaries)
+    measured = [(panel, found) for panel in panels if (found := _of(panel, picture.peers, summaries))]
     rows = max((len(found) for _, found in measured), default=0)
     height_of_panel = _HEAD + rows * _ROW + _GAP
     width = 2 * _MARGIN + _COLUMNS * _WIDTH + (_COLUMNS - 1) * _GAP
     foot = _MARGIN + -(-len(measured) // _COLUMNS) * height_of_panel
     height = foot + len(caption) * _LINE + _MARGIN
-    panels = "".join(
+    drawn = "".join(
         f'  <g transform="translate({_MARGIN + i % _COLUMNS * (_WIDTH + _GAP)} '
-        f'{_MARGIN + i // _COLUMNS * height_of_panel})">\n{_panel(panel, found)}  </g>\n'
+        f'{_MARGIN + i // _COLUMNS * height_of_panel})">\n{_panel(panel, found, picture.ours)}  </g>\n'
         for i, (panel, found) in enumerate(measured)
     )
     below = "".join(
         f'  <text class="hint" x="{_MARGIN}" y="{foot + 8 + row * _LINE}">{escape(line)}</text>\n'
         for row, line in enumerate(caption)
     )
-    label = "Steersman beside its peers: " + "; ".join(_words(panel, found) for panel, found in measured)
+    label = f"{picture.label}: " + "; ".join(_words(panel, found) for panel, found in measured)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(label, {chr(34): "&quot;"})}">\n  <style>{_STYLE}  </style>\n'
-        f'  <rect class="page" width="{width}" height="{height}" rx="8"/>\n{panels}{below}</svg>\n'
+        f'  <rect class="page" width="{width}" height="{height}" rx="8"/>\n{drawn}{below}</svg>\n'
     )
 
 
-def _panels(summaries: Sequence[Summary]) -> list[Panel]:
+def _panels(panels: Sequence[Panel], summaries: Sequence[Summary]) -> list[Panel]:
     """All but the cold starts that are smaller than the largest one that was measured."""
     scenarios = {summary.scenario for summary in summaries}
     measured = [title for title in map(cold_start_title, SIZES) if title in scenarios]
-    return [panel for panel in PANELS if panel.scenario not in measured[:-1]]
+    return [panel for panel in panels if panel.scenario not in measured[:-1]]
 
 
-def _of(panel: Panel, summaries: Sequence[Summary]) -> list[Summary]:
-    order = [peer.name for peer in PEERS]
+def _of(panel: Panel, order: Sequence[str], summaries: Sequence[Summary]) -> list[Summary]:
     found = [s for s in summaries if (s.scenario, s.metric) == (panel.scenario, panel.metric) and s.peer in order]
     return sorted(found, key=lambda s: order.index(s.peer))
 
@@ -106,14 +126,14 @@ def _words(panel: Panel, found: Sequence[Summary]) -> str:
     return f"{panel.title}: " + ", ".join(f"{s.peer} {number(s.median)}" for s in found)
 
 
-def _panel(panel: Panel, found: Sequence[Summary]) -> str:
+def _panel(panel: Panel, found: Sequence[Summary], ours: frozenset[str]) -> str:
     hint = "more is better" if panel.more_is_better else ""
     head = (
         f'    <text class="title" y="12">{escape(panel.title)}</text>\n'
         f'    <text class="hint" x="{_WIDTH}" y="12" text-anchor="end">{hint}</text>\n'
     )
     full = _full_scale([s.median for s in found])
-    return head + "".join(_bar(s, _HEAD - 6 + row * _ROW, full) for row, s in enumerate(found))
+    return head + "".join(_bar(s, _HEAD - 6 + row * _ROW, full, s.peer in ours) for row, s in enumerate(found))
 
 
 def _full_scale(values: Sequence[float]) -> float:
@@ -121,14 +141,14 @@ def _full_scale(values: Sequence[float]) -> float:
     return min(largest, _MOST_TIMES_THE_NEXT * others[-1]) if others and others[-1] > 0 else largest
 
 
-def _bar(summary: Summary, y: int, full: float) -> str:
+def _bar(summary: Summary, y: int, full: float, is_ours: bool) -> str:
     room = _WIDTH - _LABEL - _VALUE
 
     def length(value: float) -> float:
         return round(min(value / full, 1.0) * room, 1) if full > 0 else 0.0
 
     middle = y + _ROW // 2 - 2
-    kind = "ours" if summary.peer in _OURS else "other"
+    kind = "ours" if is_ours else "other"
     bar = length(summary.median)
     parts = [
         f'<text x="{_LABEL - 8}" y="{y + 13}" text-anchor="end">{escape(summary.peer)}</text>',

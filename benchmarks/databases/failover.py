@@ -3,34 +3,34 @@
 One client writes 50 rows a second through -rw. The gap is the longest time between two acknowledged writes, lost is
 what was acknowledged and is not there afterwards.
 
-    make bench-databases BENCH="--fault process --mode Quorum --runs 5"
+    make bench-databases BENCH="--scenario failover --runs 5"
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import secrets
-import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.databases.gaps import longest_gap
+from benchmarks.databases.scenarios import Bench
+from benchmarks.measurement import Measurement
 from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
 from devcluster.state import State
-from devcluster.target import Target, target, wait_until
+from devcluster.target import Target, wait_until
 from patroni_cluster import PatroniCluster, view, with_mode
 from steersman_databases.engines.cluster import SynchronousMode
 
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
+VERSION = "17"
 RATE = 50.0  # rows a second
 _CALM = 5.0  # seconds of writing before a fault and after everything is well again
 _PATIENCE = 180.0
@@ -219,12 +219,6 @@ def writer_goes_on(writer: Writer, since: float) -> bool:
     return bool(rows) and rows[-1][1] > max(since + 3, time.time() - 1)
 
 
-def longest_gap(rows: Sequence[tuple[int, float]]) -> float:
-    """The longest time between two acknowledgements."""
-    moments = [moment for _, moment in rows]
-    return max((later - sooner for sooner, later in pairwise(moments)), default=0.0)
-
-
 @contextmanager
 def cluster_of(where: Target, image: str, version: str, mode: SynchronousMode) -> Generator[PatroniCluster]:
     """A cluster of three in a namespace of its own, which goes with it."""
@@ -239,44 +233,23 @@ def cluster_of(where: Target, image: str, version: str, mode: SynchronousMode) -
         where.kubectl("delete", "namespace", namespace, "--timeout=180s", seconds=200)
 
 
-def summary(outcomes: Sequence[Outcome]) -> str:
-    """A line for each fault and mode."""
-    lines = ["| fault | mode | runs | gaps, s | median | lost |", "|---|---|---|---|---|---|"]
-    for fault, mode in dict.fromkeys((one.fault, one.mode) for one in outcomes):
-        runs = [one for one in outcomes if (one.fault, one.mode) == (fault, mode)]
-        gaps = sorted(one.gap for one in runs)
-        told = ", ".join(f"{gap:.1f}" for gap in gaps)
-        lost = sum(one.lost for one in runs)
-        lines.append(f"| {fault} | {mode} | {len(runs)} | {told} | {statistics.median(gaps):.1f} | {lost} |")
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Runs what the arguments ask for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--version", choices=list(RECIPES), default="17")
-    parser.add_argument("--fault", choices=list(FAULTS), action="append")
-    parser.add_argument("--mode", choices=["Quorum", "Priority"], action="append")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="where the single runs go")
-    arguments = parser.parse_args()
-    outcomes: list[Outcome] = []
-    modes: list[SynchronousMode] = arguments.mode or ["Quorum", "Priority"]
-    where, image = target(Progress()), ensure(RECIPES[arguments.version], Progress())
+def measure(bench: Bench, title: str) -> list[Measurement]:
+    """Each fault in each synchronous mode. Raises as `target` and `wait_until` do."""
+    found: list[Measurement] = []
+    modes: tuple[SynchronousMode, ...] = ("Quorum", "Priority")
+    image = ensure(RECIPES[VERSION], Progress())
     load(image)
-    with cluster_of(where, image.reference, arguments.version, modes[0]) as cluster:
+    with cluster_of(bench.target, image.reference, VERSION, modes[0]) as cluster:
         for mode in modes:
             chosen = with_mode(cluster, mode)
             chosen.apply()
-            for fault in arguments.fault or FAULTS:
-                for _ in range(arguments.runs):
+            for fault in FAULTS:
+                for _ in range(bench.runs):
                     wait_until("all stream", chosen.settled, seconds=_PATIENCE)
-                    outcomes.append(run(chosen, fault))
-                    sys.stderr.write(f"{outcomes[-1]}\n")
-                    if arguments.json:
-                        arguments.json.write_text(json.dumps([asdict(one) for one in outcomes], indent=1))
-    sys.stdout.write(summary(outcomes) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+                    outcome = run(chosen, fault)
+                    bench.tell(str(outcome))
+                    found += [
+                        Measurement(title, mode, f"{fault}: write gap", outcome.gap, "s"),
+                        Measurement(title, mode, f"{fault}: lost rows", outcome.lost, ""),
+                    ]
+    return found

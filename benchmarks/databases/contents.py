@@ -1,0 +1,127 @@
+"""Hundreds of databases and users of one cluster: how long until all are Ready, and what it costs to keep them so."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from benchmarks.databases.scenarios import Bench
+from benchmarks.measurement import Measurement
+from cluster_under_test import API, ClusterUnderTest, Place
+
+_BATCH = 100
+_PATIENCE = 3600.0
+_REST_SECONDS = 180.0
+_CALM_SECONDS = 60.0
+CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steersman'"
+
+
+def measure(bench: Bench, title: str) -> list[Measurement]:
+    """All at once, in each run on a new cluster; then at rest."""
+    found: list[Measurement] = []
+    for _ in range(bench.runs):
+        with bench.cluster("contents", 1) as cluster:
+            found += _run(bench, title, cluster)
+    return found
+
+
+def _run(bench: Bench, title: str, cluster: ClusterUnderTest) -> Iterator[Measurement]:
+    who = f"{bench.databases} Databases, {bench.users} DatabaseUsers"
+
+    def figure(metric: str, value: float, unit: str) -> Measurement:
+        bench.tell(f"{metric}: {value:.1f} {unit}".rstrip())
+        return Measurement(title, who, metric, value, unit)
+
+    before = bench.operator.usage()
+    begun = time.time()
+    for batch in _batches(objects(cluster.name, bench.databases, bench.users)):
+        cluster.place.make(*batch)
+    most, memory = 0, before.memory
+    done: dict[str, float] = {}
+    while len(done) < 2:
+        if time.time() - begun > _PATIENCE:
+            raise TimeoutError(f"not all are Ready after {_PATIENCE:.0f} s: {_unready(cluster.place)}")
+        most = max(most, _held(cluster))
+        memory = max(memory, bench.operator.latest().memory)
+        for kind, count in (("databases", bench.databases), ("databaseusers", bench.users)):
+            if kind not in done and _ready(cluster.place, kind) == count:
+                done[kind] = time.time() - begun
+    after = bench.operator.usage()
+    number = bench.databases + bench.users
+    yield figure("all Databases Ready", done["databases"], "s")
+    yield figure("all DatabaseUsers Ready", done["databaseusers"], "s")
+    yield figure("operator's CPU per object", after.cpu_since(before) / number * 1000, "ms")
+    yield figure("operator's memory, at the most", memory, "MiB")
+    yield figure("connections to the server, at the most", most, "")
+    time.sleep(_CALM_SECONDS)
+    yield from _at_rest(bench, cluster, figure)
+
+
+def _at_rest(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[Measurement]:
+    began, held = bench.operator.usage(), list[int]()
+    until = time.monotonic() + _REST_SECONDS
+    while time.monotonic() < until:
+        held.append(_held(cluster))
+        time.sleep(1)
+    ended = bench.operator.usage()
+    yield figure("operator's CPU at rest", ended.cpu_since(began) / (ended.at - began.at) * 100, "% of a core")
+    yield figure("operator's memory at rest", ended.memory, "MiB")
+    yield figure("connections at rest, mostly", sorted(held)[len(held) // 2], "")
+    yield figure("connections at rest, at the most", max(held), "")
+
+
+def objects(cluster: str, databases: int, users: int) -> Iterator[dict[str, Any]]:
+    """The declarations: each user may read one of the databases, tables that come later included."""
+    reference = {"clusterRef": {"name": cluster}}
+    for number in range(databases):
+        spec = {**reference, "databaseName": f"shop_{number}", "username": f"owner_{number}"}
+        yield _object("Database", f"shop-{number}", spec)
+    for number in range(users):
+        database = f"shop_{number % databases}"
+        public = {"database": database, "schema": "public"}
+        grants = [
+            {"database": database, "privileges": ["CONNECT"]},
+            {**public, "privileges": ["USAGE"]},
+            {**public, "tables": ["*"], "privileges": ["SELECT"], "future": True},
+        ]
+        yield _object("DatabaseUser", f"clerk-{number}", {**reference, "user": f"clerk_{number}", "grants": grants})
+
+
+def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _batches(declared: Iterable[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
+    remaining = iter(declared)
+    while batch := tuple(islice(remaining, _BATCH)):
+        yield batch
+
+
+def _held(cluster: ClusterUnderTest) -> int:
+    return int(cluster.sql(CONNECTIONS))
+
+
+def ready_in(listed: dict[str, Any]) -> int:
+    """How many of a list's objects say that they are Ready."""
+    return sum(
+        any(c["type"] == "Ready" and c["status"] == "True" for c in item.get("status", {}).get("conditions", ()))
+        for item in listed["items"]
+    )
+
+
+def _ready(place: Place, kind: str) -> int:
+    return ready_in({"items": place.all(kind)})
+
+
+def _unready(place: Place) -> str:
+    messages = {
+        c["message"]
+        for kind in ("databases", "databaseusers")
+        for item in place.all(kind)
+        for c in item.get("status", {}).get("conditions", ())
+        if c["type"] == "Ready" and c["status"] != "True"
+    }
+    return json.dumps(sorted(messages)[:5])

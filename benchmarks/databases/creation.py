@@ -1,0 +1,38 @@
+"""How long a cluster takes from ``kubectl apply`` to Ready, and from its deletion to nothing left."""
+
+from __future__ import annotations
+
+import time
+
+from benchmarks.databases.scenarios import Bench
+from benchmarks.measurement import Measurement
+from cluster_under_test import SMALL, ClusterUnderTest
+
+SIZES = (1, 3)
+_PATIENCE = 300
+
+
+def measure(bench: Bench, title: str) -> list[Measurement]:
+    """One and three instances, each in a namespace that is there."""
+    found: list[Measurement] = []
+    with bench.place("creation") as place:
+        for number in range(bench.runs):
+            for instances in SIZES:
+                who = f"{instances} instance{'s' if instances > 1 else ''}"
+                cluster = ClusterUnderTest(place, f"run-{number}-{instances}", {**SMALL, "instances": instances})
+                begun = time.monotonic()
+                cluster.apply()
+                # By a watch: to ask again and again would take from the servers what they are waited for.
+                wait = ("wait", f"postgresqlcluster/{cluster.name}", "--for=jsonpath={.status.phase}=Ready")
+                place.kubectl(*wait, f"--timeout={_PATIENCE}s", seconds=_PATIENCE + 10)
+                ready = time.monotonic() - begun
+                cluster.wait_ready()
+                begun = time.monotonic()
+                cluster.delete()
+                gone = time.monotonic() - begun
+                found += [
+                    Measurement(title, who, "apply to Ready", ready, "s"),
+                    Measurement(title, who, "delete to gone", gone, "s"),
+                ]
+                bench.tell(f"{who}: Ready after {ready:.1f} s, gone after {gone:.1f} s")
+    return found

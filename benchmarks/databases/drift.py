@@ -1,0 +1,142 @@
+"""How long it takes until what somebody changed behind the operator's back is as declared again.
+
+What is inside a server is spoilt and looked at by one shell in the pod of the primary, every tenth of a second: a
+process of kubectl for each look would take longer than what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.databases.scenarios import Bench
+from benchmarks.measurement import Measurement
+from cluster_under_test import ClusterUnderTest
+
+_PATIENCE = 120
+# Longer than any two looks of the operator are apart.
+_PHASE_SECONDS = 10.0
+_LOOP = """
+psql -XAtq -v ON_ERROR_STOP=1 -d "$1" -c "$2" || exit 1
+begun=$(date +%s%N)
+until [ "$(psql -XAtq -d "$1" -c "$3")" = "$4" ]; do
+  [ $(( ($(date +%s%N) - begun) / 1000000000 )) -lt "$5" ] || exit 2
+  sleep 0.1
+done
+echo $(( ($(date +%s%N) - begun) / 1000000 ))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A change inside the database ``shop``, and the question whose answer is ``wanted`` once it is healed."""
+
+    name: str
+    statement: str
+    question: str
+    wanted: str
+
+
+_MAY = "SELECT has_table_privilege('clerk', '{}', 'SELECT')"
+HARMS = (
+    Harm(
+        "role dropped",
+        "DROP OWNED BY clerk; DROP ROLE clerk",
+        "SELECT has_table_privilege(oid, 'kept', 'SELECT') FROM pg_roles WHERE rolname = 'clerk'",
+        "t",
+    ),
+    Harm("grant revoked", "REVOKE SELECT ON kept FROM clerk", _MAY.format("kept"), "t"),
+    Harm(
+        "a new table, not granted",
+        "DROP TABLE IF EXISTS later; SET ROLE shop; CREATE TABLE later (n int); REVOKE ALL ON later FROM clerk",
+        _MAY.format("later"),
+        "t",
+    ),
+    Harm(
+        "role made a superuser",
+        "ALTER ROLE clerk SUPERUSER",
+        "SELECT rolsuper FROM pg_roles WHERE rolname = 'clerk'",
+        "f",
+    ),
+)
+
+
+def measure(bench: Bench, title: str) -> list[Measurement]:
+    """Each harm, at moments that do not keep step with the operator."""
+    found: list[Measurement] = []
+    with bench.cluster("drift", 1) as cluster:
+        _furnish(cluster)
+        outside: dict[str, Callable[[], float]] = {
+            "parameter changed": lambda: _parameter_changed(cluster),
+            "Service deleted": lambda: _service_deleted(cluster),
+        }
+        inside = {harm.name: _spoiling(cluster, harm) for harm in HARMS}
+        for _ in range(bench.runs):
+            for name, spoil in {**inside, **outside}.items():
+                time.sleep(bench.random.uniform(0, _PHASE_SECONDS))
+                seconds = spoil()
+                bench.tell(f"{name}: healed after {seconds:.1f} s")
+                found.append(Measurement(title, "healed after", name, seconds, "s"))
+    return found
+
+
+def _furnish(cluster: ClusterUnderTest) -> None:
+    place, reference = cluster.place, {"clusterRef": {"name": cluster.name}}
+    place.declare("Database", "shop", reference)
+    place.wait_reason("database", "shop", "DatabaseReady")
+    cluster.sql("SET ROLE shop; CREATE TABLE kept (n int)", "shop")
+    public = {"database": "shop", "schema": "public"}
+    grants = [
+        {"database": "shop", "privileges": ["CONNECT"]},
+        {**public, "privileges": ["USAGE"]},
+        {**public, "tables": ["*"], "privileges": ["SELECT"], "future": True},
+    ]
+    place.declare("DatabaseUser", "clerk", {**reference, "user": "clerk", "grants": grants})
+    place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
+
+
+def _spoiling(cluster: ClusterUnderTest, harm: Harm) -> Callable[[], float]:
+    command = ("sh", "-c", _LOOP, "sh", "shop", harm.statement, harm.question, harm.wanted, str(_PATIENCE))
+
+    def spoil() -> float:
+        return int(cluster.execute(cluster.primary, *command, seconds=_PATIENCE + 30)) / 1000
+
+    return spoil
+
+
+def _parameter_changed(cluster: ClusterUnderTest) -> float:
+    """In Patroni's own configuration, as by ``patronictl edit-config``, until the server has the declared one."""
+    name = f"{cluster.name}-config"
+    held = cluster.place.get("configmap", name)["metadata"]["annotations"]["config"]
+    config: dict[str, Any] = json.loads(held)
+    config["postgresql"]["parameters"]["work_mem"] = "9MB"
+    begun = time.monotonic()
+    cluster.place.patch("configmap", name, {"metadata": {"annotations": {"config": json.dumps(config)}}})
+
+    def healed() -> bool:
+        annotations: dict[str, str] = cluster.place.get("configmap", name)["metadata"]["annotations"]
+        told: dict[str, Any] = json.loads(annotations["config"])["postgresql"]["parameters"]
+        return told.get("work_mem") != "9MB" and cluster.shown("work_mem") == {"4MB"}
+
+    return _seconds_until(healed, begun)
+
+
+def _service_deleted(cluster: ClusterUnderTest) -> float:
+    name = f"{cluster.name}-rw"
+    uid = cluster.place.get("service", name)["metadata"]["uid"]
+    begun = time.monotonic()
+    cluster.place.kubectl("delete", "service", name, "--wait=false")
+    return _seconds_until(
+        lambda: cluster.place.get("service", name).get("metadata", {}).get("uid", uid) != uid, begun
+    )
+
+
+def _seconds_until(healed: Callable[[], bool], begun: float) -> float:
+    while not healed():
+        if time.monotonic() - begun > _PATIENCE:
+            raise TimeoutError(f"not healed after {_PATIENCE} s")
+        time.sleep(0.1)
+    return time.monotonic() - begun

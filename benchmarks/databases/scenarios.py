@@ -1,0 +1,79 @@
+"""What is measured of the database operator, and where."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from benchmarks.databases.operator_pod import OperatorPod
+from benchmarks.measurement import Measurement
+from cluster_under_test import SMALL, ClusterUnderTest, Place
+from devcluster.target import Target
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What each scenario works with.
+
+    Attributes:
+        target: a cluster on which the operator runs.
+        runs: how often each figure is measured.
+        databases, users: how many objects are declared where there are many.
+        tell: says how far it has come.
+        random: for moments that must not keep step with the operator's looks.
+    """
+
+    target: Target
+    runs: int
+    databases: int
+    users: int
+    tell: Tell
+    random: random.Random = field(default_factory=lambda: random.Random(7))
+
+    @property
+    def operator(self) -> OperatorPod:
+        """The operator that is measured."""
+        return OperatorPod(self.target)
+
+    @contextmanager
+    def place(self, name: str) -> Generator[Place]:
+        """A namespace of its own during the block."""
+        namespace = f"bench-{name}"
+        self._delete(namespace)
+        self.target.kubectl("create", "namespace", namespace)
+        try:
+            yield Place(self.target, namespace)
+        finally:
+            self._delete(namespace)
+
+    @contextmanager
+    def cluster(self, name: str, instances: int, **spec: object) -> Generator[ClusterUnderTest]:
+        """A cluster that is Ready, in a namespace of its own."""
+        with self.place(name) as place:
+            cluster = ClusterUnderTest(place, spec={**SMALL, "instances": instances, **spec})
+            cluster.apply()
+            cluster.wait_ready()
+            yield cluster
+
+    def _delete(self, namespace: str) -> None:
+        command = ("delete", "namespace", namespace, "--ignore-not-found", "--timeout=900s")
+        self.target.kubectl(*command, seconds=920)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One thing that is measured.
+
+    Attributes:
+        name: as on the command line.
+        title: as in the results.
+        measure: all runs.
+    """
+
+    name: str
+    title: str
+    measure: Callable[[Bench, str], Sequence[Measurement]]

@@ -1,0 +1,93 @@
+"""Benchmarks of the database operator: what they declare is taken, and what they read is understood."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from benchmarks import plot, results
+from benchmarks.databases import contents
+from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, picture
+from benchmarks.databases.drift import HARMS
+from benchmarks.databases.gaps import longest_gap
+from benchmarks.databases.operator_pod import Usage, usage_of
+from benchmarks.measurement import Measurement
+from benchmarks.summary import summarise
+
+from devcluster.errors import DevclusterError
+from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.client import Client
+from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_databases.api import Database, DatabaseUser
+
+
+@virtual_time
+async def test_the_api_server_takes_what_is_declared() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    server.register(Database, DatabaseUser)
+    client = Client(server, field_manager="bench")
+    await client.apply(NamespaceApply(metadata=ObjectMetaApply(name="bench")))
+    kinds = {"Database": Database, "DatabaseUser": DatabaseUser}
+    for each in contents.objects("orders", 3, 7):
+        wire = {**each, "metadata": {**each["metadata"], "namespace": "bench"}}
+        await client.create(decode_builtins(wire, kinds[each["kind"]]))
+    assert len(server.read_all(Database)) == 3
+    databases = {user.spec.grants[0].database for user in server.read_all(DatabaseUser)}
+    assert databases == {"shop_0", "shop_1", "shop_2"}
+
+
+def test_who_is_ready() -> None:
+    def item(*conditions: dict[str, str]) -> dict[str, Any]:
+        return {"status": {"conditions": list(conditions)}}
+
+    ready, failed = {"type": "Ready", "status": "True"}, {"type": "Ready", "status": "False"}
+    paused = {"type": "Paused", "status": "True"}
+    assert contents.ready_in({"items": [item(ready), item(failed), item(paused, ready), {}, item()]}) == 2
+
+
+def test_what_the_kubelet_says_of_a_container() -> None:
+    told = {
+        "name": "manager",
+        "startTime": "2026-11-22T06:00:00Z",
+        "cpu": {"time": "2026-11-22T07:00:00Z", "usageNanoCores": 1, "usageCoreNanoSeconds": 2_500_000_000},
+        "memory": {"time": "2026-11-22T07:00:00Z", "workingSetBytes": 200 * 2**20, "rssBytes": 100 * 2**20},
+    }
+    assert usage_of(told) == Usage(1795330800.0, 2.5, 100.0, "2026-11-22T06:00:00Z")
+    assert usage_of({"name": "manager", "cpu": {"time": "2026-11-22T07:00:00Z"}}) is None
+
+
+def test_an_operator_that_was_restarted_is_not_measured() -> None:
+    before = Usage(1.0, 50.0, 100.0, "2026-11-22T06:00:00Z")
+    assert replace(before, at=2.0, cpu=52.5).cpu_since(before) == 2.5
+    with pytest.raises(DevclusterError, match="restarted at 2026-11-22T06:30:00Z"):
+        replace(before, at=2.0, cpu=52.5, container="2026-11-22T06:30:00Z").cpu_since(before)
+
+
+def test_the_longest_gap() -> None:
+    assert longest_gap([(1, 10.0), (2, 10.02), (4, 11.5), (5, 11.52)]) == pytest.approx(1.48)
+    assert longest_gap([(1, 10.0)]) == 0.0
+
+
+def test_names_are_told_apart() -> None:
+    assert len({scenario.name for scenario in SCENARIOS}) == len({scenario.title for scenario in SCENARIOS})
+    assert len({harm.name for harm in HARMS}) == len(HARMS)
+
+
+def test_results_of_one_scenario_replace_no_others_and_are_drawn(tmp_path: Path) -> None:
+    creation = [
+        Measurement(CREATION, who, "apply to Ready", s, "s") for who in ("1 instance", "3 instances") for s in (4, 6)
+    ]
+    drift = [Measurement(DRIFT, "healed after", harm.name, 7.0, "s") for harm in HARMS]
+    many = [Measurement(MANY, "200 Databases, 1000 DatabaseUsers", "all Databases Ready", 60.0, "s")]
+    told = {"machine": "one", "runs": "2", "day": "2026-11-22"}
+    results.write(results.merge(results.load(tmp_path), [*creation, *many], told), tmp_path)
+    summaries = results.write(results.merge(results.load(tmp_path), drift, told), tmp_path)
+    assert {summary.scenario for summary in summaries} == {CREATION, MANY, DRIFT}
+    drawn = plot.draw(summaries, ["one"], picture(summarise([*creation, *many, *drift])))
+    titles = [text.text for text in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
+    assert "Grant revoked: healed after, s" in titles
+    assert "A cluster is made: from apply to Ready, s" in titles
