@@ -7,7 +7,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 from typer.main import get_command
@@ -16,7 +16,7 @@ from devcluster.__main__ import app as devcluster
 from steersman.cli import testing
 from steersman.crd import definition
 from steersman.observability import metrics
-from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
 from steersman_databases.kubectl.app import app as plugin
@@ -24,9 +24,15 @@ from steersman_databases.main import app
 
 ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operators" / "databases" / "src" / "steersman_databases"
+TROUBLESHOOTING = "how-to/troubleshoot-a-database.md"
 # The call's name, and the position of the reason among its arguments.
-REPORTING = {"Blocked": 1, "Change": 0, "normal": 1, "warning": 1}
+REPORTING = {"Blocked": 1, "Change": 0, "normal": 1, "warning": 1, "_tell": 0}
 REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]+)*$")
+OF_KUBERNETES = {
+    *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
+    *("Forbidden", "Invalid", "BadRequest"),
+}
+"""Reasons that are the words of the API server and of kubelets."""
 
 
 def text(page: str) -> str:
@@ -37,25 +43,62 @@ def reported() -> Iterator[str]:
     """Every reason that the operator's source gives as a literal to a condition or an Event."""
     for file in OPERATOR.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name == "Cause":
-                continue
-            given = [k.value for k in node.keywords if k.arg == "reason"]
-            if name in REPORTING and len(node.args) > REPORTING[name]:
-                given.append(node.args[REPORTING[name]])
+            given: list[ast.expr] = []
+            if isinstance(node, ast.Return | ast.Assign) and isinstance(node.value, ast.Tuple | ast.IfExp):
+                given = [each.elts[0] for each in ast.walk(node.value) if is_change(each)]
+            elif isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                if name == "Cause":
+                    continue
+                given = [k.value for k in node.keywords if k.arg == "reason"]
+                if name in REPORTING and len(node.args) > REPORTING[name]:
+                    given.append(node.args[REPORTING[name]])
             whole = (each for each in given if not isinstance(each, ast.JoinedStr))
             for value in (literal for each in whole for literal in ast.walk(each)):
                 if isinstance(value, ast.Constant) and isinstance(value.value, str) and REASON.match(value.value):
                     yield value.value
 
 
-def test_every_reason_has_a_line() -> None:
-    pages = ("how-to/troubleshoot-a-database.md", *(f"reference/fields/{kind.lower()}.md" for kind in BY_KIND))
-    page, reasons = "".join(map(text, pages)), set(reported())
-    assert {"Unschedulable", "PasswordReset", "DatabaseReady", "DataRetained"} <= reasons
-    assert sorted(r for r in reasons if f"`{r}`" not in page) == []
+def is_change(node: ast.AST) -> TypeGuard[ast.Tuple]:
+    """Whether it is a reason and its words."""
+    if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
+        return False
+    words = node.elts[1]
+    return isinstance(words, ast.JoinedStr) or (isinstance(words, ast.Constant) and isinstance(words.value, str))
+
+
+def section(page: str, title: str) -> str:
+    """What stands below a heading, until the next one that is as high."""
+    level = title.partition(" ")[0]
+    _, found, rest = text(page).partition(f"\n{title}\n")
+    assert found, f"{page} has no heading {title!r}"
+    return re.split(rf"^#{{2,{len(level)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def told(part: str) -> set[str]:
+    """The reasons in the first cells of the tables."""
+    return {
+        reason
+        for line in re.findall(r"^\| (`[A-Z].*?) \|", part, re.MULTILINE)
+        for reason in re.findall(r"`(\w+)`", line)
+    }
+
+
+@pytest.mark.parametrize(("kind", "condition"), [(kind, each) for kind, found in BY_KIND.items() for each in found])
+def test_troubleshooting_has_the_reasons_of_each_condition_and_no_others(kind: str, condition: str) -> None:
+    of = "" if kind == "PostgreSQLCluster" else f" of a {kind}"
+    found = told(section(TROUBLESHOOTING, f"### Condition `{condition}`{of}"))
+    assert found - OF_KUBERNETES == set(BY_KIND[kind][condition])
+
+
+def test_troubleshooting_has_every_event_and_no_other() -> None:
+    events = told(section(TROUBLESHOOTING, "## Events beside these reasons"))
+    conditions = {reason for found in BY_KIND.values() for reasons in found.values() for reason in reasons}
+    source = "".join(file.read_text() for file in OPERATOR.rglob("*.py"))
+    assert {"Created", "Failover", "PasswordReset"} <= events
+    assert sorted(event for event in events if f'"{event}"' not in source) == []
+    told_of = {reason for reason in reported() if f'"{reason}"' in source} - conditions - OF_KUBERNETES
+    assert sorted(told_of - events) == []
 
 
 def test_every_metric_has_a_line() -> None:
@@ -77,11 +120,12 @@ def test_every_field_of_a_kind_has_a_line(kind: type[Database | DatabaseUser]) -
         assert f"`{column['name'].upper()}`" in page
 
 
-def test_every_phase_has_a_line() -> None:
-    version: Any = definition(Database)["spec"]["versions"][0]
+@pytest.mark.parametrize("kind", [Database, PostgreSQLCluster])
+def test_every_phase_has_a_line(kind: type[Database | PostgreSQLCluster]) -> None:
+    version: Any = definition(kind)["spec"]["versions"][0]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     for phase in status["properties"]["phase"]["enum"]:
-        assert f"| `{phase}` |" in text("how-to/troubleshoot-a-database.md")
+        assert f"| `{phase}` |" in section(TROUBLESHOOTING, "## Phases")
 
 
 def test_every_option_of_the_operator_has_a_line() -> None:

@@ -1,0 +1,179 @@
+"""Writes the pictures of ``docs/assets`` whose text is in ``scripts/diagrams``: boxes on a grid, and arrows.
+
+``--check`` writes nothing, names what differs, and exits 1 if anything does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+import msgspec
+
+SOURCES = Path(__file__).parent / "diagrams"
+ASSETS = Path(__file__).parents[1] / "docs" / "assets"
+_HEIGHT, _GAP, _ROW, _MARGIN = 56, 50, 90, 24
+_TIP = (
+    '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7"'
+    ' orient="auto-start-reverse"><path d="M0 0 10 5 0 10z" fill="#3949ab"/></marker></defs>'
+)
+
+Point = tuple[float, float]
+
+
+class Box(msgspec.Struct, forbid_unknown_fields=True):
+    """``at`` is column and row; ``outside`` is none of ours, ``strong`` is what the picture is about."""
+
+    name: str
+    at: tuple[int, int]
+    title: str
+    lines: Sequence[str] = ()
+    outside: bool = False
+    strong: bool = False
+
+
+class Group(msgspec.Struct, forbid_unknown_fields=True):
+    """A frame around so many rows of a column."""
+
+    title: str
+    at: tuple[int, int]
+    rows: int
+
+
+class Arrow(msgspec.Struct, forbid_unknown_fields=True):
+    """From box to box by their names; places between are beside the box at that column and row, to its right."""
+
+    path: Sequence[str | tuple[int, int]]
+    number: int | None = None
+    both: bool = False
+    dashed: bool = False
+
+
+class Diagram(msgspec.Struct, forbid_unknown_fields=True):
+    """``columns`` are widths. ``label`` says the picture to who cannot see it."""
+
+    label: str
+    columns: Sequence[int]
+    rows: int
+    box: Sequence[Box]
+    arrow: Sequence[Arrow]
+    group: Sequence[Group] = ()
+
+    def left(self, column: int) -> int:
+        return _MARGIN + sum(self.columns[:column]) + _GAP * column
+
+    def centre(self, at: tuple[int, int]) -> Point:
+        return self.left(at[0]) + self.columns[at[0]] / 2, _MARGIN + 16 + at[1] * _ROW + _HEIGHT / 2
+
+    def edge(self, at: tuple[int, int], towards: Point) -> Point:
+        """Where the line from a box's centre to a point leaves the box."""
+        x, y = self.centre(at)
+        dx, dy = towards[0] - x, towards[1] - y
+        wide, high = self.columns[at[0]] / 2 + 3, _HEIGHT / 2 + 3
+        scale = min(wide / abs(dx) if dx else math.inf, high / abs(dy) if dy else math.inf)
+        return x + dx * scale, y + dy * scale
+
+
+def drawn(diagram: Diagram) -> str:
+    """The picture, as SVG."""
+    width = diagram.left(len(diagram.columns)) - _GAP + _MARGIN + 20
+    height = 2 * _MARGIN + 16 + (diagram.rows - 1) * _ROW + _HEIGHT
+    boxes = {box.name: box for box in diagram.box}
+    return "\n".join(
+        [
+            _head(width, height, diagram.label),
+            f'  <rect width="{width}" height="{height}" rx="8" fill="#fafafa"/>',
+            _TIP,
+            *(line for group in diagram.group for line in _frame(diagram, group)),
+            *(line for box in diagram.box for line in _box(diagram, box)),
+            *(line for arrow in diagram.arrow for line in _arrow(diagram, arrow, boxes)),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _head(width: int, height: int, label: str) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-size="14"'
+        f' font-family="system-ui, sans-serif" role="img" aria-label="{escape(label)}">'
+    )
+
+
+def _frame(diagram: Diagram, group: Group) -> Iterator[str]:
+    column, row = group.at
+    left, top = diagram.left(column) - 12, _MARGIN + 16 + row * _ROW - 26
+    width, height = diagram.columns[column] + 24, (group.rows - 1) * _ROW + _HEIGHT + 38
+    yield f'  <rect x="{left}" y="{top}" width="{width}" height="{height}" rx="8" fill="#eceff1"/>'
+    yield f'  <text x="{left + 12}" y="{top + 18}" font-size="12" fill="#616161">{escape(group.title)}</text>'
+
+
+def _box(diagram: Diagram, box: Box) -> Iterator[str]:
+    x, y = diagram.centre(box.at)
+    wide = diagram.columns[box.at[0]]
+    fill = "#c5cae9" if box.strong else "#e8eaf6" if box.outside else "#fff"
+    yield (
+        f'  <rect x="{x - wide / 2:g}" y="{y - _HEIGHT / 2:g}" width="{wide}" height="{_HEIGHT}" rx="6"'
+        f' fill="{fill}" stroke="#3949ab" stroke-width="1.5"/>'
+    )
+    top = y + 5 - 9 * len(box.lines)
+    text = 'text-anchor="middle" fill="#212121"'
+    yield f'  <text x="{x:g}" y="{top:g}" {text} font-weight="600">{escape(box.title)}</text>'
+    for number, line in enumerate(box.lines, 1):
+        small = 'text-anchor="middle" font-size="12" fill="#616161"'
+        yield f'  <text x="{x:g}" y="{top + 19 * number:g}" {small}>{escape(line)}</text>'
+
+
+def _arrow(diagram: Diagram, arrow: Arrow, boxes: Mapping[str, Box]) -> Iterator[str]:
+    first, *between, last = arrow.path
+    assert isinstance(first, str) and isinstance(last, str)
+    start, end = boxes[first].at, boxes[last].at
+    beside = [_beside(diagram, place) for place in between if not isinstance(place, str)]
+    points = [
+        diagram.edge(start, (beside or [diagram.centre(end)])[0]),
+        *beside,
+        diagram.edge(end, (beside or [diagram.centre(start)])[-1]),
+    ]
+    line = " ".join(f"{x:g},{y:g}" for x, y in points)
+    ends = 'marker-end="url(#tip)"' + (' marker-start="url(#tip)"' if arrow.both else "")
+    dashes = ' stroke-dasharray="5 4"' if arrow.dashed else ""
+    yield f'  <polyline points="{line}" fill="none" stroke="#3949ab" stroke-width="1.5"{dashes} {ends}/>'
+    if arrow.number is not None:
+        middle = len(points) // 2
+        x, y = ((points[middle - 1][axis] + points[middle][axis]) / 2 for axis in (0, 1))
+        yield f'  <circle cx="{x:g}" cy="{y:g}" r="10" fill="#3949ab"/>'
+        text = 'text-anchor="middle" font-size="12" font-weight="600" fill="#fff"'
+        yield f'  <text x="{x:g}" y="{y + 4:g}" {text}>{arrow.number}</text>'
+
+
+def _beside(diagram: Diagram, place: tuple[int, int]) -> Point:
+    return diagram.left(place[0]) + diagram.columns[place[0]] + _GAP / 2, diagram.centre(place)[1]
+
+
+def stale() -> Iterator[tuple[Path, str]]:
+    """The pictures that are not what their text says, and what they should be."""
+    for source in sorted(SOURCES.glob("*.toml")):
+        picture = drawn(msgspec.convert(tomllib.loads(source.read_text()), Diagram))
+        path = ASSETS / f"{source.stem}.svg"
+        if not path.exists() or path.read_text() != picture:
+            yield path, picture
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a picture differs")
+    check = parser.parse_args().check
+    found = list(stale())
+    for path, picture in () if check else found:
+        path.write_text(picture)
+    if check and found:
+        sys.exit(f"these differ from scripts/diagrams; run make manifests: {' '.join(str(p) for p, _ in found)}")
+
+
+if __name__ == "__main__":
+    main()

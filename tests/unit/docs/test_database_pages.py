@@ -1,0 +1,199 @@
+"""What a reader copies from a page about databases is taken; tables have the columns of kubectl."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from click import Context
+from typer.main import get_command
+
+from documented import DOCS
+from steersman.client.transport import HttpRequest
+from steersman.crd import definition
+from steersman.meta import ObjectKey
+from steersman.testing import InMemoryApiServer
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.conditions import BY_KIND
+from steersman_databases.kubectl.app import app as plugin
+
+ROOT = DOCS.parent
+OPERATOR = ROOT / "operators/databases/src/steersman_databases"
+GROUP = "databases.steersman.dev"
+KINDS = (PostgreSQLCluster, Database, DatabaseUser)
+BLOCK = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
+HEREDOC = re.compile(r"<<'?EOF'?\n(.*?)^EOF$", re.MULTILINE | re.DOTALL)
+PATCH = re.compile(r"kubectl patch (?P<kind>\w+) (?P<name>\S+)[^']*'(?P<patch>{.*?})'$", re.MULTILINE)
+# The rest of a minimal object of each kind, which is patched.
+SPECS: dict[type[Any], dict[str, Any]] = {
+    PostgreSQLCluster: {"version": "15"},
+    Database: {"engine": "postgresql", "version": "17"},
+    DatabaseUser: {"user": "clerk"},
+}
+
+
+def pages() -> list[Path]:
+    """All that are written by hand."""
+    found = [p for p in sorted(DOCS.rglob("*.md")) if p.parent.name not in ("fields", "decisions")]
+    return [ROOT / "README.md", *found]
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    for block in BLOCK.finditer(page.read_text()):
+        if block["language"] in languages:
+            yield re.sub(f"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
+
+
+def commands(page: Path, program: str) -> Iterator[str]:
+    """What a reader types: lines of shell, and those behind a prompt. Continued lines are joined."""
+    for code in blocks(page, "sh", "console"):
+        for line in code.replace("\\\n", " ").splitlines():
+            typed = line.removeprefix("$ ").partition("   #")[0].strip()
+            yield from (
+                part.strip() for part in re.split(r" (?:\|\|?|&&) ", typed) if part.strip().startswith(program)
+            )
+
+
+def manifests(page: Path) -> Iterator[dict[str, Any]]:
+    """Whole objects: in blocks of YAML, and in what a shell is to apply."""
+    texts = [*blocks(page, "yaml"), *(m[1] for code in blocks(page, "sh") for m in HEREDOC.finditer(code))]
+    for text in texts:
+        for found in yaml.safe_load_all(text):
+            if isinstance(found, dict) and {"apiVersion", "kind"} <= found.keys():
+                yield found
+
+
+def kind_named(name: str) -> type[Any] | None:
+    for kind in KINDS:
+        names: Any = definition(kind)["spec"]["names"]
+        if name in (names["kind"], names["plural"], names["singular"], *names["shortNames"]):
+            return kind
+    return None
+
+
+@pytest.fixture
+def server() -> InMemoryApiServer:
+    """One that has our kinds."""
+    found = InMemoryApiServer()
+    found.register(*KINDS)
+    return found
+
+
+def send(server: InMemoryApiServer, method: str, path: str, body: Any) -> tuple[int, str]:
+    content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    query = {"fieldValidation": "Strict", "dryRun": "All"}
+    encoded = msgspec.json.encode(body)
+    answer = server.answer(
+        HttpRequest(method=method, path=path, query=query, body=encoded, content_type=content_type)
+    )
+    return answer.status, answer.body.decode()
+
+
+def test_manifests_are_taken_as_they_stand(server: InMemoryApiServer) -> None:
+    taken: set[str] = set()
+    for page in pages():
+        for manifest in manifests(page):
+            if not manifest["apiVersion"].startswith(f"{GROUP}/"):
+                continue
+            kind = kind_named(manifest["kind"])
+            assert kind is not None, f"{page}: {manifest['kind']}"
+            path = kind.api_resource.path(namespace=manifest["metadata"].get("namespace", "default"))
+            code, words = send(server, "POST", path, manifest)
+            assert code == 201, f"{page}: {manifest['metadata']['name']}: {words}"
+            taken.add(manifest["kind"])
+    assert taken == {kind.__name__ for kind in KINDS}
+
+
+def test_patches_name_fields_that_there_are(server: InMemoryApiServer) -> None:
+    for kind, spec in SPECS.items():
+        names = {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind.__name__}
+        server.load({**names, "metadata": {"name": "patched", "namespace": "default"}, "spec": spec})
+    patched = 0
+    for page in pages():
+        for code in blocks(page, "sh", "console"):
+            for found in PATCH.finditer(code):
+                kind = kind_named(found["kind"])
+                if kind is None:
+                    continue
+                path = kind.api_resource.path(ObjectKey("default", "patched"))
+                code, words = send(server, "PATCH", path, json.loads(found["patch"]))
+                # A page also shows what is refused; but not for a field that nobody has.
+                assert code in (200, 422), f"{page}: {found[0]}: {words}"
+                patched += 1
+    assert patched > 5
+
+
+def test_commands_of_the_plugin_are_there() -> None:
+    command: Any = get_command(plugin)
+    used: set[str] = set()
+    for page in pages():
+        for line in commands(page, "kubectl steersman "):
+            # Where it is only about the text: a cluster is named, or nothing is.
+            words = shlex.split(line)[2:]
+            try:
+                used.add(parsed(command, words))
+            except Exception as error:
+                raise AssertionError(f"{page}: {line}") from error
+    assert used >= set(command.commands) - {"mysql"}
+
+
+def parsed(command: Any, words: list[str]) -> str:
+    """The name of the command that takes these words. Raises UsageError if none does."""
+    context = Context(command)
+    name, found, rest = command.resolve_command(context, words)
+    found.make_context(name, rest, parent=context)
+    return name
+
+
+def columns() -> list[list[str]]:
+    """The first lines of ``kubectl get`` and ``kubectl steersman status``."""
+    known = [["NAME", "INSTANCES", "READY", "PRIMARY", "VERSION", "PHASE"]]
+    for kind in KINDS:
+        version: Any = definition(kind)["spec"]["versions"][0]
+        told = version["additionalPrinterColumns"]
+        known += [
+            ["NAME", *(c["name"].upper() for c in told if wide or not c.get("priority"))] for wide in (False, True)
+        ]
+    return known
+
+
+def test_tables_have_the_columns_of_kubectl() -> None:
+    seen = 0
+    for page in pages():
+        for code in blocks(page, "text", "console"):
+            for line in code.splitlines():
+                words = line.split()
+                if words[:1] == ["NAME"] and {"PHASE", "REASON", "PRIMARY"} & set(words):
+                    assert words in columns(), f"{page}: {line}"
+                    seen += 1
+    assert seen > 3
+
+
+def test_annotations_are_those_that_are_read() -> None:
+    source = "".join(path.read_text() for path in OPERATOR.rglob("*.py"))
+    known = set(re.findall(rf"(?:{re.escape(GROUP)}|{{GROUP}})/([a-z-]+)", source))
+    assert {"paused", "fenced", "switchover", "restart", "force-delete"} <= known
+    for page in pages():
+        used = set(re.findall(rf"{re.escape(GROUP)}/([a-z-]+)\b(?!1)", page.read_text())) - {"v"}
+        assert used <= known, page
+
+
+def test_conditions_are_those_that_are_told() -> None:
+    known = {condition for conditions in BY_KIND.values() for condition in conditions}
+    waited = re.compile(
+        r"--for=condition=(\w+)(?==\w+)? (?:pg|db|dbu|postgresqlcluster)/|(?:pg|db|dbu)/\S+ --for=condition=(\w+)"
+    )
+    for page in pages():
+        text = page.read_text()
+        used = {name for found in waited.findall(text) for name in found if name}
+        used |= set(re.findall(r'@\.type=="(\w+)"', text)) if "kubectl get pg" in text else set()
+        assert used <= known, page

@@ -1,0 +1,169 @@
+"""The quick start, word for word, with the operator in memory: what it shows is what there is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+import cluster_world
+from cluster_world import ClusterWorld
+from documented import DOCS
+from steersman.api.apply.core_v1 import NamespaceApply
+from steersman.api.core_v1 import PersistentVolumeClaim, Secret, Service
+from steersman.client.transport import HttpRequest
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.testing import virtual_time
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.cluster_parts import ClusterMember
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.kubectl import status
+
+KINDS: Mapping[str, type[Any]] = {each.__name__: each for each in (PostgreSQLCluster, Database, DatabaseUser)}
+SHORT = {"pg": PostgreSQLCluster, "db": Database, "dbu": DatabaseUser}
+REGISTRY = "registry.example.com"
+
+
+def text(page: str) -> str:
+    return (DOCS / page).read_text()
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
+    """An operator's surroundings for the cluster main in the namespace shop, with the images of the page."""
+    return named(monkeypatch, ObjectKey("shop", "main"))
+
+
+def named(monkeypatch: pytest.MonkeyPatch, key: ObjectKey) -> ClusterWorld:
+    monkeypatch.setattr(cluster_world, "KEY", key)
+    monkeypatch.setattr(cluster_world, "NAMES", ClusterNames(key))
+    return ClusterWorld()
+
+
+def shown(page: str, command: str) -> str:
+    """What stands behind a prompt, until the next one."""
+    _, found, rest = text(page).partition(f"$ {command}\n")
+    assert found, f"{page} does not say {command}"
+    return re.split(r"^(?:\$ |```)", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def applied() -> Iterator[dict[str, Any]]:
+    """The objects of ours that a reader of the quick start applies, in their order."""
+    for block in re.findall(r"<<EOF\n(.*?)^EOF$", text("tutorials/quick-start.md"), re.MULTILINE | re.DOTALL):
+        yield from (found for found in yaml.safe_load_all(block) if found["kind"] in KINDS)
+
+
+def table(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> str:
+    """What ``kubectl get`` prints of one object, but for its age."""
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    answer = world.server.answer(HttpRequest(method="GET", path=kind.api_resource.path(key), accept=accept))
+    found = json.loads(answer.body)
+    chosen = [n for n, c in enumerate(found["columnDefinitions"]) if not c["priority"] and c["name"] != "Age"]
+    names = [found["columnDefinitions"][n]["name"].upper() for n in chosen]
+    (row,) = found["rows"]
+    cells = ["" if (value := row["cells"][n]) is None else str(value) for n in chosen]
+    widths = [max(map(len, column)) for column in zip(names, cells, strict=True)]
+    return "\n".join(
+        "".join(f"{cell:<{width + 3}}" for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in (names, cells)
+    )
+
+
+def without_age(printed: str) -> str:
+    return "\n".join(re.sub(r" +\S+$", "", line).rstrip() for line in printed.splitlines())
+
+
+def on_nodes(cluster: PostgreSQLCluster, lag: int) -> PostgreSQLCluster:
+    """As kubelets and replicas would have it, which nobody here is: each instance on a node of its own."""
+    assert cluster.status is not None
+
+    def placed(number: int, member: ClusterMember) -> ClusterMember:
+        streams = member.state == "Streaming"
+        changes = {"node": f"node-{number}", "lag_bytes": lag if streams else None}
+        return msgspec.structs.replace(member, **changes)
+
+    members = tuple(placed(number, member) for number, member in enumerate(cluster.status.members, 1))
+    return msgspec.structs.replace(cluster, status=msgspec.structs.replace(cluster.status, members=members))
+
+
+def names_of(world: ClusterWorld, *kinds: type[Any]) -> str:
+    """``kubectl get … -o name`` in the namespace."""
+    found = [
+        f"{kind.api_resource.kind.lower()}/{name}"
+        for kind in kinds
+        for name in sorted(o.metadata.name for o in world.server.read_all(kind) if o.metadata.namespace == "shop")
+    ]
+    return "".join(f"{name}\n" for name in found)
+
+
+@virtual_time
+async def test_the_quick_start_shows_what_there_is(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = "tutorials/quick-start.md"
+    monkeypatch.setenv("STEERSMAN_IMAGE_POSTGRESQL_17", f"{REGISTRY}/postgresql:17")
+    await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="shop")))
+    async with world.operator():
+        for manifest in applied():
+            kind = KINDS[manifest["kind"]]
+            key = ObjectKey("shop", manifest["metadata"]["name"])
+            wire = {"metadata": {**manifest["metadata"], "namespace": "shop"}, "spec": manifest["spec"]}
+            await world.client.create(decode_builtins(wire, kind))
+            await world.until(f"{manifest['kind']} is Ready", lambda kind=kind, key=key: is_ready(world, kind, key))
+        for command, name in (("pg main", "main"), ("db", "orders"), ("dbu", "clerk")):
+            printed = table(world, SHORT[command.split()[0]], ObjectKey("shop", name))
+            assert without_age(shown(page, f"kubectl get {command}")) == printed
+        assert shown(page, "kubectl get service -o name") == names_of(world, Service)
+        database = world.server.read(Database, ObjectKey("shop", "orders"))
+        assert database is not None and database.status is not None
+        told = shown(page, "kubectl get db orders -o jsonpath='{.status.connectionString}'")
+        assert told.strip() == database.status.connection_string
+        assert world.cluster is not None
+        status.show(status.report(on_nodes(world.cluster, 0)))
+        assert capsys.readouterr().out == shown(page, "kubectl steersman status main")
+        await world.annotate(switchover="any")
+        await world.until("switched over", lambda: world.status.primary == "main-1")
+        for kind, name in ((DatabaseUser, "clerk"), (Database, "orders"), (PostgreSQLCluster, "main")):
+            key = ObjectKey("shop", name)
+            await world.client.delete(kind, key)
+            await world.until(f"{name} is gone", lambda kind=kind, key=key: world.server.read(kind, key) is None)
+        await world.rest(30)
+        kept = names_of(world, PersistentVolumeClaim, Secret)
+        assert shown(page, "kubectl get pvc,secret -o name") == kept
+        assert "clerk" not in world.hosts.sql.users
+        assert "orders" in world.hosts.sql.databases
+
+
+def is_ready(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> bool:
+    found = world.server.read(kind, key)
+    conditions = () if found is None or found.status is None else found.status.conditions
+    return any(c.type == "Ready" and c.status == "True" for c in conditions)
+
+
+@virtual_time
+async def test_the_status_of_a_cluster_with_a_fence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = named(monkeypatch, ObjectKey("prod", "shop"))
+    await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="prod")))
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        page = "how-to/operate-a-cluster.md"
+        printed = table(world, PostgreSQLCluster, ObjectKey("prod", "shop"))
+        assert without_age(shown(page, "kubectl get pg shop")) == printed
+        await world.annotate(switchover="shop-1")
+        await world.rest(20)
+        await world.annotate(fenced="shop-2")
+        await world.until("fenced", lambda: world.condition("Ready") == "False/Fenced")
+        await world.rest(5)
+        assert world.cluster is not None
+        status.show(status.report(on_nodes(world.cluster, 2 << 20)))
+        told = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", capsys.readouterr().out)
+        expected = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", shown(page, "kubectl steersman status shop"))
+        assert told == expected
