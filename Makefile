@@ -40,7 +40,7 @@ demo: $(READY) ## A cluster that switches over under load, and MySQL beside it, 
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests, and integration tests on the real API server (about 20 min from fresh, 10 min again)
+test: $(READY) ## Unit tests, and integration tests on the real API server (about 25 min from fresh, 16 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
