@@ -36,7 +36,7 @@ class Process:
                 stdout=log,
                 stderr=log,
                 cwd=directory,
-                env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+                env=environment(directory),
             )
 
     def wait_for(self, endpoint: Endpoint) -> None:
@@ -62,6 +62,11 @@ def unprivileged() -> list[str]:
     return ["setpriv", *([f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.getuid() == 0 else [])]
 
 
+def environment(directory: Path) -> dict[str, str]:
+    # A MariaDB that starts removes every #sql file of its TMPDIR, those of its neighbours too.
+    return {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC", "TMPDIR": str(directory)}
+
+
 def run(command: list[str], directory: Path, stdin: str = "") -> None:
     done = subprocess.run(
         [*unprivileged(), *command],
@@ -69,7 +74,7 @@ def run(command: list[str], directory: Path, stdin: str = "") -> None:
         capture_output=True,
         text=True,
         cwd=directory,
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC"},
+        env=environment(directory),
     )
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed:\n{done.stdout}\n{done.stderr}")
