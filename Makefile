@@ -44,8 +44,10 @@ test: $(READY) ## Unit tests, and integration tests on the real API server (abou
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
-	@# Long tests first, so that no worker is left with one at the end; and more workers than cores, since many wait.
-	@$(BIN)/pytest -n 4 --dist loadgroup tests/integration tests/unit
+	@PYTHONPATH=tests/support $(BIN)/python -m built_for_tests
+	@# One after the other, so that no API server runs on beside unit tests; and more workers than cores, since many wait.
+	@failed=0; $(BIN)/pytest -n 3 --dist loadgroup tests/unit || failed=$$?; \
+		$(BIN)/pytest -n 4 --dist loadgroup tests/integration || failed=$$?; exit $$failed
 
 .PHONY: conformance
 conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
@@ -59,9 +61,9 @@ e2e: $(READY) ## Everything end to end on the cluster, faults included (45 min)
 	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
 
 .PHONY: faults
-faults: $(READY) ## Each fault at its full size, on the real API server (20 min)
+faults: $(READY) ## Each fault at its full size, on the real API server, and MySQL groups that are cut in two (25 min)
 	@$(BIN)/python -m devcluster build
-	@FAULTS=whole $(BIN)/pytest tests/integration/faults
+	@FAULTS=whole $(BIN)/pytest tests/integration/faults tests/integration/databases/images/test_mysql_group.py
 
 .PHONY: simulate
 simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -178,8 +178,8 @@ def _recorded(config: pytest.Config) -> AbstractContextManager[dict[str, str]]:
 @pytest.fixture
 def envtest_namespace(envtest: Envtest, request: pytest.FixtureRequest) -> Generator[str]:
     """The name of a new namespace on the real API server; it and everything in it are gone after the test."""
-    name: str = request.node.name
-    with envtest.namespace(name) as namespace:
+    item = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
+    with envtest.namespace(item.name) as namespace:
         yield namespace
 
 

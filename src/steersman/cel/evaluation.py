@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -66,7 +66,7 @@ def broken_rules(
     Raises:
         ApiError: 501, a rule cannot be evaluated here.
     """
-    return _check(value, old, schema, path, root=root, unchanged=False if ratcheting else None)
+    return _check(value, old, _whole(schema_key(schema, root)), path, unchanged=False if ratcheting else None)
 
 
 def broken_by_default(default: Any, schema: JsonObject, *, path: str = "") -> list[Broken]:
@@ -109,9 +109,43 @@ def program(key: bytes, expression: str, optional_old: bool) -> Program:
     return compile_rule(expression, schema_type(schema, root=root) or DYN, optional_old=optional_old)
 
 
-def _check(
-    value: Any, old: Any, schema: JsonObject, path: str, *, root: bool = False, unchanged: bool | None
-) -> Iterator[Broken]:
+class _Ruled:
+    """A schema with rules, its own or within; what has none is left out, and never looked at."""
+
+    def __init__(self, schema: JsonObject, *, root: bool = False) -> None:
+        self.schema = schema
+        self.root = root or bool(schema.get("x-kubernetes-embedded-resource"))
+        self.rules = list_at(schema, RULES)
+        self.declared = map_at(schema, "properties")
+        self.properties = {n: found for n, inner in self.declared.items() if (found := _ruled(inner))}
+        self.additional = _ruled(schema.get("additionalProperties"))
+        self.items = _ruled(schema.get("items"))
+
+    @cached_property
+    def programs(self) -> list[_Compiled]:
+        """Of the rules, in their order. Raises as ``compile_rule``, and only when a value is there."""
+        return _programs(schema_key(self.schema, self.root))
+
+    def of(self, name: str) -> _Ruled | None:
+        """That of a field."""
+        return self.properties.get(name) if name in self.declared else self.additional
+
+
+def _ruled(schema: Any) -> _Ruled | None:
+    if not is_map(schema):
+        return None
+    found = _Ruled(schema)
+    return found if found.rules or found.properties or found.additional or found.items else None
+
+
+@lru_cache(maxsize=1024)
+def _whole(key: bytes) -> _Ruled:
+    """A schema, which ``key`` encodes, with all that is within."""
+    root, schema = msgspec.json.decode(key)
+    return _Ruled(schema, root=root)
+
+
+def _check(value: Any, old: Any, at: _Ruled, path: str, *, unchanged: bool | None) -> Iterator[Broken]:
     """``unchanged``: whether what encloses ``value`` is as it was, so that only transitions are judged.
 
     None: nobody asks.
@@ -120,37 +154,29 @@ def _check(
         return
     if unchanged is not None and old is not MISSING:
         unchanged = value == old
-    rules = list_at(schema, RULES)
-    if rules:
-        root = root or bool(schema.get("x-kubernetes-embedded-resource"))
-        after = to_cel(value, schema, root=root)
-        before = MISSING if old is MISSING or old is None else to_cel(old, schema, root=root)
-        case = _Case(value, after, before, schema, bool(unchanged), path)
-        for position, rule in enumerate(rules):
-            found = case.judge(rule, _programs(schema_key(schema, root))[position])
+    if at.rules:
+        after = to_cel(value, at.schema, root=at.root)
+        before = MISSING if old is MISSING or old is None else to_cel(old, at.schema, root=at.root)
+        case = _Case(value, after, before, at.schema, bool(unchanged), path)
+        for rule, compiled in zip(at.rules, at.programs, strict=True):
+            found = case.judge(rule, compiled)
             if found is not None:
                 yield found
     if is_map(value):
-        yield from _check_fields(value, old, schema, path, unchanged=unchanged)
-    elif is_list(value):
-        items = schema.get("items")
-        before_by_key = items_by_key(old, schema)
-        for position, item in enumerate(value) if is_map(items) else ():
-            former = before_by_key.get(key_of(item, schema), MISSING)
-            yield from _check(item, former, map_at(schema, "items"), f"{path}[{position}]", unchanged=unchanged)
+        yield from _check_fields(value, old, at, path, unchanged=unchanged)
+    elif is_list(value) and at.items is not None:
+        before_by_key = items_by_key(old, at.schema)
+        for position, item in enumerate(value):
+            former = before_by_key.get(key_of(item, at.schema), MISSING)
+            yield from _check(item, former, at.items, f"{path}[{position}]", unchanged=unchanged)
 
 
-def _check_fields(
-    value: JsonObject, old: Any, schema: JsonObject, path: str, *, unchanged: bool | None
-) -> Iterator[Broken]:
-    properties, additional = map_at(schema, "properties"), schema.get("additionalProperties")
+def _check_fields(value: JsonObject, old: Any, at: _Ruled, path: str, *, unchanged: bool | None) -> Iterator[Broken]:
     for name, content in value.items():
-        if name in properties:
-            place, inner = f"{path}.{name}" if path else name, properties[name]
-        elif is_map(additional):
-            place, inner = f"{path}[{name}]", additional
-        else:
+        inner = at.of(name)
+        if inner is None:
             continue
+        place = f"{path}[{name}]" if name not in at.declared else f"{path}.{name}" if path else name
         yield from _check(content, child(old, name), inner, place, unchanged=unchanged)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from steersman.cel.values import JsonObject, is_map, map_at
@@ -80,6 +80,7 @@ _TEXTS = {
 _TEXT: JsonObject = {"type": "string"}
 
 
+@lru_cache(maxsize=8192)
 def escaped(name: str) -> str:
     """What a field is called in rules; empty where it has no name there."""
     if name in _RESERVED:

@@ -20,6 +20,8 @@ from steersman.testing.envtest import Envtest, SecondApiServer
 from switchboard import Switchboard
 from world import eventually
 
+pytestmark = pytest.mark.xdist_group("two-api-servers")
+
 NAMESPACE = f"two-servers-{os.getpid()}"
 
 

@@ -27,6 +27,8 @@ from steersman.testing.envtest.ports import reserve_port
 DATABASE_USER = unstructured(ApiResource("mygroup.handsomeguy.cn", "v1alpha1", "DatabaseUser", "databaseusers"))
 SECONDS = 60
 
+pytestmark = pytest.mark.xdist_group("project")
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -42,7 +43,8 @@ async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[
     """Beacons in a namespace of the test's own, on the API server that the test asks for."""
     name = "forgetful" if "forgetful" in request.fixturenames else "envtest"
     envtest: Envtest = request.getfixturevalue(name)
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    test = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
+    words = re.sub(r"[^a-z0-9]+", "-", test.name.lower()).strip("-")
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager="churn")
         made = Churn(client, words[:60], objects=scale.objects, rate=scale.rate, patience=scale.patience)

@@ -10,7 +10,10 @@ import pytest
 from olm_bundles import validated
 from projects import CREATE, INIT, KIND, made
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl"),
+    pytest.mark.xdist_group("bundles"),
+]
 
 OPERATOR = Path(__file__).parents[3] / "operators/databases"
 BUNDLE = ("bundle", "--image", "registry.example.com/databaseuser:v1")

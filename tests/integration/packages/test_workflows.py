@@ -13,6 +13,8 @@ import yaml
 from projects import INIT, made
 from workflow_rules import complaints
 
+pytestmark = pytest.mark.xdist_group("workflows")
+
 WORKFLOWS = Path(__file__).parents[3] / ".github/workflows"
 
 

@@ -28,6 +28,8 @@ from steersman.errors import BadRequest, ConfigurationError, Forbidden, Invalid,
 from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, unstructured
 from steersman.testing.envtest import Envtest
 
+pytestmark = pytest.mark.xdist_group("envtest-installation")
+
 Json = dict[str, Any]
 
 GROUP = "lights.example.com"

@@ -222,6 +222,8 @@ STORIES = {
 }
 _EDITOR = "sed -i s/before/after/"
 
+pytestmark = pytest.mark.xdist_group("kubectl")
+
 
 @pytest.fixture(scope="module")
 def envtest() -> Generator[Envtest]:

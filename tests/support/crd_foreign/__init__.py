@@ -35,7 +35,7 @@ KINDS = (
 @cache
 def foreign() -> dict[str, dict[str, Any]]:
     """The definitions by their kinds. Shared: not to be changed."""
-    files = sorted(_made().glob("*.yaml"))
+    files = sorted(written().glob("*.yaml"))
     found = {m["spec"]["names"]["kind"]: m for file in files for m in documents(file.read_text())}
     for manifest in found.values():
         if manifest["spec"]["group"].endswith(".k8s.io"):
@@ -44,7 +44,7 @@ def foreign() -> dict[str, dict[str, Any]]:
     return found
 
 
-def _made() -> Path:
+def written() -> Path:
     """The directory of what controller-gen wrote, which is kept like the programs of the devcluster."""
     place = layout.cache() / "crd-foreign"
     directory = place / _key()

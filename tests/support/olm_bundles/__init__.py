@@ -21,11 +21,15 @@ class Findings(msgspec.Struct):
 
 
 def validated(bundle: Path) -> Findings:
-    """What they say of the directory ``bundle``. The program is built first if need be: 90 s, once."""
-    program = _MODULE.ensure(_build, Progress()) / "olm-bundles"
-    done = subprocess.run([program, bundle], capture_output=True, check=False)
+    """What they say of the directory ``bundle``."""
+    done = subprocess.run([program(), bundle], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return msgspec.json.decode(done.stdout, type=Findings)
+
+
+def program() -> Path:
+    """The program that asks them, built first if need be: 90 s, once."""
+    return _MODULE.ensure(_build, Progress()) / "olm-bundles"
 
 
 def _build(directory: Path, progress: Progress) -> None:

@@ -13,16 +13,17 @@ _PACKAGE = "github.com/rhysd/actionlint/cmd/actionlint"
 
 
 def complaints(directory: Path) -> str:
-    """About the files in ``directory``; other linters, which may be there or not, are not asked.
-
-    The program is built first if need be: 20 s, once.
-    """
-    program = _MODULE.ensure(_build, Progress()) / "actionlint"
+    """About the files in ``directory``; other linters, which may be there or not, are not asked."""
     files = sorted(directory.glob("*.yml"))
     assert files, directory
-    command = [str(program), "-shellcheck=", "-pyflakes=", *map(str, files)]
+    command = [str(program()), "-shellcheck=", "-pyflakes=", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
+
+
+def program() -> Path:
+    """Actionlint, built first if need be: 20 s, once."""
+    return _MODULE.ensure(_build, Progress()) / "actionlint"
 
 
 def _build(directory: Path, progress: Progress) -> None:

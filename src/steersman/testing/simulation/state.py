@@ -109,6 +109,8 @@ def _observed(value: Any, generation: int | None) -> Any:
 
 
 def _differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
+    if expected == actual:
+        return
     if isinstance(expected, dict) and isinstance(actual, dict):
         wanted, found = cast("JsonObject", expected), cast("JsonObject", actual)
         joint = "." if " ." in path else " ."
@@ -121,8 +123,7 @@ def _differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
             for place, (one, other) in enumerate(zip(items, others, strict=True)):
                 yield from _differences(f"{path}[{place}]", one, other)
             return
-    if expected != actual:
-        yield f"{path}: {_shown(actual)}, not {_shown(expected)}"
+    yield f"{path}: {_shown(actual)}, not {_shown(expected)}"
 
 
 class _Absent:
