@@ -135,6 +135,22 @@ def test_an_empty_volume_becomes_a_database_of_its_administrator(
     assert "it's" not in container.log
 
 
+def test_what_runs_in_a_cluster_is_there(server: Server, image: tuple[str, Unpacked]) -> None:
+    """And finds what it needs, in an environment that leads it nowhere else."""
+    container = server.container()
+    container.start()
+    _ready(container)
+    scripts = [f"/usr/local/bin/steersman-{name}" for name in ("start", "role", "watch", "upgrade")]
+    load = "import sys, runpy; [runpy.run_path(script) for script in sys.argv[1:]]"
+    if "pgdata" in server.engine.directory:
+        done = container.execute("python3", "-I", "-c", load, *scripts)
+        assert done.returncode == 0, done.stderr
+    elif image[0] == "mysql" and "steersman-agent" in container.execute("ls", "/usr/local/bin").stdout:
+        assert "usage: steersman-agent" in container.execute("steersman-agent", "nonsense").stderr
+        probe = container.execute("steersman-member", "readiness")
+        assert probe.returncode == 1 and "has not said anything" in probe.stdout
+
+
 def test_data_outlive_the_container_however_it_ends(server: Server) -> None:
     first = server.container()
     first.start()

@@ -84,24 +84,26 @@ class Recipe:
         return digest.hexdigest()[:16]
 
 
-def _postgresql(major: str) -> Recipe:
-    directory = DIRECTORY / "postgresql"
-    return Recipe(
-        f"steersman.dev/postgresql:{major}", TRIXIE, directory / "Containerfile", directory, {"MAJOR": major}
-    )
+def _of_servers(engine: str) -> list[Path]:
+    """What an engine's images are made of, beside their Containerfiles."""
+    found = (path for part in ("common", engine) for path in (DIRECTORY / part).rglob("*"))
+    return [path for path in found if path.is_file() and path.parent.name != "__pycache__"]
 
 
-POSTGRESQL = _postgresql("17")
-POSTGRESQL_15 = _postgresql("15")
-UPGRADE_15_17 = Recipe(
-    "steersman.dev/postgresql-upgrade:15-17",
-    TRIXIE,
-    DIRECTORY / "postgresql/Containerfile",
-    DIRECTORY / "postgresql",
-    {"MAJOR": "17", "FORMER": "15"},
+def _server(reference: str, base: str, containerfile: str, arguments: Mapping[str, str] | None = None) -> Recipe:
+    place = DIRECTORY / containerfile
+    engine = place.parent.name
+    return Recipe(reference, base, place, DIRECTORY, arguments or {}, sources=lambda: _of_servers(engine))
+
+
+_POSTGRESQL = "postgresql/Containerfile"
+POSTGRESQL = _server("steersman.dev/postgresql:17", TRIXIE, _POSTGRESQL, {"MAJOR": "17"})
+POSTGRESQL_15 = _server("steersman.dev/postgresql:15", TRIXIE, _POSTGRESQL, {"MAJOR": "15"})
+UPGRADE_15_17 = _server(
+    "steersman.dev/postgresql-upgrade:15-17", TRIXIE, _POSTGRESQL, {"MAJOR": "17", "FORMER": "15"}
 )
-MYSQL = Recipe("steersman.dev/mysql:9.7", SID, DIRECTORY / "mysql/Containerfile", DIRECTORY / "mysql")
-MARIADB = Recipe("steersman.dev/mariadb:11.8", TRIXIE, DIRECTORY / "mysql/Containerfile.mariadb", DIRECTORY / "mysql")
+MYSQL = _server("steersman.dev/mysql:9.7", SID, "mysql/Containerfile")
+MARIADB = _server("steersman.dev/mariadb:11.8", TRIXIE, "mysql/Containerfile.mariadb")
 OPERATOR = Recipe(
     "steersman.dev/databases-operator:dev",
     TRIXIE,

@@ -1,6 +1,6 @@
 #!/usr/bin/python3 -I
-"""steersman-start: makes the pod ready for Patroni and becomes it. `steersman-start fenced` only keeps the pod, and
-`steersman-start upgrade` becomes steersman-upgrade.
+"""steersman-start: makes the pod ready for Patroni and becomes it. `steersman-start fenced` only keeps the pod,
+`steersman-start upgrade` becomes steersman-upgrade, and `steersman-start check` looks whether the data are there.
 
 What is the cluster's stands in Patroni's file, the same for all members; what is the pod's comes from its
 environment.
@@ -8,18 +8,19 @@ environment.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+from steersman_pod.volumes import Taken, take_volume
 
 VOLUME = Path("/var/lib/steersman/data")
 DATA = VOLUME / "pgdata"
@@ -28,9 +29,10 @@ WAL = Path("/var/lib/steersman/wal")
 RUN = Path("/run/steersman")
 CONFIGURATION = Path("/etc/steersman/patroni/patroni.yaml")
 UNREADABLE = 65  # EX_DATAERR of sysexits.h: the operator makes a copy in place of such data
+TOLD = Path("/dev/termination-log")
 # Whatever ends it, the last level that it told must not stand for ever.
-WATCH = ("sh", "-c", "until steersman-volumes; do sleep 3; done")
-_WAIT = 60.0  # seconds for a former container to leave the volume
+WATCH = ("sh", "-c", "until steersman-watch; do sleep 3; done")
+_WAIT = 60.0  # seconds that PostgreSQL has to say what it does not start with
 
 
 def about_pod(environment: Mapping[str, str], version: str, cluster: str) -> dict[str, Any]:
@@ -67,22 +69,6 @@ def fail(message: str) -> NoReturn:
     sys.exit(f"steersman: {message}")
 
 
-def take_volume() -> None:
-    """Holds the volume for the container's life; another container may still be leaving it."""
-    if not os.access(VOLUME, os.W_OK):
-        fail(f"user {os.getuid()} cannot write to {VOLUME}: set fsGroup 10001 or change the volume's owner")
-    lock = os.open(VOLUME / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    os.set_inheritable(lock, True)  # Patroni is this process under another program, and holds it on.
-    end = time.monotonic() + _WAIT
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                fail(f"another server uses {VOLUME}")
-            time.sleep(0.2)
-
-
 def server_version() -> str:
     """PostgreSQL's, as in 17.11."""
     told = subprocess.run(["postgres", "--version"], capture_output=True, text=True, check=True).stdout
@@ -99,12 +85,81 @@ def check_version(version: str) -> None:
 
 
 def check_readable() -> None:
-    """Data whose control file cannot be read are no use: Patroni would wait for somebody to put them aside."""
-    if (DATA / "global/pg_control").exists():
-        told = subprocess.run(["pg_controldata", DATA], capture_output=True, text=True, check=False)
-        if told.returncode > 0:  # Below it was killed, which says nothing about the data.
-            sys.stderr.write(f"steersman: the data are broken: {told.stderr.strip()}\n")
-            sys.exit(UNREADABLE)
+    """Data that are broken beyond a doubt are no use: Patroni would wait for somebody to put them aside, or serve."""
+    if not (DATA / "global/pg_control").exists():
+        return
+    told = subprocess.run(["pg_controldata", DATA], capture_output=True, text=True, check=False)
+    broken = next(lost(DATA), "") if is_whole(told.stdout) else ""
+    if told.returncode > 0:  # Below it was killed, which says nothing about the data.
+        broken = told.stderr.strip()
+    if broken:
+        tell(f"the data are broken: {broken}")
+        sys.exit(UNREADABLE)
+
+
+def is_whole(control: str) -> bool:
+    """Whether the files fit together, and are no copy that becomes so only as its log is replayed."""
+    whole = re.search(r"^Backup start location: *0/0$", control, re.MULTILINE)
+    return whole is not None and not (DATA / "backup_label").exists()
+
+
+def lost(data: Path) -> Iterator[str]:
+    """What is missing without which nobody can be served, in words.
+
+    Only what is there at any moment of a server's life, crashes included: a database that is being made or dropped
+    lacks files too, but never all of them do.
+    """
+    yield from unmapped(data / "global")
+    base, status = data / "base", data / "pg_xact"
+    if not base.is_dir() or all(any(unmapped(database)) for database in base.iterdir()):
+        yield "no database is left in base"
+    if not status.is_dir() or not any(status.iterdir()):
+        yield "nothing is left in pg_xact"
+
+
+def unmapped(directory: Path) -> Iterator[str]:
+    """The files that catalogs should have in it, by its own map, and have not.
+
+    Source: src/backend/utils/cache/relmapper.c, RelMapFile.
+    """
+    file = directory / "pg_filenode.map"
+    content = file.read_bytes() if file.is_file() else b""
+    if len(content) < 8:
+        yield f"{file.relative_to(directory.parent)} is missing"
+        return
+    count = min(struct.unpack_from("=iI", content)[1], len(content) // 8 - 1)
+    for _, number in struct.iter_unpack("=II", content[8 : 8 + 8 * count]):
+        if not (directory / str(number)).exists():
+            yield f"{directory.name}/{number} is missing"
+
+
+def tell_refusal() -> None:
+    """Why the server did not start on the data that were made for it, in its own words.
+
+    Patroni puts such data aside, ends, and is started again; then nobody else has these words any more. They are read
+    if this attempt ends as well.
+    """
+    refused = VOLUME / "pgdata.failed"
+    if DATA.exists() or not refused.exists():
+        return
+    command = ["postgres", "--single", "-D", str(refused), "postgres"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_WAIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return
+    lines = [re.sub(r".*? (?=(LOG|FATAL|DETAIL|HINT): )", "", line) for line in done.stderr.splitlines()]
+    said = [one for one in lines if one.startswith(("FATAL:", "DETAIL:", "HINT:")) or ' parameter "' in one]
+    if done.returncode > 0 and said:
+        tell(" ".join(said))
+
+
+def tell(message: str) -> None:
+    """To the log, and to whoever reads why the container ended."""
+    sys.stderr.write(f"steersman: {message}\n")
+    if os.getpid() == 1 and os.access(TOLD, os.W_OK):
+        TOLD.write_text(message)
 
 
 def settle_upgrade(version: str) -> None:
@@ -203,20 +258,27 @@ def keep() -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """`fenced`, `upgrade` or nothing."""
+    """`fenced`, `upgrade`, `check` or nothing."""
     os.umask(0o077)
-    take_volume()
+    if list(arguments) == ["check"]:
+        check_readable()
+        sys.exit(0)
+    try:
+        take_volume(VOLUME)
+    except Taken as error:
+        fail(str(error))
     if list(arguments) == ["fenced"]:
         keep()
     if list(arguments) == ["upgrade"]:
         os.execvp("steersman-upgrade", ["steersman-upgrade", "run"])  # noqa: S606
     if arguments:
-        fail("usage: steersman-start [fenced | upgrade]")
+        fail("usage: steersman-start [fenced | upgrade | check]")
     version = server_version()
     settle_upgrade(version)
     check_version(version)
     clear_unfinished()
     check_readable()
+    tell_refusal()
     # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
     for stale in RUN.glob(".s.PGSQL.*"):
         stale.unlink()

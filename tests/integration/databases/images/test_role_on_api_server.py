@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ from steersman.testing.envtest import Envtest
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources import access
 from steersman_databases.resources.labels import cluster_labels
+from steersman_pod import api_server
 
 role = script("postgresql", "role")
 LABELS = {"kubernetes.io/service-name": "orders-rw"}
@@ -28,7 +30,12 @@ LABELS = {"kubernetes.io/service-name": "orders-rw"}
 async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
     names, labels = cluster.names, cluster_labels(cluster)
     await client.apply(access.service_account(names, labels))
-    await client.apply(access.role(names, labels, instances=[0, 1], writable=["orders-rw"]), force=True)
+    await client.apply(
+        access.role(
+            names, labels, store=names.store_of("postgresql").every, instances=[0, 1], writable=["orders-rw"]
+        ),
+        force=True,
+    )
     await client.apply(access.role_binding(names, labels))
     await client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="orders-leader", namespace=names.key.namespace)))
     for family in ("IPv4", "IPv6"):
@@ -45,8 +52,9 @@ def call(name: str, namespace: str) -> None:
     pod = role.Pod(name=name, namespace=namespace, uid=f"uid-{name}", node="n1", addresses=("10.0.0.9", "fd00::9"))
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     leader = f"/api/v1/namespaces/{namespace}/configmaps/orders-leader"
+    answer = partial(role.persistent, api_server.ApiServer("steersman-role"))
     for family in ("ipv4", "ipv6"):
-        role.carry_out(role.take(pod, f"{slices}/orders-rw-{family}", leader), role.ApiServer())
+        api_server.carry_out(role.take(pod, f"{slices}/orders-rw-{family}", leader), answer)
 
 
 async def test_the_primary_writes_itself_into_both_slices(
@@ -55,7 +63,7 @@ async def test_the_primary_writes_itself_into_both_slices(
     address = urlsplit(envtest.config.server)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", address.hostname or "")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
-    monkeypatch.setattr(role, "ACCOUNT", tmp_path)
+    monkeypatch.setattr(api_server, "ACCOUNT", tmp_path)
     assert isinstance(envtest.config.ca, bytes)
     (tmp_path / "ca.crt").write_bytes(envtest.config.ca)
     cluster = view(namespace=envtest_namespace)

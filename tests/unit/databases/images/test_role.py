@@ -178,3 +178,28 @@ def test_where_nothing_was_agreed_on_anybody_may_have_led() -> None:
     with pytest.raises(StopIteration) as end:
         asked.send(role.Answer(404, {}))
     assert end.value.value is True
+
+
+@pytest.mark.parametrize(
+    ("holder", "status", "serves"),
+    [
+        ("2", '{"state": "running", "role": "primary", "xlog_location": 7}', True),
+        ("2", '{"state": "running", "role": "primary"}', False),  # it does not answer its own Patroni
+        ("2", '{"state": "running", "role": "replica", "xlog_location": 7}', False),  # it waits for room
+        ("2", '{"state": "starting", "role": "primary"}', False),
+        ("2", None, False),
+        ("1", "", False),
+        ("", "", False),
+    ],
+)
+def test_another_serves_who_has_the_lock_and_answers_as_primary(
+    holder: str, status: str | None, serves: bool
+) -> None:
+    asked = role.another_serves(pod("1"), LEADER)
+    assert next(asked).path == LEADER
+    with pytest.raises(StopIteration) as end:
+        request = asked.send(role.Answer(200, {"metadata": {"annotations": {"leader": holder}}}))
+        assert request.path.endswith("/pods/2")
+        told = role.Answer(404, {}) if status is None else None
+        asked.send(told or role.Answer(200, {"metadata": {"annotations": {"status": status}}}))
+    assert end.value.value is serves

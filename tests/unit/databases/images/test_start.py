@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -170,9 +171,92 @@ def test_data_whose_control_file_cannot_be_read_are_said_to_be_broken(
         start.check_readable()
 
 
-def test_who_watches_the_volumes_is_started_again_whatever_ends_it(tmp_path: Path) -> None:
+WHOLE = "Backup start location:                0/0"
+
+
+@pytest.fixture
+def laid(volume: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data with two databases, as far as `steersman-start` looks at them; a third one is being made, or dropped."""
+    lay(volume, "pgdata/global/pg_control", "pgdata/pg_xact/0000", "pgdata/base/99/1259")
+    for directory in ("global", "base/1", "base/5"):
+        lay(volume, f"pgdata/{directory}/1262", f"pgdata/{directory}/2671")
+        named = struct.pack("=iI4I", 0x592717, 2, 1262, 1262, 2671, 2671)
+        (volume / f"pgdata/{directory}/pg_filenode.map").write_bytes(named.ljust(524, b"\0"))
+    controlled(volume, WHOLE)
+    monkeypatch.setenv("PATH", f"{volume}:{os.environ['PATH']}")
+    return volume / "pgdata"
+
+
+def controlled(volume: Path, says: str) -> None:
+    program = volume / "pg_controldata"
+    program.write_text(f"#!/bin/sh\necho '{says}'\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        (["global/1262"], "global/1262 is missing"),
+        (["global/pg_filenode.map"], "global/pg_filenode.map is missing"),
+        (["base"], "no database is left in base"),
+        (["base/1/1262", "base/5/pg_filenode.map"], "no database is left in base"),
+        (["pg_xact/0000"], "nothing is left in pg_xact"),
+    ],
+)
+def test_data_without_which_nobody_can_be_served_are_said_to_be_broken(
+    laid: Path, capsys: pytest.CaptureFixture[str], gone: list[str], words: str
+) -> None:
+    start.check_readable()
+    for path in gone:
+        shutil.rmtree(laid / path) if (laid / path).is_dir() else (laid / path).unlink()
+    with pytest.raises(SystemExit) as ended:
+        start.check_readable()
+    assert ended.value.code == 65
+    assert capsys.readouterr().err == f"steersman: the data are broken: {words}\n"
+
+
+def test_a_database_that_is_dropped_or_made_and_a_copy_under_way_are_not_broken(laid: Path) -> None:
+    shutil.rmtree(laid / "base/5")
+    start.check_readable()
+    (laid / "global/1262").unlink()
+    controlled(laid.parent, "Backup start location:                0/2000028")
+    start.check_readable()
+    controlled(laid.parent, WHOLE)
+    (laid / "backup_label").touch()
+    start.check_readable()
+
+
+INVALID = 'LOG:  invalid value for parameter "shared_buffers": "abc"'
+
+
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [
+        (f"2026-11-22 10:18:47.676 UTC [7] {INVALID}\nFATAL:  errors", f"{INVALID} FATAL:  errors"),
+        ("LOG:  at work\nFATAL:  no memory\nHINT:  shared_buffers", "FATAL:  no memory HINT:  shared_buffers"),
+        ("", ""),
+    ],
+)
+def test_what_a_first_server_did_not_start_with_is_told_in_its_words(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], says: str, told: str
+) -> None:
+    monkeypatch.setenv("PATH", f"{volume}:{os.environ['PATH']}")
+    program = volume / "postgres"
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    start.tell_refusal()
+    assert capsys.readouterr().err == "", "nothing was put aside"
+    lay(volume, "pgdata.failed/PG_VERSION")
+    start.tell_refusal()
+    assert capsys.readouterr().err == (f"steersman: {told}\n" if told else "")
+    lay(volume, "pgdata/PG_VERSION")
+    start.tell_refusal()
+    assert capsys.readouterr().err == "", "that was before these data"
+
+
+def test_who_watches_is_started_again_whatever_ends_it(tmp_path: Path) -> None:
     for name, body in {
-        "steersman-volumes": 'echo >> "$COUNT"; [ "$(wc -l < "$COUNT")" -gt 2 ] || kill -9 $$',
+        "steersman-watch": 'echo >> "$COUNT"; [ "$(wc -l < "$COUNT")" -gt 2 ] || kill -9 $$',
         "sleep": "exit 0",
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")

@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 import ssl
-import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Any
+
+from steersman_pod import leading
 
 from . import group, store
-from .decision import Decision, Member, State, View, decide
+from .certificates import Certificates
+from .condition import Applying, Volumes
+from .decision import Decision, Deed, Member, State, View, decide
 from .deeds import Deeds
 from .gtids import GtidSet
-from .kubernetes import ApiServer, Conflict, Unavailable, labelled, named
-from .publishing import Publisher
+from .kubernetes import ApiServer, Unavailable, labelled, named
+from .leader import Joined, Leader
+from .log import Log
+from .parameters import Parameters
+from .publishing import Publisher, tell_probes
 from .server import Server
 
 _EVERY = 1.0  # seconds between two looks
-_STATES: Mapping[str, State] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
-_MEANWHILE: Mapping[str, State] = {"Clone": "Cloning", "Found": "Joining", "Join": "Joining"}
+_SOON = 0.1
+_CALM = 3.0  # seconds between two reads of the store where all is well
+_REMEMBERED = 15.0  # seconds for which a server that does not answer is taken for what it was
+_PAUSE = 3.0  # seconds before something else is tried when it has failed
+_STATES: dict[str, State] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
+_MEANWHILE: dict[Deed, State] = {"Clone": "Cloning", "Found": "Joining", "Join": "Joining"}
 """What is said of who is doing this, unless more is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pod:
-    """This pod and its cluster, by their names."""
+class Cluster:
+    """The pod and its cluster, by their names."""
 
+    pod: leading.Pod
     name: str
-    namespace: str
-    uid: str
-    cluster: str
 
     @property
-    def path(self) -> str:
-        return named("pods", self.namespace, self.name)
+    def pod_path(self) -> str:
+        return named("pods", self.pod.namespace, self.pod.name)
 
     @property
-    def siblings(self) -> str:
+    def pods_path(self) -> str:
         """The pods of the cluster, its own among them."""
-        return labelled("pods", self.namespace, f"{store.MEMBER_OF_LABEL}={self.cluster}")
+        return labelled("pods", self.pod.namespace, f"{store.MEMBER_OF_LABEL}={self.name}")
 
     @property
-    def group(self) -> str:
+    def group_path(self) -> str:
         """The ConfigMap in which the members agree."""
-        return named("configmaps", self.namespace, f"{self.cluster}-group")
-
-
-def say(words: str) -> None:
-    """Into the container's log."""
-    sys.stderr.write(f"steersman-agent: {words}\n")
+        return named("configmaps", self.pod.namespace, f"{self.name}-group")
 
 
 class Agent:
@@ -58,26 +62,55 @@ class Agent:
 
     Args:
         api: makes one for each of the two threads.
-        lead: what a primary does for clients to find it, once in each view of the group; told the view's name.
     """
 
-    def __init__(self, pod: Pod, server: Server, api: Callable[[], ApiServer], lead: Callable[[str], None]) -> None:
-        self.stopping = threading.Event()
-        self._pod, self._server, self._api, self._lead = pod, server, api(), lead
-        self._local = group.LocalServer(str(server.place.socket))
-        self._publisher = Publisher(api(), pod.path, pod.uid)
-        self._deeds = Deeds(server=server, local=self._local, api=api(), publisher=self._publisher, path=pod.group)
+    def __init__(self, cluster: Cluster, server: Server, api: Callable[[], ApiServer]) -> None:
+        self._stopping = False
+        self._cluster, self._server, self._api = cluster, server, api()
+        place = server.place
+        self._local = group.LocalServer(str(place.socket))
+        self._publisher = Publisher(api(), cluster.pod_path, cluster.pod.uid)
+        self._joined = Joined()
+        self._deeds = Deeds(
+            server=server,
+            local=self._local,
+            parameters=Parameters(self._local, server.image_parameters()),
+            certificates=Certificates(place.tls, place.peer, place.trusted),
+            api=api(),
+            publisher=self._publisher,
+            path=cluster.group_path,
+            joined=self._joined,
+        )
+        self._log = Log()
+        self._leader = Leader(cluster.pod, place, self._local, self._api, cluster.group_path, self._joined, self._log)
+        self._applying, self._volumes = Applying(), Volumes({"data": place.volume})
         self._thread = ThreadPoolExecutor(1)
         self._doing: Future[None] | None = None
-        self._meanwhile: State | None = None
+        self._deed: Deed = "Wait"
+        self._tried: frozenset[Deed] = frozenset()
+        self._not_before = 0.0
         self._agreed = store.Agreed()
-        self._decided: Decision | None = None
-        self._led = ""
+        self._read: tuple[object, float] | None = None
+        self._last: tuple[group.Look, float] | None = None
+        self._unstarted, self._starts = "", 0
 
     def run(self) -> None:
         """Until it was told to stop, and has."""
-        while not self.tick():
-            time.sleep(_EVERY / 4) if self.stopping.is_set() else self.stopping.wait(_EVERY)
+        while True:
+            try:
+                if self.tick():
+                    return
+            except Exception:
+                # The server goes on without: to end here would be to end it.
+                self._log.say("unexpected", traceback.format_exc())
+            next_look = time.monotonic() + _EVERY
+            while time.monotonic() < next_look and not self._stopping:
+                time.sleep(_SOON)
+            time.sleep(_SOON)
+
+    def stop(self) -> None:
+        """Have it leave and end. For a signal's handler: it may come at any point of the loop."""
+        self._stopping = True
 
     def tick(self) -> bool:
         """One look and what follows; true once there is nothing left to stop."""
@@ -86,30 +119,52 @@ class Agent:
         me = self._me(look)
         view = self._view(me, look)
         decision = decide(view)
-        self._tell(decision)
-        self._publish(me, decision, look)
-        if self._doing is None:
-            if self.stopping.is_set() and me.state in ("Empty", "Stopped"):
-                return True
+        because = self._because(decision)
+        self._log.say("decision", f"{decision.deed}: {because}")
+        self._publish(view, because, look)
+        if self._doing is not None:
+            if view.stopping and self._deed in ("Initialise", "Clone"):
+                self._server.abandon()
+        elif view.stopping and me.state in ("Empty", "Stopped"):
+            return True
+        elif view.stopping or time.monotonic() >= self._not_before:
             self._begin(decision, view)
-        if look is not None and look.majority and look.primary:
-            self._serve_as_primary(look)
+            self._adjust(look)
+        self._leader.lead(look)
         return False
 
     def _see_done(self) -> None:
         if self._doing is None or not self._doing.done():
             return
         if (failure := self._doing.exception()) is not None:
-            say(f"it failed: {failure}")
-        self._doing, self._meanwhile = None, None
+            self._log.say("deed", f"{self._deed} failed: {failure}")
+            self._not_before = time.monotonic() + _PAUSE
+        if self._stopping:
+            self._tried = frozenset({*self._tried, self._deed})
+            self._not_before = 0.0
+        self._doing, self._deed, self._read = None, "Wait", None
 
     def _look(self) -> group.Look | None:
+        """A server that is too busy to answer is still in its group."""
         if not self._server.runs:
+            self._local.forget()
+            self._last = None
+            if self._starts:
+                self._unstarted = self._server.last_words
             return None
         try:
-            return self._local.look()
+            look = self._local.look()
         except group.Unreachable:
-            return None
+            # One that was in no group may be by now, and nothing would be worse than to say that it is not.
+            known, at = self._last or (None, 0.0)
+            if known is not None and known.state in ("ONLINE", "RECOVERING") and time.monotonic() < at + _REMEMBERED:
+                return known
+            look = None
+        if look is not None:
+            self._unstarted, self._starts = "", 0
+        self._last = None if look is None else (look, time.monotonic())
+        self._applying.see(look)
+        return look
 
     def _me(self, look: group.Look | None) -> Member:
         state: State
@@ -119,8 +174,8 @@ class Agent:
             state = "Starting"
         else:
             state = "Stopped" if self._server.has_data else "Empty"
-        if self._meanwhile is not None and state not in ("Recovering", "Online"):
-            state = self._meanwhile
+        if state not in ("Recovering", "Online"):
+            state = _MEANWHILE.get(self._deed, state)
         return Member(
             instance=self._server.place.instance,
             state=state,
@@ -132,17 +187,28 @@ class Agent:
 
     def _view(self, me: Member, look: group.Look | None) -> View:
         """The store is read first and then all pods at one moment, in this order."""
-        view = View(me=me, majority=look is not None and look.majority, stopping=self.stopping.is_set())
+        majority = look is not None and look.majority
+        view = View(me=me, majority=majority, stopping=self._stopping, tried=self._tried)
+        seen = (me.state, me.primary, majority, look.view if look is not None else "", view.stopping)
+        calm = me.state == "Online" and majority and not view.stopping
+        if calm and self._read is not None and self._read[0] == seen and time.monotonic() < self._read[1] + _CALM:
+            return replace(view, store=replace(self._agreed.store, switchover=None))
         try:
-            config_map, pods = self._api.get(self._pod.group), self._api.get(self._pod.siblings)
+            config_map, pods = self._api.get(self._cluster.group_path), None
+            if config_map is not None and (agreed := store.agreed(config_map)).name:
+                self._agreed = agreed
+                if not calm or agreed.store.switchover is not None:
+                    pods = self._api.get(self._cluster.pods_path)
+            elif not calm:
+                return replace(view, blind=f"{self._cluster.group_path} is not there yet")
         except Unavailable as error:
             return replace(view, blind=str(error))
-        if config_map is None or pods is None:
-            return replace(view, blind=f"{self._pod.group} is not there yet")
-        self._agreed = store.agreed(config_map)
-        others = [m for m in store.members(pods.get("items") or ()) if m.instance != me.instance]
+        finally:
+            self._read = (seen, time.monotonic())
+        others = [m for m in store.members((pods or {}).get("items") or ()) if m.instance != me.instance]
         asked = self._ask_group(others) if me.state == "Offline" else None
-        return replace(view, store=self._agreed.store, members=others, group=asked)
+        superseded = look is not None and self._joined.superseded(self._agreed.store, look.view)
+        return replace(view, store=self._agreed.store, members=others, group=asked, superseded=superseded)
 
     def _ask_group(self, others: Sequence[Member]) -> GtidSet | None:
         """What those have that are online; None where none of them answers."""
@@ -152,7 +218,7 @@ class Agent:
             try:
                 has = group.has(host.strip("[]"), int(port), self._trust())
             except (group.Unreachable, ValueError, OSError) as error:
-                say(f"instance {member.instance} does not say what it has: {error}")
+                self._log.say(f"instance {member.instance}", f"instance {member.instance} does not answer: {error}")
                 continue
             known = has if known is None else known | has
         return known
@@ -165,34 +231,55 @@ class Agent:
         trust.load_cert_chain(place.peer / "tls.crt", place.peer / "tls.key")
         return trust
 
-    def _tell(self, decision: Decision) -> None:
-        if decision != self._decided:
-            self._decided = decision
-            say(f"{decision.deed}: {decision.because}")
+    def _because(self, decision: Decision) -> str:
+        behind = self._applying.behind if decision.deed == "Wait" else ""
+        return f"{decision.because}; {behind}" if behind else decision.because
 
-    def _publish(self, me: Member, decision: Decision, look: group.Look | None) -> None:
+    def _publish(self, view: View, because: str, look: group.Look | None) -> None:
+        me, parameters = view.me, self._deeds.parameters
+        self._deeds.more.update(self._more(view, look, parameters))
+        ready = me.state == "Online" and view.majority and not view.stopping and not self._applying.behind
+        tell_probes(self._server.place.probes, ready=ready, because=because)
         try:
-            self._publisher.publish(me, decision.because, majority=look is not None and look.majority)
+            self._publisher.publish(me, because, majority=view.majority, more=self._deeds.more)
         except Unavailable as error:
-            say(f"it cannot be said: {error}")
+            self._log.say("saying", f"it cannot be said: {error}")
+
+    def _more(self, view: View, look: group.Look | None, parameters: Parameters) -> dict[str, Any]:
+        more: dict[str, Any] = {
+            "errant": str(view.errant),
+            # What nobody has reckoned is not nothing: a person would consent to it.
+            "lacks": str(view.lacks) if view.outage else None,
+            "unseen": view.unseen if view.outage else None,
+            "unstarted": self._unstarted,
+            "queued": self._applying.queued,
+            "pending": dict(parameters.pending),
+            "refused": dict(parameters.refused),
+            "storage": dict(self._volumes.see()),
+        }
+        return more if look is None else {**more, "version": look.version}
 
     def _begin(self, decision: Decision, view: View) -> None:
         deed = self._deeds.deed(decision, view, self._agreed)
+        if decision.deed == "Start":
+            # One that ends before it answers is started again, less and less often.
+            self._starts += 1
+            self._not_before = time.monotonic() + min(2.0 ** min(self._starts, 6), 60)
         if deed is not None:
-            self._meanwhile = _MEANWHILE.get(decision.deed)
+            self._deed = decision.deed
             self._doing = self._thread.submit(deed)
 
-    def _serve_as_primary(self, look: group.Look) -> None:
-        """Writes down who leads, and has clients find it: again until it has come through in this view."""
-        if self._led == look.view or not self._agreed.version:
+    def _adjust(self, look: group.Look | None) -> None:
+        """What changes in a server that runs: parameters, certificates."""
+        if self._doing is not None or look is None:
             return
-        me, known = self._server.place.instance, self._agreed.store
+        certificates = self._deeds.certificates
         try:
-            if (known.leader, known.leader_uuid) != (me, look.uuid):
-                to = replace(known, leader=me, leader_uuid=look.uuid)
-                self._api.patch(self._pod.group, store.written(to, self._agreed.version))
-            self._lead(look.view)
-        except (Unavailable, Conflict) as error:
-            say(f"as primary: {error}")
-        else:
-            self._led = look.view
+            self._deeds.parameters.apply(self._agreed.parameters)
+            if certificates.changed():
+                certificates.load()
+                self._local.do("ALTER INSTANCE RELOAD TLS")
+                self._log.say("certificates", "the server shows and knows its new certificates")
+        except (group.Unreachable, OSError) as error:
+            certificates.forget()
+            self._log.say("adjusting", f"it cannot be adjusted: {error}")

@@ -10,6 +10,8 @@ the first, and another after all members have left. Two at once would be two his
   written since. So of two that come to the same result, one founds.
 - Only that member may whose transactions contain those of all others, and the last primary must be among them: what
   it has acknowledged the others may have had in memory alone.
+- A person may have one founded without all of that. Others may still be in a group then that nobody saw: they leave
+  it as soon as they read of the new one.
 
 Sources: MySQL 9.7 Reference Manual, "Group Replication"; the same rule by hand in "Restarting a Group".
 """
@@ -33,6 +35,7 @@ State = Literal[
     "Online",
     "Failed",  # it left the group, with an error
 ]
+Deed = Literal["Initialise", "Clone", "Start", "Found", "Join", "Leave", "HandOver", "Stop", "Wait"]
 IN_GROUP = frozenset({"Joining", "Recovering", "Online"})
 
 
@@ -53,13 +56,15 @@ class Store:
     """What the members agree on, and what the operator asks of them.
 
     `epoch` counts the groups that were founded. `instances` are all that have data or will. `leader` was the last
-    primary, `leader_uuid` its server. `consent` is the instance that a person lets found a group with what it has.
+    primary, `leader_uuid` its server, `leader_view` the name of the view of the group in which it said so. `consent`
+    is the instance that a person lets found a group with what it has.
     """
 
     epoch: int = 0
     instances: frozenset[int] = frozenset()
     leader: int | None = None
     leader_uuid: str = ""
+    leader_view: str = ""
     consent: int | None = None
     switchover: Switchover | None = None
 
@@ -77,7 +82,9 @@ class View:
 
     `me` is what it finds of itself now, `members` what all pods said in one list, its own left out. `majority`: it
     reaches more than half of its group. `group` is what an online member has, asked while we are in no group.
+    `superseded`: if it is in a group, another was founded since.
     `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
+    `tried` is what was done since it is to stop: nothing is waited for twice.
     """
 
     me: Member
@@ -85,15 +92,53 @@ class View:
     members: Sequence[Member] = ()
     majority: bool = False
     group: GtidSet | None = None
+    superseded: bool = False
     stopping: bool = False
+    tried: frozenset[Deed] = frozenset()
     blind: str = ""
 
     def online(self) -> list[Member]:
         """The others that say they are in the group, replicas first."""
         return sorted((m for m in self.members if m.state == "Online"), key=lambda m: (m.primary, m.instance))
 
+    @property
+    def errant(self) -> GtidSet:
+        """What this one has and the group has not, as far as somebody could be asked."""
+        return GtidSet() if self.group is None else self.me.gtids - self.group
 
-Deed = Literal["Initialise", "Clone", "Start", "Found", "Join", "Leave", "HandOver", "Stop", "Wait"]
+    @property
+    def outage(self) -> bool:
+        """Whether it waits with its data for somebody to found a group.
+
+        Who says that it is online and does not answer may have said so before it died.
+        """
+        return self.me.state == "Offline" and not self.blind and self.group is None
+
+    @property
+    def lacks(self) -> GtidSet:
+        """What the others that were seen have and this one has not."""
+        known = GtidSet()
+        for member in self.members:
+            known |= member.gtids
+        return known - self.me.gtids
+
+    @property
+    def unseen(self) -> list[int]:
+        """The instances whose data are not known: they may have more, or be in a group."""
+        seen = {m.instance: m for m in self.members}
+        known = {n for n, m in seen.items() if m.state in ("Offline", "Empty")}
+        wanted = {*self.store.instances, *(m.instance for m in self.online())}
+        missing = wanted - known - {self.me.instance}
+        if self.store.leader is not None and self.lost_leader:
+            missing.add(self.store.leader)
+        return sorted(missing)
+
+    @property
+    def lost_leader(self) -> bool:
+        """Whether the last primary's server is not among those seen: its number may have another by now."""
+        return bool(self.store.leader_uuid) and self.store.leader_uuid not in {
+            m.uuid for m in (*self.members, self.me)
+        }
 
 
 @dataclass(frozen=True)
@@ -110,7 +155,7 @@ def decide(view: View) -> Decision:
     if view.stopping:
         return _stop(view)
     match view.me.state:
-        case "Empty" | "Offline" | "Joining" if view.blind:
+        case "Empty" | "Stopped" | "Offline" | "Joining" if view.blind:
             return Decision("Wait", f"the API server does not answer: {view.blind}")
         case "Empty":
             return _fill(view)
@@ -122,6 +167,8 @@ def decide(view: View) -> Decision:
             return Decision("Leave", "the group has put this member out, or it has left by an error")
         case "Offline" | "Joining":
             return _enter(view)
+        case "Recovering" | "Online" if view.superseded:
+            return Decision("Leave", "another group was founded since, by somebody's consent")
         case "Recovering":
             return Decision("Wait", "catching up with the group")
         case "Online":
@@ -132,9 +179,10 @@ def _stop(view: View) -> Decision:
     me = view.me
     if me.state in ("Empty", "Stopped"):
         return Decision("Wait", "stopped")
-    if me.state == "Online" and me.primary and view.majority and (heirs := view.online()):
+    heirs = view.online() if me.state == "Online" and me.primary and view.majority else []
+    if heirs and "HandOver" not in view.tried:
         return Decision("HandOver", "this pod is about to end", heirs[0].instance)
-    if me.state in IN_GROUP or me.state == "Failed":
+    if (me.state in IN_GROUP or me.state == "Failed") and "Leave" not in view.tried:
         return Decision("Leave", "this pod is about to end")
     return Decision("Stop", "this pod is about to end")
 
@@ -168,14 +216,13 @@ def _serve(view: View) -> Decision:
 
 def _enter(view: View) -> Decision:
     online = view.online()
-    if online:
-        if view.group is None:
-            return Decision("Wait", f"instance {online[0].instance} says it is online, and does not answer")
-        errant = view.me.gtids - view.group
-        if errant:
-            return Decision("Wait", f"it has {len(errant)} transactions that the group has not: {errant}")
-        return Decision("Join", f"instance {online[0].instance} is online")
-    return _found(view)
+    if not online or (view.group is None and view.store.consent == view.me.instance):
+        return _found(view)
+    if view.group is None:
+        return Decision("Wait", f"instance {online[0].instance} says it is online, and does not answer")
+    if errant := view.errant:
+        return Decision("Wait", f"it has {len(errant)} transactions that the group has not: {errant}")
+    return Decision("Join", f"instance {online[0].instance} is online")
 
 
 def _found(view: View) -> Decision:
@@ -190,7 +237,7 @@ def _found(view: View) -> Decision:
         if member.state not in ("Offline", "Empty"):
             return Decision("Wait", f"nobody is online, and instance {instance} is {member.state.lower()}")
     present = [*seen.values(), me]
-    if store.leader_uuid and store.leader_uuid not in {m.uuid for m in present}:
+    if view.lost_leader:
         return Decision("Wait", f"the data of the last primary, instance {store.leader}, are not among those seen")
     for member in sorted(present, key=lambda m: m.instance):
         if not me.gtids >= member.gtids:

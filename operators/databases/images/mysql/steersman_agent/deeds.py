@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from . import group, store
-from .decision import Decision, Deed, View
+from .certificates import Certificates
+from .decision import Decision, Deed, Member, View
 from .kubernetes import ApiServer
+from .leader import Joined
+from .parameters import Parameters
 from .publishing import Publisher
 from .server import Server, options
 from .store import Agreed
@@ -15,20 +19,27 @@ from .store import Agreed
 
 @dataclass(frozen=True, kw_only=True)
 class Deeds:
-    """The hands of one member, which work in a thread of their own. `path` is that of the group's ConfigMap."""
+    """The hands of one member, which work in a thread of their own. `path` is that of the group's ConfigMap.
+
+    `joined` is kept for who leads, `more` is what it says beside its state, kept by whoever looks.
+    """
 
     server: Server
     local: group.LocalServer
+    parameters: Parameters
+    certificates: Certificates
     api: ApiServer
     publisher: Publisher
     path: str
+    joined: Joined
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def deed(self, decision: Decision, view: View, agreed: Agreed) -> Callable[[], None] | None:
         """How to do what was decided on seeing this; None where there is nothing to do."""
         deeds: Mapping[Deed, Callable[[], None]] = {
             "Initialise": self.server.initialise,
             "Clone": lambda: self._clone(view, agreed, decision.to),
-            "Start": lambda: self.server.start(options(self.server.place, agreed.name), agreed.parameters),
+            "Start": lambda: self._start(agreed),
             "Found": lambda: self._found(view, agreed, decision),
             "Join": lambda: self._join(view, decision),
             "Leave": self.local.leave_group,
@@ -37,19 +48,41 @@ class Deeds:
         }
         return deeds.get(decision.deed)
 
+    def _start(self, agreed: Agreed) -> None:
+        """Without those parameters with which it would not start: one that is wrong must not be an outage."""
+        own = options(self.server.place, agreed.name)
+        refused = self.server.refused(own, agreed.parameters)
+        self.certificates.load()
+        taken = {name: value for name, value in agreed.parameters.items() if name not in refused}
+        self.parameters.started(agreed.parameters, refused)
+        self.server.start(own, taken)
+
     def _found(self, view: View, agreed: Agreed, decision: Decision) -> None:
         """First everybody hears of it, then the store is written, which only one can; then the group is founded."""
-        me = replace(view.me, state="Joining")
-        self.publisher.publish(me, decision.because)
-        to = replace(view.store, epoch=view.store.epoch + 1, leader=me.instance, leader_uuid=me.uuid, consent=None)
+        me = self._joining(view, decision)
+        to = replace(
+            view.store,
+            epoch=view.store.epoch + 1,
+            leader=me.instance,
+            leader_uuid=me.uuid,
+            leader_view="",
+            consent=None,
+        )
         self.api.patch(self.path, store.written(to, agreed.version))
+        self.joined.epoch = to.epoch
         self._start_group(founding=True)
 
     def _join(self, view: View, decision: Decision) -> None:
-        self.publisher.publish(replace(view.me, state="Joining"), decision.because)
+        self._joining(view, decision)
+        self.joined.epoch = view.store.epoch
         seeds = ",".join(m.address for m in view.online())
-        self.local.do(f"SET GLOBAL group_replication_group_seeds = '{seeds}'")
+        self.local.set_global("group_replication_group_seeds", seeds)
         self._start_group(founding=False)
+
+    def _joining(self, view: View, decision: Decision) -> Member:
+        me = replace(view.me, state="Joining")
+        self.publisher.publish(me, decision.because, more=self.more)
+        return me
 
     def _start_group(self, *, founding: bool) -> None:
         """Afterwards it is in the group, or surely is not: what is still under way must not be called offline."""

@@ -5,8 +5,9 @@ Source: MySQL 9.7 Reference Manual, "Performance Schema Replication Tables", "Gr
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +19,16 @@ REPLICATION = "steersman_replication"
 """Who members are to each other: by the certificate of the cluster's members, without a password."""
 _CONNECT = 3.0
 _ANSWER = 5.0
-_NOT_MANAGED = 3707  # ER_RESTART_SERVER_FAILED
 
 
 class Unreachable(Exception):
-    """A server did not answer, or refused; then `code` is its error number."""
+    """A server did not answer, or refused; then `code` is its error number, and `words` are its own."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
-        self.code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        code, *rest = error.args or (0,)
+        self.code = code if isinstance(code, int) else 0
+        self.words = str(rest[0]) if rest else str(error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,11 @@ class Other:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What the local server says. `has`: transactions executed, or received and not applied yet."""
+    """What the local server says.
+
+    `view` is the name of the group's present view. `has`: transactions executed, or received and not applied yet;
+    of those, `queued` wait, and `applied` counts what has been applied.
+    """
 
     uuid: str
     version: str
@@ -51,6 +57,7 @@ class Look:
     members: Sequence[Other]
     has: GtidSet
     queued: int
+    applied: int
 
     @property
     def primary(self) -> bool:
@@ -63,33 +70,64 @@ class Look:
         return self.state in ("ONLINE", "RECOVERING") and len(reached) * 2 > len(self.members)
 
 
+def older(view: str, than: str) -> bool:
+    """Whether a group's view came before another one of the same group.
+
+    A view is called by the group's beginning and its number: `17637331:4`.
+    """
+    (group, _, number), (other, _, another) = view.rpartition(":"), than.rpartition(":")
+    return group == other and number.isdecimal() and another.isdecimal() and int(number) < int(another)
+
+
+def another(view: str, than: str) -> bool:
+    """Whether two views are of different groups; not where one of them is none."""
+    (group, _, number), (other, _, counted) = view.rpartition(":"), than.rpartition(":")
+    return number.isdecimal() and counted.isdecimal() and group != other
+
+
 class LocalServer:
     """The server below this agent, over its socket."""
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
+        self._watching: Any = None
 
     def look(self) -> Look:
-        """Raises Unreachable."""
-        with _asking(self._connect(_ANSWER)) as ask:
-            [(uuid, version, executed)] = ask("SELECT @@server_uuid, @@version, @@GLOBAL.gtid_executed")
-            found = ask(
-                "SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE"
-                " FROM performance_schema.replication_group_members"
-            )
-            members = [
-                Other(uuid=m[0], host=m[1], port=int(m[2] or 0), state=m[3], primary=m[4] == "PRIMARY")
-                for m in found
-                if m[0]
-            ]
-            received = ask(
-                "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
-                " WHERE CHANNEL_NAME = 'group_replication_applier'"
-            )
-            stats = ask(
-                "SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE"
-                " FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid"
-            )
+        """Over a connection that is kept: clients may have taken all others. From one thread. Raises Unreachable."""
+        try:
+            if self._watching is None:
+                self._watching = self._connect(_ANSWER)
+            return self._look(_asked(self._watching))
+        except Unreachable:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Give up the connection that `look` keeps."""
+        if self._watching is not None:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                self._watching.close()
+        self._watching = None
+
+    def _look(self, ask: Ask) -> Look:
+        [(uuid, version, executed)] = ask("SELECT @@server_uuid, @@version, @@GLOBAL.gtid_executed")
+        found = ask(
+            "SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE"
+            " FROM performance_schema.replication_group_members"
+        )
+        members = [
+            Other(uuid=m[0], host=m[1], port=int(m[2] or 0), state=m[3], primary=m[4] == "PRIMARY")
+            for m in found
+            if m[0]
+        ]
+        received = ask(
+            "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
+            " WHERE CHANNEL_NAME = 'group_replication_applier'"
+        )
+        stats = ask(
+            "SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE, COUNT_TRANSACTIONS_REMOTE_APPLIED"
+            " FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid"
+        )
         has = GtidSet.parse(executed)
         for (one,) in received:
             has |= GtidSet.parse(one or "")
@@ -101,6 +139,7 @@ class LocalServer:
             members=members,
             has=has,
             queued=int(stats[0][1]) if stats else 0,
+            applied=int(stats[0][2]) if stats else 0,
         )
 
     def do(self, *statements: str, seconds: float = _ANSWER) -> None:
@@ -109,13 +148,30 @@ class LocalServer:
             for statement in statements:
                 ask(statement)
 
+    def set_global(self, name: str, value: int | float | str | None) -> None:
+        """Give a system variable a value, None its default. Raises Unreachable."""
+        quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
+        with _asking(self._connect(_ANSWER)) as ask:
+            if value is None:
+                ask(f"SET GLOBAL {quoted} = DEFAULT")
+            else:
+                ask(f"SET GLOBAL {quoted.replace('%', '%%')} = %s", value)
+
+    def value_of(self, name: str) -> str:
+        """A system variable's global value. Raises Unreachable."""
+        with _asking(self._connect(_ANSWER)) as ask:
+            found = ask(
+                "SELECT VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME = %s", name
+            )
+        return str(found[0][0]) if found else ""
+
     def start_group(self, *, founding: bool) -> None:
         """Be in the group, or found it. Raises Unreachable."""
         join = f"START GROUP_REPLICATION USER = '{REPLICATION}', PASSWORD = ''"
         # Who was put out is offline for clients, and would stay so.
         self.do("SET GLOBAL offline_mode = OFF")
         if not founding:
-            return self.do(join, seconds=300)
+            return self.do(join, seconds=90)
         # Not persisted, and off again whatever happens: a server that starts with it on would found another group.
         try:
             return self.do("SET GLOBAL group_replication_bootstrap_group = ON", join, seconds=60)
@@ -124,21 +180,20 @@ class LocalServer:
 
     def leave_group(self) -> None:
         """Raises Unreachable."""
-        self.do("STOP GROUP_REPLICATION", seconds=60)
+        self.do("STOP GROUP_REPLICATION", seconds=30)
 
     def hand_over(self, uuid: str) -> None:
         """Have another member be the primary; running transactions have 10 s to end. Raises Unreachable."""
         self.do(f"SELECT group_replication_set_as_primary('{uuid}', 10)", seconds=40)
 
-    def clone(self, host: str, port: int) -> None:
-        """Take another server's data in place of the own, and end. Raises Unreachable."""
-        copy = f"CLONE INSTANCE FROM '{REPLICATION}'@'{host}':{port} IDENTIFIED BY '' REQUIRE SSL"
-        try:
-            self.do(f"SET GLOBAL clone_valid_donor_list = '{host}:{port}'", copy, seconds=24 * 3600)
-        except Unreachable as error:
-            # The copy is complete; the server cannot start itself again, and ends.
-            if error.code != _NOT_MANAGED:
-                raise
+    def clone(self, host: str, port: int, directory: str) -> None:
+        """Take another server's data into a directory that is not there yet. Raises Unreachable."""
+        copy = f"CLONE INSTANCE FROM '{REPLICATION}'@'{host}':{port} IDENTIFIED BY ''"
+        self.do(
+            f"SET GLOBAL clone_valid_donor_list = '{host}:{port}'",
+            f"{copy} DATA DIRECTORY = '{directory}' REQUIRE SSL",
+            seconds=24 * 3600,
+        )
 
     def _connect(self, seconds: float) -> Any:
         return _connected(unix_socket=self._socket, user="root", read_timeout=seconds, write_timeout=seconds)
@@ -161,20 +216,26 @@ def _connected(**how: Any) -> Any:
         raise Unreachable(error) from error
 
 
-class _asking:  # noqa: N801 - a context manager, read as a verb
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+Ask = Callable[..., Sequence[Sequence[Any]]]
+"""A statement with its arguments, and the rows that come of it."""
 
-    def __enter__(self) -> Any:
-        def ask(statement: str) -> Sequence[Sequence[Any]]:
-            try:
-                with self._connection.cursor() as cursor:
-                    cursor.execute(statement)
-                    return cursor.fetchall()
-            except (pymysql.MySQLError, OSError) as error:
-                raise Unreachable(error) from error
 
-        return ask
+def _asked(connection: Any) -> Ask:
+    def ask(statement: str, *arguments: Any) -> Sequence[Sequence[Any]]:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(statement, arguments or None)
+                return cursor.fetchall()
+        except (pymysql.MySQLError, OSError) as error:
+            raise Unreachable(error) from error
 
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
+    return ask
+
+
+@contextlib.contextmanager
+def _asking(connection: Any) -> Generator[Ask]:
+    try:
+        yield _asked(connection)
+    finally:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            connection.close()

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import ssl
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPSConnection
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_ANSWER = 3.0  # seconds that the API server has for a request
-
-
-class Unavailable(Exception):
-    """The API server did not answer, or not with what was asked for."""
+from steersman_pod import api_server
+from steersman_pod.api_server import Answer, Request, Unavailable
 
 
 class Conflict(Exception):
@@ -27,47 +18,28 @@ class ApiServer:
     """The API server of this pod's cluster. Not for several threads at once."""
 
     def __init__(self) -> None:
-        self._host = os.environ["KUBERNETES_SERVICE_HOST"]
-        self._port = int(os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
-        self._trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
-        # Python 3.13 wants extensions of certificates that many clusters' authorities do not give.
-        self._trust.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        self._connection: HTTPSConnection | None = None
+        self._server = api_server.ApiServer("steersman-agent")
 
     def get(self, path: str) -> Mapping[str, Any] | None:
         """The object, None where there is none. Raises Unavailable."""
-        status, body = self._ask("GET", path)
-        if status == 404:
-            return None
-        return self._accept(path, status, body)
+        answer = self.answer(Request(path))
+        return None if answer.status == 404 else answer.body
 
     def patch(self, path: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
         """The object after a merge patch. Raises Conflict, Unavailable."""
-        status, body = self._ask("PATCH", f"{path}?fieldManager=steersman-agent", change)
-        if status == 409:
-            raise Conflict(str(body.get("message", "")))
-        return self._accept(path, status, body)
+        answer = self.answer(Request(path, change))
+        if answer.status == 409:
+            raise Conflict(str(answer.body.get("message", "")))
+        if answer.status == 404:
+            raise Unavailable(f"{path}: {answer.problem}")
+        return answer.body
 
-    def _accept(self, path: str, status: int, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        if status != 200:
-            raise Unavailable(f"{path}: {status} {body.get('message', '')}")
-        return body
-
-    def _ask(self, method: str, path: str, change: Mapping[str, Any] | None = None) -> tuple[int, Mapping[str, Any]]:
-        headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Accept": "application/json"}
-        if change is not None:
-            headers["Content-Type"] = "application/merge-patch+json"
-        try:
-            if self._connection is None:
-                self._connection = HTTPSConnection(self._host, self._port, timeout=_ANSWER, context=self._trust)
-            self._connection.request(method, path, None if change is None else json.dumps(change), headers)
-            response = self._connection.getresponse()
-            return response.status, json.loads(response.read() or b"{}")
-        except (OSError, HTTPException, ValueError) as error:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-            raise Unavailable(f"{path}: {error!r}") from error
+    def answer(self, request: Request) -> Answer:
+        """Of status 200, 404 or 409. Raises Unavailable."""
+        answer = self._server.ask(request)
+        if answer.status not in (200, 404, 409):
+            raise Unavailable(f"{request.path}: {answer.problem}")
+        return answer
 
 
 def named(kind: str, namespace: str, name: str, group: str = "api/v1") -> str:

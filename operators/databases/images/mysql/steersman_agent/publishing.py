@@ -1,10 +1,13 @@
-"""What a member says of itself, on its pod."""
+"""What a member says of itself: on its pod, and to the kubelet's probes."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from . import store
 from .decision import Member
@@ -28,12 +31,12 @@ class Publisher:
     _at: float = field(default=0.0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def publish(self, me: Member, because: str, *, majority: bool = False) -> None:
-        """Raises Unavailable where it could not be said."""
-        serves = me.state == "Online" and majority
-        # The transactions of one that is online change with each write, and nobody decides by them.
-        member = replace(me, gtids=GtidSet()) if me.state == "Online" else me
-        said = (store.member_words(member, because=because), "primary" if serves and me.primary else "replica")
+    def publish(self, me: Member, because: str, *, majority: bool = False, more: Mapping[str, Any]) -> None:
+        """`more` is for people and for the operator. Raises Unavailable where it could not be said."""
+        # The transactions of one that takes part change with each write, and nobody decides by them.
+        member = replace(me, gtids=GtidSet()) if me.state in ("Online", "Recovering") else me
+        role = "primary" if me.state == "Online" and me.primary and majority else "replica"
+        said = (store.member_words(member, because=because, majority=majority, **more), role)
         with self._lock:
             if said == self._said and time.monotonic() < self._at + _AGAIN:
                 return
@@ -45,3 +48,11 @@ class Publisher:
             except Conflict as error:
                 raise Unavailable(f"this pod is another's by now: {error}") from error
             self._said, self._at = said, time.monotonic()
+
+
+def tell_probes(file: Path, *, ready: bool, because: str) -> None:
+    """What `steersman-member` reads: when, in seconds since boot as /proc/uptime has them; whether clients; why."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    fresh = file.with_suffix(".new")
+    fresh.write_text(f"{int(now)} {'ready' if ready else 'waiting'} {because}\n")
+    fresh.replace(file)

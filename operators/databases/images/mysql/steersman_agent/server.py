@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .group import LocalServer, Unreachable
-
-_LONG = 3600.0  # seconds that a server may take to end after it has copied another
 
 
 class Trouble(Exception):
@@ -30,8 +30,10 @@ class Place:
     tls: Path = Path("/etc/steersman/tls")
     peer: Path = Path("/etc/steersman/peer")
     accounts: Path = Path("/etc/steersman/mysql/accounts.sql")
+    slices: Path = Path("/etc/steersman/mysql/slices")
     defaults: Path = Path("/usr/local/share/steersman/mysql.cnf")
     program: Sequence[str] = ("mysqld",)
+    listen: str = "*"
     host: str = "127.0.0.1"
     port: int = 3306
     instance: int = 0
@@ -45,27 +47,19 @@ class Place:
         return self.run / "mysqld.sock"
 
     @property
+    def trusted(self) -> Path:
+        """By which the server knows who may log in."""
+        return self.run / "trusted.crt"
+
+    @property
+    def probes(self) -> Path:
+        """What the agent tells the kubelet."""
+        return self.run / "member"
+
+    @property
     def address(self) -> str:
         """As other members reach it."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def take_volume(place: Place, seconds: float = 60) -> None:
-    """Holds the volume for life; another container may still be leaving it. Raises Trouble."""
-    if not os.access(place.volume, os.W_OK):
-        raise Trouble(
-            f"user {os.getuid()} cannot write to {place.volume}: set fsGroup 10001 or change the volume's owner"
-        )
-    lock = os.open(place.volume / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
-    os.set_inheritable(lock, True)  # The server has it too: it may outlive this process for a moment.
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                raise Trouble(f"another server uses {place.volume}") from None
-            time.sleep(0.2)
 
 
 class Server:
@@ -74,6 +68,8 @@ class Server:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._process: subprocess.Popen[bytes] | None = None
+        self._making: subprocess.Popen[bytes] | None = None
+        self.last_words = ""
 
     @property
     def runs(self) -> bool:
@@ -86,38 +82,82 @@ class Server:
 
     def initialise(self) -> None:
         """Make data with nothing in them but who members are to each other. Raises Trouble."""
-        self._complete(self._made())
+        self._make(self._unfinished)
+        self._complete()
+
+    def image_parameters(self) -> Mapping[str, str]:
+        """What the image gives every server."""
+        command = [*self.place.program, f"--defaults-file={self.place.defaults}", "--print-defaults"]
+        told = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout
+        given = (word[2:].partition("=") for word in shlex.split(told) if word.startswith("--"))
+        return {name.replace("-", "_"): value for name, _, value in given}
+
+    def refused(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, str]:
+        """Those of the parameters with which it would not start, and what it says of each."""
+        if not self._objects(options, parameters):
+            return {}
+        each = {name: self._objects(options, {name: value}) for name, value in parameters.items()}
+        return {name: words for name, words in each.items() if words}
 
     def start(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> None:
         """Start it with the member's own options, which have the last word over the declared parameters."""
-        self._process = self._started({**parameters, **options}, "member")
+        file = self._configured(options, parameters, "member")
+        # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
+        self.place.socket.unlink(missing_ok=True)
+        self.last_words = ""
+        self._process = self._run(f"--defaults-file={file}", stderr=subprocess.PIPE)
+        threading.Thread(target=self._pass_on, args=(self._process,), daemon=True).start()
 
-    def stop(self, seconds: float = 60) -> None:
+    def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
+        """What it says goes into the container's log, and the last error stays."""
+        assert process.stderr is not None
+        for line in process.stderr:
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            words = line.decode(errors="replace").partition("[ERROR]")[2].strip()
+            # The last one of all only tells that there was another.
+            if words and not words.endswith("Aborting"):
+                self.last_words = words
+
+    def stop(self, seconds: float = 45) -> None:
         """End it in order, and by force if it takes longer."""
         if self._process is not None:
             _end(self._process, seconds)
 
+    def abandon(self) -> None:
+        """End what makes data: it is begun anew later."""
+        if self._making is not None and self._making.poll() is None:
+            self._making.kill()
+
     def copy(self, options: Mapping[str, str], host: str, port: int) -> None:
-        """Have a server with nothing in it take another's data, which are then this one's. Raises Trouble."""
-        made = self._made()
-        socket = self.place.run / "copying.sock"
-        apart = {"datadir": str(made), "socket": str(socket), "pid_file": f"{socket}.pid", "skip_networking": "ON"}
-        process = self._started({**options, **apart}, "copying")
+        """Have a server with nothing in it take another's data, which are then this one's. Raises Trouble.
+
+        That server is for this alone: if it put them in place of its own, they would be where it is for good.
+        """
+        helper, socket = self.place.volume / "mysql.helper", self.place.run / "copying.sock"
+        shutil.rmtree(self._unfinished, ignore_errors=True)
+        self._make(helper)
+        apart = {"datadir": str(helper), "socket": str(socket), "pid_file": f"{socket}.pid", "skip_networking": "ON"}
+        socket.unlink(missing_ok=True)
+        process = self._making = self._run(f"--defaults-file={self._configured({**options, **apart}, {}, 'copying')}")
         try:
             local = LocalServer(str(socket))
             _await_answer(local, process)
-            local.clone(host, port)
-            if process.wait(_LONG):
-                raise Trouble(f"the copy ended with {process.returncode}")
+            local.clone(host, port, str(self._unfinished))
         except Unreachable as error:
             raise Trouble(f"instance at {host} could not be copied: {error}") from error
         finally:
-            _end(process, 5)
-        self._complete(made)
+            _end(process, 30)
+            shutil.rmtree(helper, ignore_errors=True)
+        self._complete()
 
-    def _made(self) -> Path:
-        unfinished = self.place.volume / ".mysql.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
+    @property
+    def _unfinished(self) -> Path:
+        # Not hidden: InnoDB does not find tablespaces below a directory whose name begins with a dot.
+        return self.place.volume / "mysql.unfinished"
+
+    def _make(self, data: Path) -> None:
+        shutil.rmtree(data, ignore_errors=True)
         setup = self.place.run / "setup.sql"
         setup.write_text(
             # They are no transactions of the group's: who had them of his own could not join it.
@@ -128,25 +168,35 @@ class Server:
         )
         # The suppressed warning tells of the empty password that root has until the SQL takes it away.
         options = ["--log-error-suppression-list=MY-010453", "--initialize-insecure", f"--init-file={setup}"]
-        command = [*self.place.program, f"--defaults-file={self.place.defaults}", f"--datadir={unfinished}", *options]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False)
-        if done.returncode:
-            raise Trouble(f"the data could not be made: mysqld ended with {done.returncode}")
-        return unfinished
+        self._making = self._run(f"--defaults-file={self.place.defaults}", f"--datadir={data}", *options)
+        if ended := self._making.wait():
+            raise Trouble(f"the data could not be made: mysqld ended with {ended}")
 
-    def _complete(self, made: Path) -> None:
+    def _complete(self) -> None:
         os.sync()
-        made.rename(self.place.data)
+        self._unfinished.rename(self.place.data)
         os.sync()
 
-    def _started(self, options: Mapping[str, str], name: str) -> subprocess.Popen[bytes]:
+    def _configured(self, options: Mapping[str, str], parameters: Mapping[str, str], name: str) -> Path:
         file = self.place.run / f"{name}.cnf"
         lines = [f"!include {self.place.defaults}", "[mysqld]"]
-        lines += [f"{option} = {_quoted(value)}" for option, value in options.items()]
+        lines += [f"{name} = {_quoted(value)}" for name, value in {**parameters, **options}.items()]
         file.write_text("\n".join(lines) + "\n")
-        # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
-        Path(options["socket"]).unlink(missing_ok=True)
-        return subprocess.Popen([*self.place.program, f"--defaults-file={file}"], stdin=subprocess.DEVNULL)
+        return file
+
+    def _run(self, *arguments: str, stderr: int | None = None) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*self.place.program, *arguments], stdin=subprocess.DEVNULL, stderr=stderr)
+
+    def _objects(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> str:
+        """Why it would not start so; empty where it would."""
+        file = self._configured(options, parameters, "tried")
+        command = [*self.place.program, f"--defaults-file={file}", "--validate-config"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return ""
+        lines = [line for line in done.stderr.splitlines() if "[ERROR]" in line]
+        errors = [line.partition("[Server] ")[2].rpartition("/mysqld: ")[2] for line in lines]
+        return errors[0] if errors else f"mysqld ended with {done.returncode}"
 
 
 def _await_answer(local: LocalServer, process: subprocess.Popen[bytes]) -> None:
@@ -210,7 +260,9 @@ def options(place: Place, group: str) -> dict[str, str]:
         "socket": str(place.socket),
         "pid_file": str(place.run / "mysqld.pid"),
         "port": str(place.port),
-        "bind_address": "*",
+        "bind_address": place.listen,
+        # What somebody persisted over SQL would have the last word over all that stands here.
+        "persisted_globals_load": "OFF",
         "report_host": place.host,
         "report_port": str(place.port),
         "server_id": str(place.instance + 1),
@@ -226,7 +278,7 @@ def options(place: Place, group: str) -> dict[str, str]:
         # What it had said before a restart: writable is only who the group makes its primary.
         "super_read_only": "ON",
         "plugin_load_add": "group_replication.so;mysql_clone.so",
-        "ssl_ca": str(place.peer / "ca.crt"),
+        "ssl_ca": str(place.trusted),
         "ssl_cert": str(place.tls / "tls.crt"),
         "ssl_key": str(place.tls / "tls.key"),
         **{f"loose_clone_{name}": value for name, value in recovery.items()},

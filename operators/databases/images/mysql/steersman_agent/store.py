@@ -52,19 +52,25 @@ def agreed(config_map: Mapping[str, Any]) -> Agreed:
             instances=frozenset(n for n in map(_whole, said.get(INSTANCES, "").split(",")) if n is not None),
             leader=_whole(group.get("leader")),
             leader_uuid=str(group.get("uuid", "")),
+            leader_view=str(group.get("view", "")),
             consent=_whole(said.get(CONSENT)),
             switchover=None if switchover is None else Switchover(_whole(switchover)),
         ),
         version=str(config_map["metadata"]["resourceVersion"]),
         name=said.get(GROUP_NAME, ""),
-        parameters={str(k): str(v) for k, v in _mapping(_json(said.get(PARAMETERS))).items()},
+        parameters={plain(str(k)): str(v) for k, v in _mapping(_json(said.get(PARAMETERS))).items()},
     )
+
+
+def plain(parameter: str) -> str:
+    """The one of its spellings that system variables have."""
+    return parameter.strip().lower().replace("-", "_").removeprefix("loose_")
 
 
 def written(store: Store, version: str) -> Mapping[str, Any]:
     """A patch with the members' part of the ConfigMap, which is refused if it is not of this version any more."""
-    words = json.dumps({"epoch": store.epoch, "leader": store.leader, "uuid": store.leader_uuid}, sort_keys=True)
-    annotations: dict[str, str | None] = {GROUP: words}
+    said = {"epoch": store.epoch, "leader": store.leader, "uuid": store.leader_uuid, "view": store.leader_view}
+    annotations: dict[str, str | None] = {GROUP: json.dumps(said, sort_keys=True)}
     if store.consent is None:
         annotations[CONSENT] = None
     return {"metadata": {"resourceVersion": version, "annotations": annotations}}

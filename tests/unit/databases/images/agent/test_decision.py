@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
 from steersman_agent.decision import Decision, Member, State, Store, Switchover, View, decide
+from steersman_agent.group import another, older
 from steersman_agent.gtids import GtidSet
 
 GROUP = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
@@ -133,3 +135,75 @@ def test_a_switchover_is_the_primarys_to_carry_out() -> None:
 def test_a_member_without_most_of_its_group_says_so() -> None:
     found = decision(member(0, "Online", primary=True), majority=False)
     assert found.deed == "Wait" and "most of the group" in found.because
+
+
+def test_a_member_that_does_not_answer_is_overruled_by_a_person_alone() -> None:
+    silent = [member(1, "Online", primary=True), member(2, "Offline")]
+    assert decision(member(0, "Offline"), *silent).deed == "Wait"
+    consented = replace(STORE, consent=0)
+    assert decision(member(0, "Offline"), *silent, store=consented).deed == "Found"
+    # A group that lives needs nobody's consent.
+    alive = GtidSet.parse(f"{GROUP}:1-20")
+    assert decision(member(0, "Offline"), *silent, store=consented, group=alive).deed == "Join"
+
+
+@pytest.mark.parametrize("state", ["Recovering", "Online"])
+@pytest.mark.parametrize("majority", [True, False])
+def test_who_is_in_a_group_that_was_given_up_leaves_it(state: State, majority: bool) -> None:
+    me = member(0, state, primary=state == "Online")
+    assert decision(me, *others("Online"), majority=majority, superseded=True).deed == "Leave"
+    assert decision(me, *others("Online"), majority=majority).deed == "Wait"
+    # Who is in none joins the new one, if he has nothing that it has not.
+    alive = GtidSet.parse(f"{GROUP}:1-20")
+    assert decision(member(0, "Offline"), *others("Online"), group=alive, superseded=True).deed == "Join"
+
+
+def test_who_ends_tries_nothing_twice() -> None:
+    me = member(0, "Online", primary=True)
+    tried: frozenset[str] = frozenset()
+    for deed in ("HandOver", "Leave", "Stop", "Stop"):
+        assert decision(me, *others("Online"), majority=True, stopping=True, tried=tried).deed == deed
+        tried |= {deed}
+
+
+def test_what_a_person_has_to_know_before_they_consent() -> None:
+    store = replace(STORE, leader=2, leader_uuid="server-2")
+    me = member(0, "Offline", has=f"{GROUP}:1-10")
+    ahead = member(1, "Offline", has=f"{GROUP}:1-12")
+    seen = View(me=me, members=[ahead, member(2, "Empty", has="")], store=store)
+    assert seen.outage and str(seen.lacks) == f"{GROUP}:11-12"
+    # The last primary's number is there, and its data are not.
+    assert seen.unseen == [2]
+    assert View(me=me, members=[member(2, "Failed")], store=store).unseen == [1, 2]
+    whole = View(me=me, members=others("Offline"), store=store)
+    assert not whole.unseen and not whole.lacks
+    alive = GtidSet.parse(f"{GROUP}:1-20")
+    assert not View(me=me, members=others("Online"), store=store, group=alive).outage
+    # They may have said so before they died, also those that do not belong to it any more.
+    silent = View(me=me, members=[*others("Online"), member(3, "Online")], store=store)
+    assert silent.outage and silent.unseen == [1, 2, 3]
+    # Who cannot look, or does not take part, has reckoned nothing.
+    assert not View(me=me, members=others("Online"), store=store, blind="no answer").outage
+    assert not View(me=member(0, "Failed"), members=others("Online"), store=store).outage
+
+
+@pytest.mark.parametrize(
+    ("view", "than", "is_older"),
+    [
+        ("17:4", "17:5", True),
+        ("17:9", "17:10", True),
+        ("17:5", "17:5", False),
+        ("16:4", "17:5", False),
+        ("", "", False),
+    ],
+)
+def test_views_of_one_group_have_an_order(view: str, than: str, is_older: bool) -> None:
+    assert older(view, than) is is_older
+
+
+@pytest.mark.parametrize(
+    ("view", "than", "is_another"),
+    [("16:4", "17:5", True), ("17:5", "17:4", False), ("", "17:4", False), ("17:5", "", False)],
+)
+def test_views_tell_groups_apart(view: str, than: str, is_another: bool) -> None:
+    assert another(view, than) is is_another

@@ -10,6 +10,7 @@ import random
 from dataclasses import dataclass, field, replace
 
 import pytest
+
 from steersman_agent.decision import Decision, Member, State, Store, View, decide
 from steersman_agent.gtids import GtidSet
 

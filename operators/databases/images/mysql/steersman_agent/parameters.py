@@ -1,0 +1,81 @@
+"""The declared parameters, brought to a server that runs: so they change with the operator away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .group import LocalServer, Unreachable
+
+_READ_ONLY = 1238  # ER_INCORRECT_GLOBAL_LOCAL_VAR: it is taken at a start alone
+_WRONG_TYPE = 1232  # ER_WRONG_TYPE_FOR_VAR
+_OF_CLIENT = range(2000, 3000)  # errors that no server has given
+_UNITS = "KMGTPE"
+
+
+@dataclass
+class Parameters:
+    """What of the declared parameters the running server has.
+
+    `image` is what a server has where nothing is declared. `pending` are those that wait for a restart, each with the
+    running and the declared value; `refused` those that the server does not take, each with its words.
+    """
+
+    local: LocalServer
+    image: Mapping[str, str]
+    pending: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    _running: dict[str, str] = field(default_factory=dict[str, str])
+    _declared: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def started(self, declared: Mapping[str, str], refused: Mapping[str, str]) -> None:
+        """The server has been started with these, those left out that it would have refused."""
+        self.pending, self.refused = {}, dict(refused)
+        self._running = {name: value for name, value in declared.items() if name not in refused}
+        self._declared = declared
+
+    def apply(self, declared: Mapping[str, str]) -> None:
+        """Give the server what has changed. Raises Unreachable, and goes on from there the next time."""
+        for name in sorted({*declared, *self._declared}):
+            if declared.get(name) != self._declared.get(name):
+                self._apply(name, declared.get(name))
+        self._declared = declared
+
+    def _apply(self, name: str, value: str | None) -> None:
+        self.pending.pop(name, None)
+        self.refused.pop(name, None)
+        if value == self._running.get(name):
+            return
+        wanted = self.image.get(name) if value is None else value
+        try:
+            self._set(name, wanted)
+        except Unreachable as error:
+            if error.code == 0 or error.code in _OF_CLIENT:
+                raise
+            if error.code == _READ_ONLY:
+                self.pending[name] = [self.local.value_of(name), "the default" if wanted is None else wanted]
+            elif value is not None:
+                self.refused[name] = error.words
+        else:
+            self._running.pop(name, None)
+            if value is not None:
+                self._running[name] = value
+
+    def _set(self, name: str, value: str | None) -> None:
+        number = None if value is None else number_of(value)
+        try:
+            self.local.set_global(name, value if number is None else number)
+        except Unreachable as error:
+            if error.code != _WRONG_TYPE or number is None:
+                raise
+            self.local.set_global(name, value)
+
+
+def number_of(value: str) -> int | float | None:
+    """What SQL has to be given for what a file may have with a unit: `128M`."""
+    if found := re.fullmatch(rf"([+-]?\d+)([{_UNITS}]?)", value.strip(), re.IGNORECASE):
+        return int(found[1]) * 1024 ** (_UNITS.find(found[2].upper()) + 1 if found[2] else 0)
+    if re.fullmatch(r"[+-]?\d*\.\d+", value.strip()):
+        return float(value)
+    return None

@@ -1,0 +1,246 @@
+"""Three agents with real MySQL servers, and nobody who looks after them: who leads, who joins, who may not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from certificates import Authority
+from devcluster import servers
+from mysql_members import Member, Members, members, until
+from server_process import data_directory
+from steersman.testing.envtest import Envtest
+
+pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def group(envtest: Envtest) -> Generator[Members]:
+    """One that all tests share; each leaves it whole."""
+    root = servers.root(servers.SID)
+    if root is None:
+        pytest.skip("Debian sid cannot be had; python -m devcluster servers says why")
+    with data_directory() as directory, members(envtest, root, directory) as group:
+        directory.chmod(0o755)
+        yield group
+        # What pytest shows of a test that fails.
+        sys.stdout.write(group.logs())
+
+
+@pytest.fixture
+def primary(group: Members) -> Member:
+    """The primary of the whole group."""
+    for one in group.all:
+        if one.container is None:
+            one.start()
+    return settled(group)
+
+
+def settled(group: Members) -> Member:
+    try:
+        return until("all are online", group.settled, 240)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{group.logs()}") from None
+
+
+def replicas(group: Members, primary: Member) -> list[Member]:
+    return [one for one in group.all if one is not primary]
+
+
+def kept(member: Member) -> int:
+    """The rows that clients have been told are written."""
+    return member.sql("SELECT COUNT(*) FROM shop.kept")[0][0]
+
+
+def write(member: Member, rows: int = 10) -> None:
+    member.sql(
+        "CREATE DATABASE IF NOT EXISTS shop",
+        "CREATE TABLE IF NOT EXISTS shop.kept (id INT AUTO_INCREMENT PRIMARY KEY)",
+        *["INSERT INTO shop.kept VALUES ()"] * rows,
+    )
+
+
+def test_the_first_instance_founds_the_group_once_all_were_seen(group: Members) -> None:
+    first, *others = group.all
+    first.start()
+    until("it has data and waits", lambda: "instance 1 has not been seen" in str(first.says().get("because")))
+    assert group.epoch() == 0
+    for one in others:
+        one.start()
+    assert settled(group) is first
+    assert group.epoch() == 1
+    write(first)
+    for one in others:
+        assert "Clone: instance" in one.log
+        until("it has them", lambda one=one: kept(one) == 10)
+    assert len({one.says()["uuid"] for one in group.all}) == 3
+    assert first.says()["version"].startswith("9.7.")
+
+
+def test_a_killed_server_is_followed_by_another(group: Members, primary: Member) -> None:
+    write(primary)
+    rows = kept(primary)
+    primary.kill_server()
+    successor = until("another leads", lambda: group.another(primary))
+    write(successor)
+    assert settled(group) is successor
+    until("it has caught up", lambda: kept(primary) == rows + 10)
+    assert group.epoch() == 1
+
+
+def test_who_is_told_to_end_hands_over(group: Members, primary: Member) -> None:
+    write(primary)
+    assert primary.end() == 0
+    assert "HandOver: this pod is about to end" in primary.log
+    successor = until("another leads", lambda: group.another(primary))
+    primary.start()
+    assert settled(group) is successor
+
+
+def test_a_switchover_that_is_asked_for(group: Members, primary: Member) -> None:
+    [wanted, *_] = replicas(group, primary)
+    group.annotate(switchover_to=str(wanted.number))
+    until("it leads", lambda: group.primary() is wanted)
+    until("the request is gone", lambda: not any("switchover" in name for name in group.annotations()))
+
+
+def test_all_that_are_killed_come_back_with_everything(group: Members, primary: Member) -> None:
+    write(primary)
+    rows, epoch = kept(primary), group.epoch()
+    for one in group.all:
+        one.kill()
+    for one in group.all:
+        one.start()
+    # What stands at the pods is from before, so it must not be asked first.
+    until("a group is founded", lambda: group.epoch() == epoch + 1)
+    again = settled(group)
+    until("all have them", lambda: all(kept(one) == rows for one in group.all))
+    write(again)
+
+
+@pytest.mark.skipif(os.environ.get("FAULTS") != "whole", reason="it takes minutes: make faults")
+def test_a_group_that_was_given_up_ends_once_it_reads_of_the_other(group: Members, primary: Member) -> None:
+    write(primary)
+    rows, epoch = kept(primary), group.epoch()
+    survivor, other = replicas(group, primary)
+    until("it has them", lambda: kept(survivor) == rows)
+    lost = [primary, other]
+    for one in lost:
+        one.freeze()
+    try:
+        said = until("it says what may be lost", lambda: survivor.says() if survivor.says().get("unseen") else None)
+        assert said["unseen"] == sorted(one.number for one in lost) and not said["lacks"]
+        group.annotate(consent=str(survivor.number))
+        until("it has founded another", lambda: group.epoch() == epoch + 1)
+        until("clients find it", lambda: group.endpoint() == survivor.pod.name)
+        write(survivor)
+    finally:
+        for one in lost:
+            one.freeze(thaw=True)
+    assert settled(group) is survivor
+    assert group.epoch() == epoch + 1
+    for one in lost:
+        until("it has them", lambda one=one: kept(one) == rows + 10)
+        assert "leads in view" not in one.log.rpartition("another group was founded since")[2]
+
+
+def test_who_has_what_the_group_has_not_stays_out_and_says_so(group: Members, primary: Member) -> None:
+    [one, *_] = replicas(group, primary)
+    one.signal(signal.SIGSTOP)
+    one.sql("STOP GROUP_REPLICATION", "SET GLOBAL super_read_only = OFF", "CREATE DATABASE stray")
+    one.signal(signal.SIGCONT)
+    said = until("it says what it has", lambda: one.says() if one.says().get("errant") else None)
+    assert said["state"] == "Offline" and said["errant"] in said["because"]
+    # One that waits for the same reason for longer is no other case; that it is rebuilt is the operator's part.
+    one.lose_volume()
+    one.start()
+    settled(group)
+    assert one.sql("SHOW DATABASES LIKE 'stray'") == ()
+
+
+def test_parameters_change_while_it_runs(group: Members, primary: Member) -> None:
+    declared = {
+        "max-connections": "77",
+        "table_open_cache": "500",
+        "sort_buffer_size": "1M",
+        "innodb_read_io_threads": "2",
+        "binlog_row_image": "nonsense",
+    }
+    group.annotate(parameters=json.dumps(declared))
+    statement = "SELECT @@max_connections, @@GLOBAL.sort_buffer_size, @@table_open_cache"
+    until("they count", lambda: primary.sql(statement)[0] == (77, 1 << 20, 500))
+    said = until("it says what does not", lambda: primary.says() if primary.says()["refused"] else None)
+    assert said["pending"]["innodb_read_io_threads"][1] == "2"
+    assert "nonsense" in said["refused"]["binlog_row_image"]
+    # A restart in its pod is what the operator does then.
+    primary.sql("SHUTDOWN")
+    until("it has been started", lambda: primary.says()["state"] != "Online")
+    settled(group)
+    assert primary.sql("SELECT @@innodb_read_io_threads, @@max_connections") == ((2, 77),)
+    assert primary.says()["pending"] == {} and "nonsense" in primary.says()["refused"]["binlog_row_image"]
+    group.annotate(parameters="{}")
+    until("they are the image's", lambda: primary.sql(statement)[0][2] == 400)
+    assert primary.sql(statement)[0][:2] == (151, 262144)
+
+
+def test_new_certificates_are_shown(group: Members, primary: Member) -> None:
+    before = {one.number: one.shows() for one in group.all}
+    servers = Authority()
+    for one in group.all:
+        one.show(servers)
+    for one in group.all:
+        until("it shows the new one", lambda one=one: one.shows() != before[one.number])
+    # Nobody was restarted, and who comes knows them by the new authority.
+    [one, *_] = replicas(group, primary)
+    one.kill_server()
+    until("it is missed", lambda: one.says()["state"] != "Online")
+    assert settled(group) is primary
+
+
+def test_what_the_authority_of_servers_has_signed_opens_nothing(
+    group: Members, primary: Member, tmp_path: Path
+) -> None:
+    """It may be anybody's, and give any name to its customers."""
+    servers = Authority()
+    primary.show(servers)
+    until("the server knows it", lambda: primary.trusts(servers))
+
+    def log_in(certificate: bytes, key: bytes) -> None:
+        (tmp_path / "tls.crt").write_bytes(certificate)
+        (tmp_path / "tls.key").write_bytes(key)
+        primary.log_in_as("steersman_replication", tmp_path)
+
+    log_in(*group.clients.issue("steersman_replication"))
+    with pytest.raises(pymysql.MySQLError):
+        log_in(*servers.issue("steersman_replication"))
+    with pytest.raises(pymysql.MySQLError):
+        log_in(*group.clients.issue("somebody"))
+    for one in group.all:
+        one.show(servers)
+
+
+def test_without_the_last_primarys_data_a_person_decides(group: Members, primary: Member) -> None:
+    write(primary)
+    rows, epoch = kept(primary), group.epoch()
+    chosen = replicas(group, primary)[-1]
+    until("it has everything", lambda: kept(chosen) == rows)
+    for one in group.all:
+        one.kill()
+    primary.lose_volume()
+    for one in group.all:
+        one.start()
+    for one in replicas(group, primary):
+        until("it waits", lambda one=one: "the data of the last primary" in str(one.says().get("because")))
+    assert group.epoch() == epoch
+    group.annotate(consent=str(chosen.number))
+    until("a group is founded", lambda: group.epoch() == epoch + 1)
+    settled(group)
+    assert not any("consent" in name for name in group.annotations())
+    assert kept(primary) == rows

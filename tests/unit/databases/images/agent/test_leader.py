@@ -1,0 +1,132 @@
+"""Who is written down as leader, where there are two groups: one was founded while the other was not seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steersman_agent import kubernetes, store
+from steersman_agent.group import LocalServer, Look, Other
+from steersman_agent.gtids import GtidSet
+from steersman_agent.leader import Joined, Leader
+from steersman_agent.log import Log
+from steersman_agent.server import Place
+from steersman_pod.api_server import Answer, Request
+from steersman_pod.leading import Pod
+
+GROUP = kubernetes.named("configmaps", "default", "orders-group")
+SLICE = kubernetes.named("endpointslices", "default", "orders-rw", "apis/discovery.k8s.io/v1")
+
+
+class Objects(kubernetes.ApiServer):
+    """A ConfigMap and a slice that everybody reads and writes."""
+
+    def __init__(self, group: Mapping[str, Any]) -> None:
+        self.version = 1
+        self.objects: dict[str, dict[str, Any]] = {
+            GROUP: {"metadata": {"annotations": {store.GROUP: json.dumps(group)}, "resourceVersion": "1"}},
+            SLICE: {"metadata": {"annotations": {}, "resourceVersion": "1"}, "addressType": "IPv4", "endpoints": []},
+        }
+
+    def answer(self, request: Request) -> Answer:
+        found = self.objects[request.path]
+        if request.body is not None:
+            metadata = request.body["metadata"]
+            if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
+                return Answer(409, {"message": "it has been modified"})
+            self.version += 1
+            annotations = {**found["metadata"]["annotations"], **metadata["annotations"]}
+            changed = {"annotations": annotations, "resourceVersion": str(self.version)}
+            found = self.objects[request.path] = {**found, **request.body, "metadata": changed}
+        return Answer(200, found)
+
+    @property
+    def group(self) -> Mapping[str, Any]:
+        return json.loads(self.objects[GROUP]["metadata"]["annotations"][store.GROUP])
+
+    @property
+    def serves(self) -> list[str]:
+        return [one["targetRef"]["name"] for one in self.objects[SLICE]["endpoints"]]
+
+
+class Primary(LocalServer):
+    """The server of an instance, which is the primary of its group."""
+
+    def __init__(self, instance: int, view: str) -> None:
+        super().__init__("")
+        me = Other(uuid=f"server-{instance}", host="", port=0, state="ONLINE", primary=True)
+        self.found = Look(
+            uuid=me.uuid,
+            version="9.7.4",
+            state="ONLINE",
+            view=view,
+            members=[me],
+            has=GtidSet(),
+            queued=0,
+            applied=0,
+        )
+
+    def look(self) -> Look:
+        return self.found
+
+
+class World:
+    """The objects, and agents that lead."""
+
+    def __init__(self, directory: Path, **group: Any) -> None:
+        self.objects = Objects(group)
+        self.slices = directory / "slices"
+        self.slices.write_text("orders-rw\n")
+
+    def primary(self, instance: int, view: str, epoch: int) -> tuple[Leader, Look]:
+        pod = Pod(f"orders-{instance}-0", "default", f"uid-{instance}", "node", (f"10.0.0.{instance}",))
+        local, place = Primary(instance, view), Place(instance=instance, slices=self.slices)
+        return Leader(pod, place, local, self.objects, GROUP, Joined(epoch), Log()), local.found
+
+
+def test_the_primary_of_a_group_that_was_given_up_is_nobodys(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=1, leader=0, uuid="server-0", view="16:3")
+    former, seen = world.primary(0, "16:3", epoch=1)
+    former.lead(seen)
+    assert world.objects.serves == ["orders-0-0"]
+    # Somebody consents that instance 2 founds another, which writes itself down before it serves.
+    written = {"epoch": 2, "leader": 2, "uuid": "server-2", "view": ""}
+    world.objects.objects[GROUP]["metadata"]["annotations"][store.GROUP] = json.dumps(written)
+    anew, seen_anew = world.primary(2, "17:1", epoch=2)
+    again, _ = world.primary(0, "16:3", epoch=1)
+    again.lead(seen)
+    assert world.objects.group == written, "not in the time before the founder is in its group either"
+    anew.lead(seen_anew)
+    world.primary(0, "16:4", epoch=1)[0].lead(seen)
+    assert world.objects.group == {**written, "view": "17:1"}
+    assert world.objects.serves == ["orders-2-0"]
+
+
+def test_whom_one_joins_that_knows_of_the_other_group_is_told_apart_by_its_view(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=2, leader=2, uuid="server-2", view="17:1")
+    misled, seen = world.primary(1, "16:7", epoch=2)
+    misled.lead(seen)
+    assert world.objects.group["leader"] == 2 and not world.objects.serves
+
+
+@pytest.mark.parametrize("known", [{}, {"epoch": 1, "leader": 0, "uuid": "server-0", "view": ""}])
+def test_where_nothing_is_known_any_more_the_epoch_is_what_was_joined(tmp_path: Path, known: dict[str, Any]) -> None:
+    world = World(tmp_path, **known)
+    leader, seen = world.primary(1, "17:2", epoch=3)
+    leader.lead(seen)
+    assert (world.objects.group["epoch"], world.objects.group["leader"]) == (3, 1)
+    assert world.objects.serves == ["orders-1-0"]
+
+
+def test_another_of_the_same_group_leads_after_it(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=1, leader=0, uuid="server-0", view="16:3")
+    successor, seen = world.primary(1, "16:4", epoch=1)
+    successor.lead(seen)
+    former, seen = world.primary(0, "16:3", epoch=1)
+    former.lead(seen)
+    assert world.objects.group == {"epoch": 1, "leader": 1, "uuid": "server-1", "view": "16:4"}
+    assert world.objects.serves == ["orders-1-0"]
