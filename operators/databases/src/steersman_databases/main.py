@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServing
 from steersman_databases import controllers
 from steersman_databases.engines import engine_named
+from steersman_databases.engines.cluster import CLUSTER_DOMAIN
 from steersman_databases.webhooks import setup_webhooks
 
 NAME = "steersman-databases"
@@ -20,16 +22,19 @@ NAME = "steersman-databases"
 WEBHOOKS = WebhookServing(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Where the API server finds the webhooks."""
 
+RESOLVER = Path("/etc/resolv.conf")
+
 app = typer.Typer(add_completion=False)
 
 
-def setup(manager: Manager, *, target: str | None = None) -> None:
+def setup(manager: Manager, *, target: str | None = None, cluster_domain: str = CLUSTER_DOMAIN) -> None:
     """Declares the operator's controllers and webhooks.
 
     Args:
         target: a value of the label ``target``: only users who bear it; all for None.
+        cluster_domain: the DNS domain of Kubernetes' own names.
     """
-    controllers.setup(manager, target=target)
+    controllers.setup(manager, target=target, cluster_domain=cluster_domain)
     setup_webhooks(manager, engine_named)
 
 
@@ -39,6 +44,9 @@ def run(
     flags: ManagerFlags,
     target: Annotated[
         str, typer.Option(help="Only DatabaseUsers whose label target is this, in whatever case; all unless given.")
+    ] = "",
+    cluster_domain: Annotated[
+        str, typer.Option(help="DNS domain of Kubernetes' own names; the one that this pod searches unless given.")
     ] = "",
     webhooks: Annotated[
         bool,
@@ -53,7 +61,20 @@ def run(
 
     Example: steersman-databases --leader-elect --leader-election-namespace steersman-databases-system
     """
-    flags.run(partial(setup, target=target or None), name=NAME, webhooks=WEBHOOKS if webhooks else None)
+    told = partial(setup, target=target or None, cluster_domain=cluster_domain or searched_domain(RESOLVER))
+    flags.run(told, name=NAME, webhooks=WEBHOOKS if webhooks else None)
+
+
+def searched_domain(resolver: Path) -> str:
+    """The domain of Kubernetes' own names by a pod's ``resolv.conf``, which searches ``svc.<domain>``."""
+    try:
+        lines = resolver.read_text().splitlines()
+    except OSError:
+        return CLUSTER_DOMAIN
+    searched = [name for line in lines if line.startswith("search ") for name in line.split()[1:]]
+    return next(
+        (name.removeprefix("svc.").rstrip(".") for name in searched if name.startswith("svc.")), CLUSTER_DOMAIN
+    )
 
 
 __all__ = ["NAME", "WEBHOOKS", "app", "run", "setup"]

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
-from steersman.api.core_v1 import ResourceRequirements
-from steersman.meta import Field, FrozenDict, FrozenStruct, Quantity, Rule, schema
-from steersman_databases.api.references import Name
+from steersman.api.core_v1 import (
+    Affinity,
+    LocalObjectReference,
+    ResourceRequirements,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from steersman.meta import Field, FrozenDict, FrozenStruct, PrinterColumn, Quantity, Rule, Spec, Status, schema
+from steersman_databases.api.group import NAME_PATTERN, DeletionPolicy
+from steersman_databases.api.references import KeySelector, Name, Namespace
 
 ServiceRole = Literal["rw", "ro", "r"]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
 MemberRole = Literal["Primary", "Replica"]
+ClusterPhase = Literal["Pending", "Provisioning", "Ready", "Degraded", "Failed", "Hibernated", "Deleting"]
 
 SizeField = Annotated[
     Quantity,
@@ -137,6 +146,16 @@ class SecretReference(FrozenStruct):
     """Name of the Secret."""
 
 
+class SqlReferences(FrozenStruct):
+    """SQL in Secrets and ConfigMaps of the cluster's namespace: first the Secrets', then the ConfigMaps', each list
+    in its order."""
+
+    secret_refs: Annotated[tuple[KeySelector, ...], Field(max_items=32, list_type="atomic")] = ()
+    """Keys of Secrets."""
+    config_map_refs: Annotated[tuple[KeySelector, ...], Field(max_items=32, list_type="atomic")] = ()
+    """Keys of ConfigMaps."""
+
+
 class ClusterTls(FrozenStruct):
     """How connections are encrypted."""
 
@@ -145,6 +164,34 @@ class ClusterTls(FrozenStruct):
     server_secret: SecretReference | None = None
     """Secret of type kubernetes.io/tls, with ca.crt for clients, that servers show; one of the operator's own,
     which it rotates, unless given."""
+
+
+_POOLER_SWITCHES = ("application_name_add_host", "log_connections", "log_disconnections", "log_pooler_errors")
+_POOLER_NUMBERS = (
+    *("default_pool_size", "min_pool_size", "reserve_pool_size", "reserve_pool_timeout", "max_client_conn"),
+    *("max_db_connections", "max_user_connections", "max_prepared_statements", "server_idle_timeout"),
+    *("server_lifetime", "query_timeout", "query_wait_timeout", "client_idle_timeout", "idle_transaction_timeout"),
+    "tcp_user_timeout",
+)
+POOLER_VALUES = (
+    (_POOLER_NUMBERS, "^[0-9]{1,9}$", "a whole number, such as 20"),
+    (_POOLER_SWITCHES, "^[01]$", "0 or 1"),
+    (
+        ("ignore_startup_parameters",),
+        "^[A-Za-z_][A-Za-z0-9_.]*( ?, ?[A-Za-z_][A-Za-z0-9_.]*)*$",
+        "names with commas between",
+    ),
+)
+"""Parameters of PgBouncer, what their values match, and that in words. One that it does not understand ends it, and a
+line more would be one more setting."""
+_POOLER_NAMES = [name for names, _, _ in POOLER_VALUES for name in names]
+_POOLER_RULES = tuple(
+    Rule(
+        rule=f"self.all(k, !(k in {[*names]}) || self[k].matches('{pattern}'))",
+        message=f"must be {words}: {', '.join(names)}",
+    )
+    for names, pattern, words in POOLER_VALUES
+)
 
 
 class Pooler(FrozenStruct):
@@ -162,15 +209,11 @@ class Pooler(FrozenStruct):
             max_properties=32,
             rules=(
                 Rule(
-                    rule="self.all(k, k in ['default_pool_size', 'min_pool_size', 'reserve_pool_size', "
-                    "'reserve_pool_timeout', 'max_client_conn', 'max_db_connections', 'max_user_connections', "
-                    "'max_prepared_statements', 'server_idle_timeout', 'server_lifetime', 'query_timeout', "
-                    "'query_wait_timeout', 'client_idle_timeout', 'idle_transaction_timeout', "
-                    "'ignore_startup_parameters', 'application_name_add_host', 'log_connections', "
-                    "'log_disconnections', 'log_pooler_errors'])",
+                    rule=f"self.all(k, k in {_POOLER_NAMES})",
                     message="parameters that PgBouncer takes from users are listed in the reference of this kind; "
                     "the others are the operator's",
                 ),
+                *_POOLER_RULES,
             ),
         ),
     ] = FrozenDict()
@@ -192,10 +235,6 @@ class ClusterMember(FrozenStruct):
     """The node that its pod is on."""
     ready: bool | None = None
     """Whether it takes connections."""
-    lag_bytes: int | None = None
-    """How far it is behind the primary, rounded down to MiB."""
-    timeline: int | None = None
-    """Its timeline."""
     pending_restart: bool | None = None
     """Whether parameters wait for a restart."""
     fenced: bool | None = None
@@ -211,3 +250,122 @@ class ClusterSecrets(FrozenStruct):
     """That of the owner of the first database."""
     ca: str | None = None
     """The certificates that clients verify servers by."""
+
+
+class LastSwitchover(FrozenStruct):
+    """The last switchover that somebody asked for."""
+
+    time: datetime | None = None
+    """When it was asked for, and when it ended."""
+    former: str | None = None
+    """The former primary."""
+    to: str | None = None
+    """The primary since, or who should have become it."""
+    outcome: str | None = None
+    """Requested, Succeeded, or why not."""
+    declared: str | None = None
+    """For which generation it was asked for, and after which requested restart: nobody is asked twice for that."""
+    refused: Annotated[tuple[str, ...], Field(max_items=32, list_type="set")] = ()
+    """Who was asked before, for the same, and did not take over."""
+    store_version: str | None = None
+    """The resourceVersion of the ConfigMap that the request goes into, before it did. Until that bears it too, nobody
+    has been asked yet."""
+
+
+class ClusterSpec(Spec):
+    """What every engine's cluster declares."""
+
+    image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
+    """Image of the servers; the operator's for this version unless given."""
+    image_pull_policy: PullPolicy = "IfNotPresent"
+    """When nodes pull the image."""
+    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], Field(list_map_keys=("name",), max_items=16)] = ()
+    """Secrets for the registry."""
+    instances: Annotated[int, Field(ge=1, le=9, format="int32")] = 3
+    """How many instances: a primary and its replicas."""
+    storage: Storage = Storage()
+    """The volume for data, one for each instance."""
+    resources: ResourceRequirements | None = None
+    """Resources of each instance; requests of 100m and 384Mi and a limit of 768Mi unless given."""
+    affinity: Affinity | None = None
+    """Which nodes; instances are kept apart where that is possible unless given."""
+    node_selector: Annotated[FrozenDict[str, Annotated[str, Field(max_length=63)]], Field(max_properties=64)] = (
+        FrozenDict()
+    )
+    """Labels of the nodes."""
+    tolerations: Annotated[tuple[Toleration, ...], Field(max_items=32, list_type="atomic")] = ()
+    """Taints that are borne."""
+    topology_spread_constraints: Annotated[
+        tuple[TopologySpreadConstraint, ...], Field(max_items=16, list_type="atomic")
+    ] = ()
+    """How instances are spread. Without a selector of its own, each is about the pods of this cluster."""
+    priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Priority of the pods."""
+    pod_metadata: PodMetadata = PodMetadata()
+    """Labels and annotations of the pods beside the operator's own."""
+    pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
+    """How many instances a drain may take away at once."""
+    services: Services = Services()
+    """The Services: -rw, -ro and -r, and more."""
+    tls: ClusterTls = ClusterTls()
+    """How connections are encrypted."""
+    allowed_namespaces: Annotated[tuple[Namespace, ...], Field(max_items=256, list_type="set")] = ()
+    """Namespaces whose databases and users may be on this cluster; "*" is each one."""
+    network_policy: Literal["Managed", "None"] = "Managed"
+    """Managed: a NetworkPolicy lets in who needs the instances. None: there is none."""
+    minor_upgrades: Literal["OnRequest", "Automatic"] = "OnRequest"
+    """Whether a newer image of the operator's for this version is taken by itself."""
+    hibernated: bool = False
+    """Stop all instances and keep the data."""
+    replace_failed_instances: Literal["Automatic", "OnRequest"] = "Automatic"
+    """Whether an instance whose data or volume is lost is made anew by itself, or when the annotation
+    ``databases.steersman.dev/replace`` names it."""
+    deletion_policy: DeletionPolicy = "Retain"
+    """What becomes of the volumes, and of the Secrets that open them, when this object is deleted. What was retained
+    is adopted by a new cluster of the same name."""
+
+
+class ClusterStatus(Status):
+    """A cluster as it is."""
+
+    phase: ClusterPhase | None = None
+    """Pending, Provisioning, Ready, Degraded (serves, and something is missing), Failed (needs a person), Hibernated
+    or Deleting."""
+    instances: int | None = None
+    """How many instances there are."""
+    ready_instances: int | None = None
+    """How many take connections."""
+    selector: str | None = None
+    """Labels of the instances' pods, for autoscalers."""
+    primary: str | None = None
+    """The instance that takes writes."""
+    version: str | None = None
+    """The version that runs, whole."""
+    image: str | None = None
+    """The image that runs."""
+    available_image: str | None = None
+    """The image of the operator's for this version, where another one runs."""
+    members: Annotated[tuple[ClusterMember, ...], Field(list_map_keys=("name",), max_items=32)] = ()
+    """The instances."""
+    secrets: ClusterSecrets | None = None
+    """Names of the Secrets."""
+    last_switchover: LastSwitchover | None = None
+    """The last switchover that somebody asked for."""
+
+
+COLUMNS = [
+    PrinterColumn("Instances", ".spec.instances", "integer"),
+    PrinterColumn("Ready", ".status.readyInstances", "integer"),
+    PrinterColumn("Primary", ".status.primary"),
+    PrinterColumn("Version", ".status.version"),
+    PrinterColumn("Phase", ".status.phase"),
+    PrinterColumn("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
+    PrinterColumn("Message", '.status.conditions[?(@.type=="Ready")].message', priority=1),
+]
+"""What kubectl shows of clusters."""
+NAME_RULE = Rule(
+    rule=f"self.metadata.name.matches('{NAME_PATTERN}')",
+    message="metadata.name must be at most 45 lower-case letters, digits and '-', starting with a letter: "
+    "Services are named after it",
+)
+"""Of a cluster's name."""

@@ -71,7 +71,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "RollingOut": "",
         "InstanceNotReady": "see the logs of the instance",
         "Degraded": "see the other conditions",
-        "NameTaken": "rename one of the two",
+        "NameTaken": "delete it, or give one of the two another name; it is looked at again within 30 s",
         "Unschedulable": "add a node, free resources, or check the storage class",
         "ImageUnavailable": "push the image where the nodes can pull it",
         "AdministratorSecretMissing": "restore the Secret, or delete the claims to start anew without the data",
@@ -141,6 +141,16 @@ CLUSTER: Mapping[str, Reasons] = {
         "Valid": "",
         "Expiring": "renew the certificate in the Secret",
         "SecretInvalid": "correct the Secret; the former certificate is served meanwhile",
+        "NotTrusted": "wait: who has not learnt of them within three minutes is restarted, the primary last",
+    },
+    "PoolersReady": {
+        "Serving": "",
+        "RollingOut": "",
+        "PoolerNotReady": "see the logs of the pooler",
+        "PoolerCrashing": "read the logs of the pooler; its image must have PgBouncer",
+        "PoolersRefused": "do what the API server's words ask for, such as a larger quota",
+        "Unschedulable": "add a node, or free resources",
+        "ImageUnavailable": "push the image where the nodes can pull it",
     },
     "Upgraded": {
         "Current": "",
@@ -155,9 +165,31 @@ CLUSTER: Mapping[str, Reasons] = {
     },
 }
 
+MYSQL_CLUSTER: Mapping[str, Reasons] = {
+    **{name: reasons for name, reasons in CLUSTER.items() if name != "Synchronous"},
+    "Available": {
+        **CLUSTER["Available"],
+        "NoMajority": "bring the instances back that it names; while too few are there, nobody may take writes",
+    },
+    "HistoryShared": {
+        "Shared": "",
+        "ErrantTransactions": "look at what it holds, and have it made anew by the annotation "
+        "databases.steersman.dev/replace with the name of the instance",
+    },
+    "Recoverable": {
+        "Recovering": "",
+        "ConsentNeeded": "bring the instances back that it names, or give up by spec.recovery what "
+        "status.outage lists",
+        "ConsentMismatch": "copy epoch, instance and loss from status.outage as it is now",
+        "Consented": "",
+    },
+}
+"""Those of a ``MySQLCluster``: it has no synchronous standbys, and groups that may be lost."""
+
 BY_KIND: Mapping[str, Mapping[str, Reasons]] = {
     "Database": DATABASE,
     "DatabaseUser": USER,
+    "MySQLCluster": MYSQL_CLUSTER,
     "PostgreSQLCluster": CLUSTER,
 }
 """Conditions by kind, reasons by condition."""

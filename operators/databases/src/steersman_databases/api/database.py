@@ -18,7 +18,7 @@ from steersman.meta import (
     schema,
 )
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
-from steersman_databases.api.references import KEPT_SERVER, ClusterReference, ServerReference
+from steersman_databases.api.references import KEPT_SERVER, ON_MYSQL, ClusterReference, ServerReference, engine_of
 
 Phase = Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"]
 SqlName = Annotated[str, Field(min_length=1, max_length=63)]
@@ -28,7 +28,7 @@ DEFAULT_STORAGE_SIZE = Quantity("1Gi")
 _EFFECTIVE_DATABASE = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}.metadata.name)"
 _EFFECTIVE_USER = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE + ")"
 _SIZE = "(has({0}.storageSize) ? quantity(string({0}.storageSize)) : quantity('1Gi'))"
-_ON_POSTGRESQL = "(!has(self.engine) || self.engine == 'postgresql')"
+_ON_POSTGRESQL = f"(has(self.engine) ? self.engine == 'postgresql' : !{ON_MYSQL})"
 # The MySQL server that is made for a Database has one database and one user, as they come.
 _ON_OTHER_SERVERS = (
     *("owner", "encoding", "collation", "characterType"),
@@ -85,8 +85,8 @@ class Schema(FrozenStruct):
             field_path=".engine",
         ),
         Rule(
-            rule="!has(self.engine) || !has(self.clusterRef) || self.engine == 'postgresql'",
-            message="engine is not the cluster's: leave it out, or set it to postgresql",
+            rule=f"!has(self.engine) || !has(self.clusterRef) || (self.engine == 'mysql') == {ON_MYSQL}",
+            message="engine is not the cluster's: leave it out, or set it to what clusterRef.kind says",
             field_path=".engine",
         ),
         Rule(
@@ -239,7 +239,7 @@ class Database(Resource[DatabaseSpec, DatabaseStatus]):
     @property
     def engine(self) -> EngineName:
         """The engine, the cluster's included."""
-        return self.spec.engine or "postgresql"
+        return self.spec.engine or engine_of(self.spec.cluster_ref)
 
     @property
     def makes_cluster(self) -> bool:

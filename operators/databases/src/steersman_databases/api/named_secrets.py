@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from steersman.meta import ObjectKey
 from steersman_databases.api.database import Database
+from steersman_databases.api.mysql_cluster import MySQLCluster, MySQLInitDb
 from steersman_databases.api.postgresql_cluster import InitDb, PostgreSQLCluster
 from steersman_databases.api.references import ServerReference
 from steersman_databases.api.users import DatabaseUser
 
-Naming = PostgreSQLCluster | Database | DatabaseUser
+Naming = PostgreSQLCluster | MySQLCluster | Database | DatabaseUser
 """Kinds whose objects name Secrets."""
 
 
@@ -32,7 +33,7 @@ class NamedSecret:
 
 def named_secrets(of: Naming) -> tuple[NamedSecret, ...]:
     """All Secrets that an object names, but for those that the operator makes."""
-    if isinstance(of, PostgreSQLCluster):
+    if isinstance(of, PostgreSQLCluster | MySQLCluster):
         return tuple(_of_cluster(of))
     namespace, found = of.metadata.namespace, list[NamedSecret]()
     if isinstance(of, DatabaseUser) and (password := of.spec.password) is not None:
@@ -42,7 +43,7 @@ def named_secrets(of: Naming) -> tuple[NamedSecret, ...]:
     return tuple(found)
 
 
-def _of_cluster(cluster: PostgreSQLCluster) -> Iterator[NamedSecret]:
+def _of_cluster(cluster: PostgreSQLCluster | MySQLCluster) -> Iterator[NamedSecret]:
     spec, namespace = cluster.spec, cluster.metadata.namespace
     if spec.tls.server_secret is not None:
         yield NamedSecret("spec.tls.serverSecret", ObjectKey(namespace, spec.tls.server_secret.name))
@@ -52,7 +53,7 @@ def _of_cluster(cluster: PostgreSQLCluster) -> Iterator[NamedSecret]:
         yield NamedSecret(f"spec.imagePullSecrets[{number}]", ObjectKey(namespace, reference.name))
 
 
-def _of_first_database(initdb: InitDb, namespace: str) -> Iterator[NamedSecret]:
+def _of_first_database(initdb: InitDb | MySQLInitDb, namespace: str) -> Iterator[NamedSecret]:
     if initdb.secret is not None:
         yield NamedSecret("spec.bootstrap.initdb.secret", ObjectKey(namespace, initdb.secret.name))
     if initdb.post_init_application_sql_refs is not None:

@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
 
-from steersman.api.core_v1 import (
-    Affinity,
-    LocalObjectReference,
-    ResourceRequirements,
-    Toleration,
-    TopologySpreadConstraint,
-)
 from steersman.meta import (
     Field,
     FrozenDict,
     FrozenStruct,
-    PrinterColumn,
     Quantity,
     Resource,
     Rule,
     Scale,
-    Spec,
-    Status,
     resource,
     schema,
 )
 from steersman_databases.api.cluster_parts import (
+    COLUMNS,
+    NAME_RULE,
     ClusterMember,
-    ClusterSecrets,
-    ClusterTls,
-    PodDisruptionBudget,
-    PodMetadata,
+    ClusterSpec,
+    ClusterStatus,
     Pooler,
-    PullPolicy,
     SecretReference,
-    Services,
+    SqlReferences,
     Storage,
 )
-from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy
-from steersman_databases.api.references import KeySelector, Namespace
+from steersman_databases.api.group import GROUP, VERSION
 
-ClusterPhase = Literal["Pending", "Provisioning", "Ready", "Degraded", "Failed", "Hibernated", "Deleting"]
 SynchronousMode = Literal["Off", "Priority", "Quorum"]
 
 
@@ -107,16 +93,6 @@ _KEPT_DATABASES = "['postgres', 'template0', 'template1']"
 def _free_role(name: str) -> str:
     kept = "['postgres', 'public', 'none']"
     return f"(!({name} in {kept}) && !{name}.startsWith('pg_') && !{name}.startsWith('steersman_'))"
-
-
-class SqlReferences(FrozenStruct):
-    """SQL in Secrets and ConfigMaps of the cluster's namespace: first the Secrets', then the ConfigMaps', each list
-    in its order."""
-
-    secret_refs: Annotated[tuple[KeySelector, ...], Field(max_items=32, list_type="atomic")] = ()
-    """Keys of Secrets."""
-    config_map_refs: Annotated[tuple[KeySelector, ...], Field(max_items=32, list_type="atomic")] = ()
-    """Keys of ConfigMaps."""
 
 
 class InitDb(FrozenStruct):
@@ -221,7 +197,7 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
         ),
     ]
 )
-class PostgreSQLClusterSpec(Spec):
+class PostgreSQLClusterSpec(ClusterSpec):
     """The cluster that is wanted."""
 
     version: Annotated[
@@ -238,27 +214,15 @@ class PostgreSQLClusterSpec(Spec):
     ] = "17"
     """Major version of PostgreSQL: 15 or 17. A higher one upgrades the data in place; a lower one is refused, unless
     it is what still runs."""
-    image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Image of the servers; the operator's for this version unless given."""
     upgrade_image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     """The image that upgrades data of another major version, with the programs of both; the operator's unless given.
     Where ``image`` brings extensions of your own, this one must bring them, too, for both versions."""
-    image_pull_policy: PullPolicy = "IfNotPresent"
-    """When nodes pull the image."""
-    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], Field(list_map_keys=("name",), max_items=16)] = ()
-    """Secrets for the registry."""
-    instances: Annotated[int, Field(ge=1, le=9, format="int32")] = 3
-    """How many instances: a primary and its replicas."""
     postgresql: PostgreSQLSettings = PostgreSQLSettings()
     """The servers' configuration."""
     bootstrap: Annotated[Bootstrap | None, Field(immutable=True)] = None
     """Where the first data come from; an empty cluster without a database unless given. Immutable."""
-    storage: Storage = Storage()
-    """The volume for data, one for each instance."""
     wal_storage: Storage | None = None
     """A volume of its own for the write-ahead log, one for each instance. It is neither added nor removed later."""
-    resources: ResourceRequirements | None = None
-    """Resources of each instance; requests of 100m and 384Mi and a limit of 768Mi unless given."""
     shm_size: Annotated[
         Quantity,
         Field(
@@ -271,93 +235,26 @@ class PostgreSQLClusterSpec(Spec):
         ),
     ] = Quantity("256Mi")
     """Size of /dev/shm, which parallel queries use. It counts as memory."""
-    affinity: Affinity | None = None
-    """Which nodes; instances are kept apart where that is possible unless given."""
-    node_selector: Annotated[FrozenDict[str, Annotated[str, Field(max_length=63)]], Field(max_properties=64)] = (
-        FrozenDict()
-    )
-    """Labels of the nodes."""
-    tolerations: Annotated[tuple[Toleration, ...], Field(max_items=32, list_type="atomic")] = ()
-    """Taints that are borne."""
-    topology_spread_constraints: Annotated[
-        tuple[TopologySpreadConstraint, ...], Field(max_items=16, list_type="atomic")
-    ] = ()
-    """How instances are spread. Without a selector of its own, each is about the pods of this cluster."""
-    priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Priority of the pods."""
-    pod_metadata: PodMetadata = PodMetadata()
-    """Labels and annotations of the pods beside the operator's own."""
-    pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
-    """How many instances a drain may take away at once."""
-    services: Services = Services()
-    """The Services: -rw, -ro and -r, and more."""
-    tls: ClusterTls = ClusterTls()
-    """How connections are encrypted."""
     pooler: Pooler | None = None
     """Connection poolers (PgBouncer) in front of the cluster; none unless given."""
-    allowed_namespaces: Annotated[tuple[Namespace, ...], Field(max_items=256, list_type="set")] = ()
-    """Namespaces whose databases and users may be on this cluster; "*" is each one."""
-    network_policy: Literal["Managed", "None"] = "Managed"
-    """Managed: a NetworkPolicy lets in who needs the instances. None: there is none."""
-    minor_upgrades: Literal["OnRequest", "Automatic"] = "OnRequest"
-    """Whether a newer image of the operator's for this version is taken by itself."""
-    hibernated: bool = False
-    """Stop all instances and keep the data."""
-    replace_failed_instances: Literal["Automatic", "OnRequest"] = "Automatic"
-    """Whether an instance whose data or volume is lost is made anew by itself."""
-    deletion_policy: DeletionPolicy = "Retain"
-    """What becomes of the volumes, and of the Secrets that open them, when this object is deleted. What was retained
-    is adopted by a new cluster of the same name."""
 
 
-class LastSwitchover(FrozenStruct):
-    """The last switchover that somebody asked for."""
+class PostgreSQLMember(ClusterMember):
+    """An instance as it is."""
 
-    time: datetime | None = None
-    """When it was asked for, and when it ended."""
-    former: str | None = None
-    """The former primary."""
-    to: str | None = None
-    """The primary since, or who should have become it."""
-    outcome: str | None = None
-    """Requested, Succeeded, or why not."""
-    declared: str | None = None
-    """For which generation it was asked for, and after which requested restart: nobody is asked twice for that."""
-    refused: Annotated[tuple[str, ...], Field(max_items=32, list_type="set")] = ()
-    """Who was asked before, for the same, and did not take over."""
-    store_version: str | None = None
-    """The resourceVersion of the ConfigMap that the request goes into, before it did. Until that bears it too, nobody
-    has been asked yet."""
+    lag_bytes: int | None = None
+    """How far it is behind the primary, rounded down to MiB."""
+    timeline: int | None = None
+    """Its timeline."""
 
 
-class PostgreSQLClusterStatus(Status):
+class PostgreSQLClusterStatus(ClusterStatus):
     """The cluster as it is."""
 
-    phase: ClusterPhase | None = None
-    """Pending, Provisioning, Ready, Degraded (serves, and something is missing), Failed (needs a person), Hibernated
-    or Deleting."""
-    instances: int | None = None
-    """How many instances there are."""
-    ready_instances: int | None = None
-    """How many take connections."""
-    selector: str | None = None
-    """Labels of the instances' pods, for autoscalers."""
-    primary: str | None = None
-    """The instance that takes writes."""
     timeline: int | None = None
     """The primary's timeline."""
-    version: str | None = None
-    """The version that runs, whole."""
-    image: str | None = None
-    """The image that runs."""
-    available_image: str | None = None
-    """The image of the operator's for this version, where another one runs."""
-    members: Annotated[tuple[ClusterMember, ...], Field(list_map_keys=("name",), max_items=32)] = ()
+    members: Annotated[tuple[PostgreSQLMember, ...], Field(list_map_keys=("name",), max_items=32)] = ()
     """The instances."""
-    secrets: ClusterSecrets | None = None
-    """Names of the Secrets."""
-    last_switchover: LastSwitchover | None = None
-    """The last switchover that somebody asked for."""
 
 
 @resource(
@@ -366,21 +263,9 @@ class PostgreSQLClusterStatus(Status):
     short_names=["pg"],
     categories=["all"],
     scale=Scale(".spec.instances", ".status.instances", ".status.selector"),
-    columns=[
-        PrinterColumn("Instances", ".spec.instances", "integer"),
-        PrinterColumn("Ready", ".status.readyInstances", "integer"),
-        PrinterColumn("Primary", ".status.primary"),
-        PrinterColumn("Version", ".status.version"),
-        PrinterColumn("Phase", ".status.phase"),
-        PrinterColumn("Reason", '.status.conditions[?(@.type=="Ready")].reason'),
-        PrinterColumn("Message", '.status.conditions[?(@.type=="Ready")].message', priority=1),
-    ],
+    columns=COLUMNS,
     rules=[
-        Rule(
-            rule=f"self.metadata.name.matches('{NAME_PATTERN}')",
-            message="metadata.name must be at most 45 lower-case letters, digits and '-', starting with a letter: "
-            "Services are named after it",
-        ),
+        NAME_RULE,
         Rule(
             rule="!has(self.spec.bootstrap) || has(self.spec.bootstrap.initdb.database)"
             f" || !(self.metadata.name in {_KEPT_DATABASES})",

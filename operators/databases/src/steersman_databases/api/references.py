@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from steersman.meta import Field, FrozenStruct, Rule, exactly_one_of, schema
+from steersman_databases.api.group import EngineName
 
-ClusterKind = Literal["PostgreSQLCluster"]
+ClusterKind = Literal["PostgreSQLCluster", "MySQLCluster"]
 TlsMode = Literal["VerifyFull", "VerifyCA", "Require", "Disable"]
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
@@ -23,6 +24,15 @@ class ClusterReference(FrozenStruct):
     """Its namespace; that of this object unless given. A cluster elsewhere must let it in by allowedNamespaces."""
     kind: ClusterKind = "PostgreSQLCluster"
     """Kind of the cluster."""
+
+
+ON_MYSQL = "(has(self.clusterRef) && has(self.clusterRef.kind) && self.clusterRef.kind == 'MySQLCluster')"
+"""In rules of a spec: whether its cluster is one of MySQL's."""
+
+
+def engine_of(reference: ClusterReference | None) -> EngineName:
+    """The engine of a cluster that is referred to; PostgreSQL where none is."""
+    return "mysql" if reference is not None and reference.kind == "MySQLCluster" else "postgresql"
 
 
 class ServiceReference(FrozenStruct):

@@ -27,9 +27,16 @@ from steersman.meta import (
 from steersman_databases.api.database import SqlName
 from steersman_databases.api.grants import ON_SERVER, Grant, Membership
 from steersman_databases.api.group import GROUP, VERSION, DeletionPolicy, EngineName
-from steersman_databases.api.references import KEPT_SERVER, ClusterReference, KeySelector, ServerReference
+from steersman_databases.api.references import (
+    KEPT_SERVER,
+    ON_MYSQL,
+    ClusterReference,
+    KeySelector,
+    ServerReference,
+    engine_of,
+)
 
-_MYSQL = "(has(self.engine) && self.engine == 'mysql')"
+_MYSQL = f"(has(self.engine) ? self.engine == 'mysql' : {ON_MYSQL})"
 _ON_SERVER = f"[{', '.join(repr(word) for word in ('ALL', *ON_SERVER))}]"
 
 
@@ -247,7 +254,7 @@ class DatabaseUser(Resource[DatabaseUserSpec, DatabaseUserStatus]):
     @property
     def engine(self) -> EngineName:
         """The engine, the cluster's included."""
-        return self.spec.engine or "postgresql"
+        return self.spec.engine or engine_of(self.spec.cluster_ref)
 
     @property
     def database(self) -> str | None:

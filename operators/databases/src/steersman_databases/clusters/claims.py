@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman.meta import Object
+from steersman_databases.api import Cluster, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
 
-Claimant = Database | DatabaseUser | PostgreSQLCluster
+Claimant = Database | DatabaseUser | Cluster
+
+T = TypeVar("T", bound=Object)
 
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
@@ -20,8 +24,8 @@ def place(claimant: Claimant) -> str:
     One server under two names is found by the mark on the server itself.
     """
     namespace = claimant.metadata.namespace
-    if isinstance(claimant, PostgreSQLCluster):
-        return f"PostgreSQLCluster {namespace}/{claimant.metadata.name}"
+    if isinstance(claimant, PostgreSQLCluster | MySQLCluster):
+        return f"{type(claimant).api_resource.kind} {namespace}/{claimant.metadata.name}"
     spec = claimant.spec
     if (cluster := spec.cluster_ref) is not None:
         return f"{cluster.kind} {cluster.namespace or namespace}/{cluster.name}"
@@ -44,7 +48,7 @@ def things(claimant: Claimant) -> tuple[str, ...]:
     """What an object claims on its server: ``user clerk``, ``database orders``."""
     if isinstance(claimant, DatabaseUser):
         return (f"user {claimant.spec.user}",)
-    if isinstance(claimant, PostgreSQLCluster):
+    if isinstance(claimant, PostgreSQLCluster | MySQLCluster):
         initial = claimant.initial_database
         return () if initial is None else (f"database {initial}", f"user {claimant.initial_owner}")
     owner = () if claimant.spec.owner else (f"user {claimant.username}",)
@@ -56,6 +60,6 @@ def keys(claimant: Claimant) -> tuple[str, ...]:
     return tuple(f"{thing} on {place(claimant)}" for thing in things(claimant))
 
 
-def winner(claimants: Iterable[Claimant]) -> Claimant:
+def winner(claimants: Iterable[T]) -> T:
     """The oldest; of two from the same second, the one with the smaller UID."""
     return min(claimants, key=lambda c: (c.metadata.creation_timestamp or _FIRST, c.metadata.uid))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Cluster, Database, DatabaseUser
 from steersman_databases.api.grants import Grant
 from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.engines.cluster import InitialDatabase
@@ -21,7 +21,7 @@ from steersman_databases.engines.desired import (
 )
 
 
-def claim_of(of: Database | DatabaseUser | PostgreSQLCluster, cluster: str) -> Claim:
+def claim_of(of: Database | DatabaseUser | Cluster, cluster: str) -> Claim:
     """The mark that an object leaves on what it made. ``cluster`` tells Kubernetes clusters apart."""
     return Claim(cluster, type(of).api_resource.kind, of.metadata.namespace, of.metadata.name)
 
@@ -133,6 +133,11 @@ def initial_of(initial: InitialDatabase, password: str, claim: Claim) -> tuple[D
         adopt=True,
     )
     database = DesiredDatabase(
-        name=initial.database, owner=initial.owner, encoding=initial.encoding, claim=claim, adopt=True
+        name=initial.database,
+        owner=initial.owner,
+        encoding=initial.encoding,
+        collation=initial.collation,
+        claim=claim,
+        adopt=True,
     )
     return owner, database

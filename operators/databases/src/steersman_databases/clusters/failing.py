@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Literal
 
 from steersman_databases.clusters import rollout
 from steersman_databases.clusters.observed import Instance, Observed, is_lost
@@ -34,23 +36,33 @@ def renew_stuck(cluster: ClusterView, observed: Observed) -> Step | None:
 def renew_grown(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """Pods that are full, and whose file system grows with a new one: but for a primary that serves, as it may go on.
 
-    Who has most to say comes first, and nobody before the one that starts at the moment is there.
+    Who has most to say comes first.
     """
     serving, members = observed.members.primary, observed.members
+    led = members.leader if members.leader is not None else members.former_leader
     grown = [
         i
         for i in observed.instances
         if i.member is not None and i.member.full and i.missed_growth(observed.now, _GROWN_AFTER)
         if i.member != serving and not cluster.requests.fences(i.number)
     ]
-    if not grown:
-        return None
-    starting = [i for i in observed.instances if i not in grown and _starts(i, observed)]
-    if starting:
-        return Wait("DiskFull", f"waiting for instance {cluster.names.instance(starting[0].number)} to start")
-    led = members.leader if members.leader is not None else members.former_leader
-    chosen = min(grown, key=lambda i: (i.number != led, i.number))
-    return RenewPod(chosen.number, "its volume is full, and has become larger")
+    grown.sort(key=lambda i: i.number != led)
+    if grown and grown[0].number == led and (heirs := _heirs(cluster, observed, grown[0])):
+        pod = cluster.names.pod(grown[0].number).name
+        return Wait(
+            "DiskFull",
+            f"a new pod in place of {pod} would use its larger volume, but without synchronous replication "
+            f"{', '.join(heirs)} may take over meanwhile and lack what was committed last: delete {pod} to accept it",
+        )
+    return _renew_first(cluster, observed, grown, "its volume is full, and has become larger", "DiskFull")
+
+
+def _heirs(cluster: ClusterView, observed: Observed, led: Instance) -> Sequence[str]:
+    """Who may take over from ``led`` without all that was committed."""
+    if cluster.synchronous.mode != "Off":
+        return ()
+    others = (i for i in observed.instances if i != led and i.pod_ready and not i.fenced)
+    return [cluster.names.instance(i.number) for i in others if i.member is not None and not i.member.full]
 
 
 def renew_estranged(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
@@ -61,21 +73,34 @@ def renew_estranged(cluster: ClusterView, observed: Observed) -> Step | Wait | N
     without synchronous replication the members would let one do so that lacks a megabyte. Who does not follow is
     everybody's business first.
     """
+    leader, primary = observed.members.leader, observed.members.primary
     estranged = [
         i for i in observed.instances if i.estranged and not i.without_room and not cluster.requests.fences(i.number)
     ]
-    if not estranged:
-        return None
-    starting = [i for i in observed.instances if _starts(i, observed)]
-    if starting:
-        return Wait("RollingOut", f"waiting for instance {cluster.names.instance(starting[0].number)} to start again")
-    leader, primary = observed.members.leader, observed.members.primary
-    chosen = min(estranged, key=lambda i: (i.number == leader, i.number))
-    if chosen.number == leader:
+    estranged.sort(key=lambda i: i.number == leader)
+    if estranged and estranged[0].number == leader:
         others = [i for i in observed.replicas() if not i.fenced]
         if primary is None or not all(i.follows(primary) for i in others):
             return None
-    return RenewPod(chosen.number, "it trusts only authorities whose Secrets are lost")
+    return _renew_first(
+        cluster, observed, estranged, "it trusts only authorities whose Secrets are lost", "RollingOut"
+    )
+
+
+def _renew_first(
+    cluster: ClusterView,
+    observed: Observed,
+    those: Sequence[Instance],
+    because: str,
+    reason: Literal["DiskFull", "RollingOut"],
+) -> Step | Wait | None:
+    """Renews the first of ``those``, and nobody before the one that starts at the moment is there."""
+    if not those:
+        return None
+    starting = next((i for i in observed.instances if i not in those and _starts(i, observed)), None)
+    if starting is not None:
+        return Wait(reason, f"waiting for instance {cluster.names.instance(starting.number)} to start")
+    return RenewPod(those[0].number, because)
 
 
 def _starts(instance: Instance, observed: Observed) -> bool:
@@ -115,6 +140,9 @@ def failure(instance: Instance, observed: Observed) -> str:
 def _is_broken(instance: Instance, observed: Observed) -> bool:
     """Whether its data are what it does not start with, and a copy would."""
     member, primary = instance.member, observed.primary
+    if member is not None and member.synchronous:
+        # The primary counts on what it has; where it has nothing any more, that ends by itself.
+        return False
     if instance.exit_code == _UNREADABLE:
         return True
     # A copy would be on a volume of the same size.

@@ -15,14 +15,11 @@ from steersman_databases.clusters.given import Given, Unfit, judged
 from steersman_databases.clusters.x509 import Pair, belongs, fingerprint, split, times
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.cluster import ClusterView
-from steersman_databases.engines.postgresql import hba
+from steersman_databases.engines.cluster_names import OPERATOR, REPLICATION, SUPERUSER
+from steersman_databases.engines.postgresql.hba import POOLER
 from steersman_databases.engines.server import Endpoint, Login, Server, TLSMode, Verification
 
 Data = Mapping[str, bytes]
-
-
-OPERATOR_USER = hba.OPERATOR
-SUPERUSER = hba.SUPERUSER
 
 # A given certificate that is not renewed by then is worth a warning.
 _SOON = timedelta(days=14)
@@ -140,12 +137,12 @@ def keyring(
         return {"tls.crt": pair.certificate.encode(), "tls.key": pair.key.encode()}
 
     bundle = serving["ca.crt"]
-    operator = client(names.operator_certificate, OPERATOR_USER)
+    operator = client(names.operator_certificate, OPERATOR)
     data: dict[ObjectKey, Data] = {
         names.authorities: certificates.to_data(authorities),
         names.server_certificate: serving,
         names.peer_certificate: {
-            **client(names.peer_certificate, hba.REPLICATION),
+            **client(names.peer_certificate, REPLICATION),
             "ca.crt": authorities.client.bundle.encode(),
         },
         names.operator_certificate: {**operator, "ca.crt": bundle},
@@ -153,7 +150,7 @@ def keyring(
     if wish.pooler:
         key = pooler_certificate(view)
         clients = authorities.client.bundle.encode()
-        data[key] = {**client(key, hba.POOLER), "ca.crt": bundle, "clients.crt": clients}
+        data[key] = {**client(key, POOLER), "ca.crt": bundle, "clients.crt": clients}
     login = certificates.pair_in(operator)
     assert login is not None
     return Keyring(
@@ -245,9 +242,7 @@ def _own(
 def _given_finding(name: str, fit: Given, now: datetime) -> Finding:
     expires = fit.leaf.expires
     if expires - now <= _SOON:
-        return Finding(
-            reason="Expiring", message=f"Secret {name}: tls.crt expires at {expires:%Y-%m-%d %H:%M} UTC: renew it"
-        )
+        return Finding(reason="Expiring", message=f"Secret {name}: tls.crt expires at {expires:%Y-%m-%d %H:%M} UTC")
     return Finding(
         reason="Valid", message=f"the servers' certificate, from Secret {name}, is valid until {expires:%Y-%m-%d}"
     )

@@ -93,6 +93,11 @@ class Instance:
         return self.statefulset is not None and self.statefulset.spec.replicas == 0
 
     @property
+    def image(self) -> str:
+        """What its pod runs; nothing where there is none."""
+        return next((c.image or "" for c in self.pod.spec.containers), "") if self.pod is not None else ""
+
+    @property
     def hash(self) -> str:
         """Of what was declared when its pod was made."""
         return "" if self.pod is None else self.pod.metadata.annotations.get(RESTART_HASH, "")
@@ -120,6 +125,14 @@ class Instance:
             if condition.type == "Ready" and condition.last_transition_time is not None:
                 since = condition.last_transition_time
         return timedelta(0) if since is None else now - since
+
+    @property
+    def last_words(self) -> str:
+        """What its server's container said as it last ended, whether or not it runs again."""
+        for container in () if self.pod is None else self.pod.status.container_statuses:
+            if (ended := container.state.terminated or container.last_state.terminated) is not None:
+                return (ended.message or "").strip()
+        return ""
 
     @property
     def exit_code(self) -> int | None:

@@ -85,7 +85,7 @@ def trials(cluster: ClusterView, observed: Observed) -> Trials:
     if there is one, has not restarted for it yet.
     """
     declared, settings = _declared(cluster), observed.members.settings or {}
-    written = cast(Mapping[str, str], settings.get("postgresql", {}).get("parameters", {}))
+    written = cast(Mapping[str, str], settings.get(cluster.engine, {}).get("parameters", {}))
     refused, waiting = (
         {n: GivenBack(n, r["value"], r["former"]) for n, r in recorded.items() if declared.get(n) == r["value"]}
         for recorded in (_recorded(settings, "refused"), _recorded(settings, "waiting"))
@@ -100,6 +100,20 @@ def trials(cluster: ClusterView, observed: Observed) -> Trials:
     return Trials(
         [refused[name] for name in sorted(refused)], [tried[name] for name in sorted(tried) if name not in refused]
     )
+
+
+def prevented(cluster: ClusterView, observed: Observed) -> str:
+    """Why the first server of a new cluster does not start, in its words; empty where it may, or nobody knows.
+
+    It has no former value to go back to. The parameters are those that it names, or all that are declared.
+    """
+    words = next((w for i in observed.instances if "FATAL:" in (w := i.last_words)), "")
+    declared = _declared(cluster)
+    if observed.members.initialized or not words or not declared:
+        return ""
+    named = sorted(name for name in declared if name in words) or sorted(declared)
+    listed = ", ".join(f'"{name}"' for name in named)
+    return f"no server starts, which parameter {listed} may be for: {words}"
 
 
 def _recorded(settings: Mapping[str, Any], what: str) -> Mapping[str, Mapping[str, str]]:

@@ -13,6 +13,7 @@ from typing import Literal
 from steersman_databases.clusters import failing, handover, parameters, requested, rollout, scale, upgrade
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import (
+    BeginAnew,
     CreateInstance,
     RenewPod,
     RetireInstance,
@@ -24,6 +25,8 @@ from steersman_databases.clusters.steps import (
 from steersman_databases.engines.cluster import ClusterView
 
 _FORMER_PRIMARY_STARTS_WITHIN = timedelta(minutes=5)
+# Longer than a member takes from its word that it makes the data to saying that it does.
+_BEGINS_WITHIN = timedelta(minutes=1)
 
 
 def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
@@ -40,6 +43,7 @@ def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         failing.renew_estranged,
         _wake,
         _primary,
+        requested.replace,
         failing.replace,
         scale.out,
         _whole,
@@ -131,6 +135,8 @@ def _first(cluster: ClusterView, observed: Observed, idle: Sequence[Instance]) -
     former = None if number is None else observed.instance(number)
     if former is None or observed.primary is not None or _had_its_time(former, observed):
         return idle[0]
+    if cluster.begins_together and former not in idle:
+        return idle[0]
     if cluster.requests.fences(former.number):
         # Somebody wants to go on without it.
         return idle[0]
@@ -155,8 +161,21 @@ def _primary(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     if all(i.fenced for i in observed.instances):
         return Wait("Fenced", "all instances are fenced")
     if not observed.members.initialized:
-        return Wait("Creating", f"waiting for instance {cluster.names.instance(observed.instances[0].number)}")
+        first = observed.instances[0]
+        if _was_cut_off(first, observed):
+            return BeginAnew(first.number)
+        return Wait("Creating", f"waiting for instance {cluster.names.instance(first.number)}")
     return Wait("NoPrimary", "waiting for a primary")
+
+
+def _was_cut_off(first: Instance, observed: Observed) -> bool:
+    """Whether somebody said that it makes the data, and nobody does: its pod was killed, or heard no answer.
+
+    All members wait then, this one included: nobody takes that word back.
+    """
+    members = observed.members
+    idle = bool(members.members) and all(m.state == "Stopped" for m in members.members)
+    return members.begun and idle and first.unready_for(observed.now) > _BEGINS_WITHIN
 
 
 def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:

@@ -27,7 +27,7 @@ def restart_hash(cluster: ClusterView, image: str) -> str:
     declared: dict[str, Any] = {
         "image": image,
         "resources": to_builtins(pods.resources),
-        "shm": str(pods.shm_size),
+        "shm": None if pods.shm_size is None else str(pods.shm_size),
         "affinity": None if pods.affinity is None else to_builtins(pods.affinity),
         "nodeSelector": dict(pods.node_selector),
         "tolerations": to_builtins(pods.tolerations),
@@ -52,6 +52,14 @@ def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | 
     images = [image for i in observed.instances if (image := _present_image(cluster, i))]
     own = _present_image(cluster, instance) if instance is not None else ""
     return own or max(images, key=images.count, default=cluster.image)
+
+
+def pooler_image(cluster: ClusterView, observed: Observed, present: str) -> str:
+    """The image of the poolers: what the primary runs. Without a primary they go on as they are, with ``present``."""
+    primary = observed.primary
+    if primary is not None and primary.is_own and primary.pod_ready:
+        return primary.image
+    return present or wanted_image(cluster, observed, None)
 
 
 def _present_image(cluster: ClusterView, instance: Instance) -> str:
@@ -122,6 +130,6 @@ def lacks_standbys(cluster: ClusterView, observed: Observed) -> bool:
 
 def _lag(instance: Instance) -> int:
     unknown = 1 << 62
-    if instance.member is None or instance.member.lag_bytes is None:
-        return unknown
-    return instance.member.lag_bytes
+    member = instance.member
+    lag = None if member is None else member.queued if member.lag_bytes is None else member.lag_bytes
+    return unknown if lag is None else lag

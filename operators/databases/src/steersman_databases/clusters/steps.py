@@ -16,6 +16,13 @@ class CreateInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginAnew:
+    """Let the instance make the data, although somebody said that it does."""
+
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
 class StartInstance:
     """Let the StatefulSet run its pod."""
 
@@ -77,8 +84,17 @@ class EndSwitchover:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class EndReplacement:
+    """A requested replacement is done, or ``refused`` for that reason."""
+
+    of: str
+    refused: str = ""
+
+
 Step: TypeAlias = (
     CreateInstance
+    | BeginAnew
     | StartInstance
     | StopInstance
     | RenewPod
@@ -87,6 +103,7 @@ Step: TypeAlias = (
     | RestartServer
     | ChooseSwitchover
     | EndSwitchover
+    | EndReplacement
 )
 
 
@@ -117,6 +134,8 @@ def words_of(cluster: ClusterView, step: Step) -> str:
     match step:
         case CreateInstance(number):
             return f"making instance {name(number)}"
+        case BeginAnew(number):
+            return f"having instance {name(number)} begin anew: its first start was cut off"
         case StartInstance(number):
             return f"starting instance {name(number)}"
         case StopInstance(number):
@@ -133,3 +152,5 @@ def words_of(cluster: ClusterView, step: Step) -> str:
             return f"making {name(to)} the primary: it was asked for"
         case EndSwitchover(to):
             return f"the switchover to {to} ended"
+        case EndReplacement(of):
+            return f"the replacement of {of} ended"

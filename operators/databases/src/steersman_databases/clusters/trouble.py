@@ -24,17 +24,18 @@ class Trouble:
 def trouble_of(instances: Iterable[Instance]) -> Trouble | None:
     """What is the matter with the first of them that cannot start."""
     for instance in instances:
-        if instance.pod is not None and not instance.pod_ready and (found := _trouble(instance.pod)):
+        if instance.pod is not None and not instance.pod_ready and (found := trouble_in(instance.pod)):
             return found
     return None
 
 
 def is_stuck(pod: Pod) -> bool:
     """Whether it will not start by itself."""
-    return _trouble(pod) is not None
+    return trouble_in(pod) is not None
 
 
-def _trouble(pod: Pod) -> Trouble | None:
+def trouble_in(pod: Pod) -> Trouble | None:
+    """What is the matter with it, if it cannot start."""
     name = pod.metadata.name
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
@@ -56,6 +57,7 @@ def _container(pod: str, container: ContainerStatus) -> Trouble | None:
         return Trouble("InstanceCrashing", f"pod {pod} does not start: {said}")
     if waiting.reason == "CrashLoopBackOff":
         ended = container.last_state.terminated
-        last = "" if ended is None else f" (last: {ended.reason or 'exit'}, code {ended.exit_code})"
+        words = "" if ended is None or not ended.message else f", {ended.message.strip()}"
+        last = "" if ended is None else f" (last: {ended.reason or 'exit'}, code {ended.exit_code}{words})"
         return Trouble("InstanceCrashing", f"the server in pod {pod} ended {container.restart_count} times{last}")
     return None

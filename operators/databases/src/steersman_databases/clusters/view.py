@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict
-from steersman_databases.api import PostgreSQLCluster
-from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED
-from steersman_databases.api.postgresql_cluster import SqlReferences
+from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api.cluster_parts import ClusterSpec, SqlReferences
+from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED, EngineName
 from steersman_databases.engines.cluster import (
+    CLUSTER_DOMAIN,
     ClusterView,
+    Consent,
     InitialDatabase,
     PodSettings,
     Requests,
@@ -22,6 +25,7 @@ from steersman_databases.engines.cluster_names import ClusterNames
 
 FENCED_INSTANCES = f"{GROUP}/fenced"
 SWITCHOVER = f"{GROUP}/switchover"
+REPLACE = f"{GROUP}/replace"
 RESTART = f"{GROUP}/restart"
 
 _RESOURCES = ResourceRequirements(
@@ -30,16 +34,16 @@ _RESOURCES = ResourceRequirements(
 )
 
 
-def view_of(cluster: PostgreSQLCluster, available: str, *, cluster_domain: str = "cluster.local") -> ClusterView:
+def view_of(cluster: Cluster, available: str, *, cluster_domain: str = CLUSTER_DOMAIN) -> ClusterView:
     """What the cluster declares, defaults put in; ``available`` is the operator's image for its version."""
-    spec = cluster.spec
-    settings = spec.postgresql
+    spec, names = cluster.spec, ClusterNames(cluster.key)
     additional = [s.name for s in spec.services.additional if s.role == "rw" and s.enabled]
-    return ClusterView(
+    database = cluster.initial_database or cluster.metadata.name
+    view = ClusterView(
         key=cluster.key,
         uid=cluster.metadata.uid,
-        kind=PostgreSQLCluster.api_resource.kind,
-        engine="postgresql",
+        kind=type(cluster).api_resource.kind,
+        engine=engine_of(type(cluster)),
         version=spec.version,
         image=spec.image or available,
         image_given=spec.image is not None,
@@ -47,35 +51,80 @@ def view_of(cluster: PostgreSQLCluster, available: str, *, cluster_domain: str =
         instances=spec.instances,
         storage_size=spec.storage.size,
         storage_class=spec.storage.storage_class,
-        wal_size=None if spec.wal_storage is None else spec.wal_storage.size,
-        wal_class=None if spec.wal_storage is None else spec.wal_storage.storage_class,
-        pods=_pods(cluster),
-        synchronous=Synchronous(
-            mode=cluster.synchronous_mode,
-            standbys=settings.synchronous.standbys,
-            required=settings.synchronous.required,
-        ),
-        initial=_initial(cluster),
-        writable_services=(ClusterNames(cluster.key).service("rw").name, *additional),
-        parameters=settings.parameters,
-        preload_libraries=settings.shared_preload_libraries,
-        access_rules=settings.pg_hba,
+        wal_size=None,
+        pods=_pods(spec),
+        synchronous=Synchronous(),
+        initial=InitialDatabase(database=database, owner=cluster.initial_owner or database),
+        writable_services=(names.service("rw").name, *additional),
         tls_required=spec.tls.required,
         has_database=spec.bootstrap is not None,
         hibernated=spec.hibernated,
         replaces_failed=spec.replace_failed_instances == "Automatic",
         deletes_data=spec.deletion_policy == "Delete",
         generation=cluster.metadata.generation or 0,
-        requests=_requests(ClusterNames(cluster.key), cluster.metadata.annotations),
+        requests=_requests(names, cluster.metadata.annotations),
         cluster_domain=cluster_domain,
+    )
+    return _of_mysql(view, cluster) if isinstance(cluster, MySQLCluster) else _of_postgresql(view, cluster)
+
+
+def engine_of(kind: type[Cluster]) -> EngineName:
+    """The engine of clusters of this kind."""
+    return "mysql" if kind is MySQLCluster else "postgresql"
+
+
+def _of_postgresql(view: ClusterView, cluster: PostgreSQLCluster) -> ClusterView:
+    spec = cluster.spec
+    settings = spec.postgresql
+    return replace(
+        view,
+        wal_size=None if spec.wal_storage is None else spec.wal_storage.size,
+        wal_class=None if spec.wal_storage is None else spec.wal_storage.storage_class,
+        pods=replace(view.pods, shm_size=spec.shm_size),
+        synchronous=Synchronous(
+            mode=cluster.synchronous_mode,
+            standbys=settings.synchronous.standbys,
+            required=settings.synchronous.required,
+        ),
+        initial=_initial_of_postgresql(view.initial, cluster),
+        parameters=settings.parameters,
+        preload_libraries=settings.shared_preload_libraries,
+        access_rules=settings.pg_hba,
+        upgrade_image=spec.upgrade_image or "",
     )
 
 
-def _pods(cluster: PostgreSQLCluster) -> PodSettings:
+def _of_mysql(view: ClusterView, cluster: MySQLCluster) -> ClusterView:
     spec = cluster.spec
+    initial, declared = view.initial, None if spec.bootstrap is None else spec.bootstrap.initdb
+    if declared is not None:
+        initial = replace(
+            initial,
+            secret=None if declared.secret is None else declared.secret.name,
+            sql=_sql(declared.post_init_application_sql_refs),
+            collation=declared.collation,
+        )
+    recovery = None
+    if (said := spec.recovery) is not None:
+        loss = said.loss
+        recovery = Consent(
+            epoch=said.epoch,
+            instance=said.instance,
+            transactions=loss.transactions,
+            instances=frozenset(loss.instances),
+        )
+    character_set = "utf8mb4" if declared is None else declared.character_set
+    return replace(
+        view,
+        initial=replace(initial, encoding=character_set),
+        parameters=spec.mysql.parameters,
+        recovery=recovery,
+    )
+
+
+def _pods(spec: ClusterSpec) -> PodSettings:
     return PodSettings(
         resources=spec.resources or _RESOURCES,
-        shm_size=spec.shm_size,
         image_pull_policy=spec.image_pull_policy,
         image_pull_secrets=spec.image_pull_secrets,
         affinity=spec.affinity,
@@ -88,21 +137,17 @@ def _pods(cluster: PostgreSQLCluster) -> PodSettings:
     )
 
 
-def _initial(cluster: PostgreSQLCluster) -> InitialDatabase:
+def _initial_of_postgresql(initial: InitialDatabase, cluster: PostgreSQLCluster) -> InitialDatabase:
     declared = None if cluster.spec.bootstrap is None else cluster.spec.bootstrap.initdb
-    builtin = int(cluster.spec.version) >= 17
-    database = cluster.initial_database or cluster.metadata.name
+    provider = "builtin" if int(cluster.spec.version) >= 17 else "libc"
     if declared is None:
-        return InitialDatabase(
-            database=database, owner=database, locale_provider="builtin" if builtin else "libc", locale="C.UTF-8"
-        )
-    return InitialDatabase(
-        database=database,
-        owner=cluster.initial_owner or database,
+        return replace(initial, locale_provider=provider)
+    return replace(
+        initial,
         secret=None if declared.secret is None else declared.secret.name,
         sql=_sql(declared.post_init_application_sql_refs),
         encoding=declared.encoding,
-        locale_provider=declared.locale_provider or ("builtin" if builtin else "libc"),
+        locale_provider=declared.locale_provider or provider,
         locale=declared.locale,
         wal_segment_size=declared.wal_segment_size,
     )
@@ -124,6 +169,7 @@ def _requests(names: ClusterNames, annotations: Mapping[str, str]) -> Requests:
         force_delete=annotations.get(FORCE_DELETE) == "true",
         fenced=_fenced(names, annotations.get(FENCED_INSTANCES, "")),
         switchover=annotations.get(SWITCHOVER, "").strip(),
+        replace=annotations.get(REPLACE, "").strip(),
         restart=annotations.get(RESTART, ""),
     )
 

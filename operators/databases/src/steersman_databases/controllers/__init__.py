@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.cache import InformerOptions
 from steersman.manager import Manager
-from steersman_databases.controllers.cluster_wiring import CLUSTER_KINDS, PartsOf, postgresql_parts, setup_clusters
+from steersman_databases.controllers.cluster import ClusterParts, ClusterReconciler
+from steersman_databases.controllers.cluster_wiring import (
+    CLUSTER_KINDS,
+    PartsOf,
+    mysql_parts,
+    postgresql_parts,
+    setup_clusters,
+)
 from steersman_databases.controllers.database import DatabaseReconciler
-from steersman_databases.controllers.postgresql import ClusterParts, PostgreSQLClusterReconciler
+from steersman_databases.controllers.mysql import OfMySQL
+from steersman_databases.controllers.postgresql import OfPostgreSQL
 from steersman_databases.controllers.servers import ContentsOf
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.controllers.wiring import setup_databases
 from steersman_databases.engines import engine_named
+from steersman_databases.engines.cluster import CLUSTER_DOMAIN
 from steersman_databases.resources import MANAGED_BY
 
 _OURS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
@@ -23,19 +34,28 @@ def setup(
     contents: ContentsOf = engine_named,
     target: str | None = None,
     parts: PartsOf = postgresql_parts,
+    mysql: PartsOf = mysql_parts,
+    cluster_domain: str = CLUSTER_DOMAIN,
 ) -> None:
     """Adds the operator's controllers to ``manager``.
 
     Args:
         contents: finds what is inside servers of an engine, by its name; tests put models in their place.
         target: a value of the label ``target``: only users who bear it; all for None.
-        parts: an engine's part in clusters; likewise.
+        parts: PostgreSQL's part in clusters; likewise.
+        mysql: MySQL's.
+        cluster_domain: the DNS domain of Kubernetes' own names.
     """
+
+    def there(made: PartsOf) -> PartsOf:
+        return lambda context: replace(made(context), cluster_domain=cluster_domain)
+
     for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod, *CLUSTER_KINDS):
         manager.cache.configure(kind, _OURS)
     surveys = Surveys(manager.runtime)
     setup_databases(manager, contents, surveys, target)
-    setup_clusters(manager, parts, contents, surveys)
+    setup_clusters(manager, OfPostgreSQL(), there(parts), contents, surveys)
+    setup_clusters(manager, OfMySQL(), there(mysql), contents, surveys)
 
 
-__all__ = ["ClusterParts", "DatabaseReconciler", "PostgreSQLClusterReconciler", "setup"]
+__all__ = ["ClusterParts", "ClusterReconciler", "DatabaseReconciler", "setup"]

@@ -10,9 +10,10 @@ from steersman.observability.runtime import Clock
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.keys import Keys
+from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.engines.cluster_names import SUPERUSER
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.plan import Change
-from steersman_databases.engines.postgresql.hba import SUPERUSER
 from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
 
 Furnish = Callable[[Server, Credentials], Awaitable[tuple[Change, ...]]]
@@ -34,12 +35,12 @@ class Accounts:
     """Of all clusters. One for a controller.
 
     Args:
-        port: that servers listen on.
+        engine: whose servers they are.
         furnish: does it, with a superuser's login.
     """
 
-    def __init__(self, port: int, clock: Clock, furnish: Furnish) -> None:
-        self._port = port
+    def __init__(self, engine: ClusterEngine, clock: Clock, furnish: Furnish) -> None:
+        self._engine = engine
         self._clock = clock
         self._furnish = furnish
         self._clusters: dict[ObjectKey, _Done] = {}
@@ -66,7 +67,7 @@ class Accounts:
 
     def _server(self, address: str, keys: Keys) -> Server:
         login = Login(SUPERUSER, certificate=keys.ring.superuser(self._clock.now()).as_client)
-        return keys.ring.member("postgresql", Endpoint(address, self._port), login)
+        return keys.ring.member(self._engine.name, Endpoint(address, self._engine.port), login)
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""

@@ -13,7 +13,7 @@ from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.outcome import Outcome
-from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.labels import belongs_to, cluster_selector
 
 FINALIZER = "databases.steersman.dev/data"
@@ -87,7 +87,7 @@ class ClusterDeletion:
             await self._charge.delete(PersistentVolumeClaim, claim)
             deleted.append(f"PersistentVolumeClaim {claim.metadata.name}")
         # They are owned by the claims; but those may be waiting for a pod, and what is cut before that owns nothing.
-        for kind, key in _kept(self._names):
+        for kind, key in _kept(self._charge.view):
             obj = await find_live(self._charge.client, kind, key)
             if obj is not None and belongs_to(obj, self._charge.view):
                 await self._charge.delete(kind, obj)
@@ -96,8 +96,9 @@ class ClusterDeletion:
             self._charge.events.normal(self._charge.cluster, "DataDeleted", f"deleted {', '.join(sorted(deleted))}")
 
 
-def _kept(names: ClusterNames) -> list[tuple[type[Object], ObjectKey]]:
+def _kept(view: ClusterView) -> list[tuple[type[Object], ObjectKey]]:
     """What outlives the cluster where its data are retained, beside the claims."""
+    names = view.names
     secrets = (
         names.authorities,
         names.server_certificate,
@@ -106,4 +107,4 @@ def _kept(names: ClusterNames) -> list[tuple[type[Object], ObjectKey]]:
         names.administrator_secret,
         names.application_secret,
     )
-    return [*((Secret, key) for key in secrets), *((ConfigMap, key) for key in names.store)]
+    return [*((Secret, key) for key in secrets), *((ConfigMap, key) for key in view.store.every)]

@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
-from steersman.meta import Condition, set_condition
-from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
-from steersman_databases.api.cluster_parts import ClusterMember, ClusterSecrets
-from steersman_databases.api.conditions import CLUSTER, next_step
-from steersman_databases.api.postgresql_cluster import ClusterPhase
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import Pod
+from steersman.meta import Condition, FrozenDict, set_condition
+from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus, PostgreSQLClusterStatus
+from steersman_databases.api.cluster_parts import ClusterMember, ClusterPhase, ClusterSecrets
+from steersman_databases.api.conditions import MYSQL_CLUSTER, next_step
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.parameters import lowers
 from steersman_databases.clusters.steps import Step, Wait, words_of
+from steersman_databases.clusters.trouble import trouble_in
 from steersman_databases.controllers.outcome import shortened
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
-KIND = PostgreSQLCluster.api_resource.kind
-_ORDER = {type_: number for number, type_ in enumerate(CLUSTER)}
+S = TypeVar("S", bound=ClusterStatus)
+
+_ORDER = {type_: number for number, type_ in enumerate(MYSQL_CLUSTER)}
 ALARMING = frozenset(
     {
         "AdministratorSecretMissing",
         "Claimed",
+        "ConsentMismatch",
+        "ConsentNeeded",
         "DiskFull",
         "Failed",
+        "ErrantTransactions",
         "FailingOver",
         "ImageUnavailable",
         "InstanceCrashing",
         "NameTaken",
+        "NoMajority",
         "NoPrimary",
         "NoSynchronousStandby",
         "NotExpandable",
+        "NotTrusted",
         "ParameterRefused",
+        "PoolerCrashing",
+        "PoolersRefused",
         "PreCheckFailed",
         "RetainedDataMismatch",
         "RolledBack",
@@ -50,8 +60,6 @@ ALARMING = frozenset(
 )
 """Reasons that are Events of type Warning."""
 _STATUS: dict[bool | None, Literal["True", "False", "Unknown"]] = {True: "True", False: "False", None: "Unknown"}
-# Below this, what a replica lags behind is noise, and would be written every few seconds.
-_LAG_GRAIN = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +104,12 @@ class Findings:
 
 
 def conditions_of(
-    cluster: PostgreSQLCluster, former: Sequence[Condition], findings: Findings, now: datetime
+    cluster: Cluster, former: Sequence[Condition], findings: Findings, now: datetime
 ) -> tuple[Condition, ...]:
     """All conditions; those that this reconcile did not come to stay as they were."""
     conditions = tuple(c for c in former if c.type not in findings.absent)
     for finding in findings.found.values():
-        advice = next_step(KIND, finding.type, finding.reason)
+        advice = next_step(type(cluster).api_resource.kind, finding.type, finding.reason)
         message = f"{finding.message}: {advice}" if advice else finding.message
         condition = Condition(
             type=finding.type,
@@ -136,16 +144,13 @@ def judge_available(view: ClusterView, observed: Observed, findings: Findings) -
         findings.tell("Available", False, "NoPrimary", "no instance takes writes")
 
 
-def judge_synchronous(view: ClusterView, observed: Observed, findings: Findings) -> None:
-    """Whether there are as many synchronous standbys as declared."""
-    if view.synchronous.mode == "Off":
-        findings.drop("Synchronous")
-        return
-    names = [view.names.instance(m.instance) for m in observed.members.members if m.synchronous]
+def judge_trust(view: ClusterView, observed: Observed, strangers: Container[str], findings: Findings) -> None:
+    """Whether the instances know those who sign now; ``strangers`` are the UIDs of pods that do not."""
+    pods = {view.names.instance(i.number): i.pod for i in observed.instances if i.pod is not None}
+    names = [name for name, pod in pods.items() if pod.metadata.uid in strangers]
     if names:
-        findings.tell("Synchronous", True, "InSync", f"synchronous: {', '.join(sorted(names))}")
-    else:
-        findings.tell("Synchronous", False, "NoSynchronousStandby", "no replica has all that was committed")
+        message = f"{', '.join(names)} and the authorities in the Secrets do not know each other"
+        findings.tell("CertificatesValid", False, "NotTrusted", message)
 
 
 def judge_storage(view: ClusterView, observed: Observed, findings: Findings) -> None:
@@ -177,14 +182,48 @@ def judge_parameters(observed: Observed, findings: Findings) -> None:
         findings.tell("ParametersApplied", True, "Applied", "all servers run with what is declared")
 
 
-def phase_of(cluster: PostgreSQLCluster, findings: Findings) -> ClusterPhase:
+def judge_poolers(deployments: Sequence[Deployment], pods: Sequence[Pod], findings: Findings) -> None:
+    """Whether all poolers take connections. ``pods`` are theirs, from both Deployments."""
+    if not deployments:
+        findings.drop("PoolersReady")
+        return
+    found = [judged for deployment in deployments if (judged := _pooling(deployment, pods))]
+    if not found:
+        findings.tell("PoolersReady", True, "Serving", "all poolers take connections")
+        return
+    # What somebody has to mend before what goes on by itself.
+    reason = min((reason for reason, _ in found), key=lambda r: r in ("RollingOut", "PoolerNotReady"))
+    findings.tell("PoolersReady", False, reason, "; ".join(words for _, words in found))
+
+
+def _pooling(deployment: Deployment, pods: Sequence[Pod]) -> tuple[str, str] | None:
+    """Reason and words of what is the matter with the poolers of one Service."""
+    wanted, status = deployment.spec.replicas or 0, deployment.status
+    ready, updated = status.ready_replicas or 0, status.updated_replicas or 0
+    told = f"{deployment.metadata.name} has {ready} of {wanted} poolers ready"
+    selector = deployment.spec.selector
+    wanted_labels = FrozenDict[str, str]() if selector is None else selector.match_labels
+    own = (pod for pod in pods if wanted_labels.items() <= pod.metadata.labels.items())
+    if trouble := next((found for pod in own if (found := trouble_in(pod))), None):
+        reason = "PoolerCrashing" if trouble.reason == "InstanceCrashing" else trouble.reason
+        return reason, f"{told}: {trouble.message}"
+    refused = (c for c in status.conditions if c.type == "ReplicaFailure" and c.status == "True")
+    if condition := next(refused, None):
+        return "PoolersRefused", f"{told}: {condition.message or condition.reason}"
+    old = (status.observed_generation or 0) < (deployment.metadata.generation or 0)
+    if old or updated < wanted or (status.replicas or 0) > wanted:
+        return "RollingOut", told
+    return None if ready >= wanted else ("PoolerNotReady", told)
+
+
+def phase_of(cluster: Cluster, findings: Findings) -> ClusterPhase:
     """One word for all of it."""
     ready = findings.found.get("Ready")
     if ready is not None and ready.holds:
         return "Ready"
     if ready is not None and ready.reason == "Hibernated":
         return "Hibernated"
-    if ready is not None and ready.reason in _NEEDS_A_PERSON:
+    if any(f.reason in _NEEDS_A_PERSON for f in findings.found.values() if f.type in ("Ready", "Recoverable")):
         return "Failed"
     if ready is not None and ready.reason in _NEEDS_THE_CLUSTER:
         return "Pending"
@@ -194,6 +233,8 @@ def phase_of(cluster: PostgreSQLCluster, findings: Findings) -> ClusterPhase:
 _NEEDS_A_PERSON = frozenset(
     {
         "AdministratorSecretMissing",
+        "ConsentMismatch",
+        "ConsentNeeded",
         "InstanceCrashing",
         "NameTaken",
         "RetainedDataMismatch",
@@ -207,7 +248,7 @@ _ONCE_READY = ("Ready", "Degraded", "Failed", "Hibernated")
 
 def judge_upgraded(view: ClusterView, observed: Observed, available: str, findings: Findings) -> None:
     """Whether the operator has a newer image of this version than the one that runs."""
-    running = _image(observed.primary)
+    running = observed.primary.image if observed.primary is not None else ""
     if view.image_given or not running:
         findings.drop("Upgraded")
     elif running == available:
@@ -218,13 +259,14 @@ def judge_upgraded(view: ClusterView, observed: Observed, available: str, findin
         findings.tell("Upgraded", False, "MinorAvailable", f"{available} is there, and {running} runs")
 
 
-def status_of(
-    former: PostgreSQLClusterStatus,
-    generation: int,
-    phase: ClusterPhase,
-    seen: tuple[ClusterView, Observed] | None,
-) -> PostgreSQLClusterStatus:
-    """The status but for conditions: as observed, or as it was where nothing could be observed."""
+def status_of(cluster: Cluster) -> ClusterStatus:
+    """Its status; an empty one before it has any."""
+    empty = MySQLClusterStatus if isinstance(cluster, MySQLCluster) else PostgreSQLClusterStatus
+    return cluster.status or empty()
+
+
+def advanced(former: S, generation: int, phase: ClusterPhase, seen: tuple[ClusterView, Observed] | None) -> S:
+    """The status but for conditions, members and what is a kind's own: as observed, or as it was where nothing is."""
     if seen is None:
         return msgspec.structs.replace(former, phase=phase, observed_generation=generation)
     view, observed = seen
@@ -241,11 +283,8 @@ def status_of(
         ready_instances=len(ready),
         selector=f"{MEMBER_OF_LABEL}={view.key.name}",
         primary=None if primary is None else view.names.instance(primary.number),
-        # The last one stays until there is another: that it changed is how a failover is seen.
-        timeline=former.timeline if member is None else member.timeline,
         version=version or former.version,
-        image=_image(primary) or former.image,
-        members=tuple(_member(view, observed, i) for i in observed.instances),
+        image=(primary.image if primary is not None else "") or former.image,
         secrets=ClusterSecrets(
             administrator=view.names.administrator_secret.name,
             application=view.names.application_secret.name if view.has_database else None,
@@ -254,15 +293,9 @@ def status_of(
     )
 
 
-def _image(instance: Instance | None) -> str:
-    if instance is None or instance.pod is None:
-        return ""
-    return next((c.image or "" for c in instance.pod.spec.containers), "")
-
-
-def _member(view: ClusterView, observed: Observed, instance: Instance) -> ClusterMember:
+def member_of(view: ClusterView, observed: Observed, instance: Instance) -> ClusterMember:
+    """An instance as its cluster's status shows it, but for what its engine adds."""
     member, primary = instance.member, observed.primary
-    lag = None if member is None or member.lag_bytes is None else member.lag_bytes // _LAG_GRAIN * _LAG_GRAIN
     is_primary = primary is not None and primary.number == instance.number
     is_replica = member is not None and member.role == "Replica" and instance.pod is not None
     return ClusterMember(
@@ -271,14 +304,12 @@ def _member(view: ClusterView, observed: Observed, instance: Instance) -> Cluste
         state=None if member is None or instance.pod is None else member.state,
         node=None if instance.pod is None else instance.pod.spec.node_name,
         ready=instance.pod_ready and not instance.fenced,
-        lag_bytes=None if is_primary else lag,
-        timeline=None if member is None else member.timeline,
         pending_restart=True if member is not None and member.pending_restart else None,
         fenced=True if instance.fenced else None,
     )
 
 
-def describe(cluster: PostgreSQLCluster, view: ClusterView, step: Step | Wait | None, findings: Findings) -> None:
+def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, findings: Findings) -> None:
     """The condition Ready, from what is to be done next."""
     false = [f for f in findings.found.values() if not f.holds]
     troubled = [f for f in false if f.type in _NEEDED or f.reason in _TROUBLES]
@@ -289,6 +320,8 @@ def describe(cluster: PostgreSQLCluster, view: ClusterView, step: Step | Wait | 
         findings.tell("Ready", False, "RollingOut" if begun else "Creating", words_of(view, step))
     elif troubled:
         reason = "Degraded" if begun or any(f.holds is False for f in troubled) else "Creating"
+        if all(f.reason == "RollingOut" for f in troubled):
+            reason = "RollingOut" if begun else "Creating"
         findings.tell("Ready", False, reason, "; ".join(f"{f.type}: {f.message}" for f in troubled))
     else:
         findings.tell("Ready", True, "ClusterReady", f"all {view.instances} instances are as declared")
@@ -297,5 +330,5 @@ def describe(cluster: PostgreSQLCluster, view: ClusterView, step: Step | Wait | 
         findings.tell("Ready", False, "DiskFull", storage.message)
 
 
-_NEEDED = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration"})
-_TROUBLES = frozenset({"PreCheckFailed", "RolledBack", "VolumeLost"})
+_NEEDED = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration", "PoolersReady"})
+_TROUBLES = frozenset({"NotTrusted", "PreCheckFailed", "RolledBack", "VolumeLost"})

@@ -22,15 +22,20 @@ from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.controller import Context, annotations_changed, any_of, generation_changed
 from steersman.manager import Manager
-from steersman.meta import Object
-from steersman_databases.api import PostgreSQLCluster
+from steersman.meta import Object, ObjectKey
+from steersman_databases.api import CLUSTERS
+from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers import initial, keys, poolers, upgrades
+from steersman_databases.controllers.cluster import C, ClusterParts, ClusterReconciler, OwnOf
 from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.outcome import RECHECK_SECONDS
-from steersman_databases.controllers.postgresql import ClusterParts, PostgreSQLClusterReconciler
 from steersman_databases.controllers.relevance import matters
 from steersman_databases.controllers.servers import ContentsOf
 from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines.mysql.catalog import catalog as mysql_catalog
+from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServers
+from steersman_databases.engines.mysql.furnishing import furnish as mysql_furnishing
+from steersman_databases.engines.mysql.topology import GroupTopology
 from steersman_databases.engines.postgresql.accounts import furnish
 from steersman_databases.engines.postgresql.catalog import catalog
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
@@ -61,16 +66,25 @@ def postgresql_parts(context: Context) -> ClusterParts:
     return ClusterParts(PostgreSQLServers(), topology, shown_certificate, command, catalog, furnish, in_use)
 
 
-def setup_clusters(manager: Manager, parts: PartsOf, contents: ContentsOf, surveys: Surveys) -> None:
-    """Adds the controller of ``PostgreSQLCluster`` to ``manager``.
+def mysql_parts(context: Context) -> ClusterParts:
+    """MySQL's part, with its groups. Certificates are followed by the agents themselves."""
+    return ClusterParts(
+        MySQLServers(), GroupTopology(context.client), settings=mysql_catalog, furnish=mysql_furnishing
+    )
+
+
+def setup_clusters(manager: Manager, own: OwnOf[C], parts: PartsOf, contents: ContentsOf, surveys: Surveys) -> None:
+    """Adds the controller of a kind of clusters to ``manager``.
 
     Args:
+        own: what is this kind's own.
         parts: an engine's part in clusters.
         contents: finds what is inside servers of an engine.
         surveys: shared with the controllers of databases and users.
     """
+    mapped = _of_engine(engine_of(own.kind))
     builder = (
-        manager.controller(PostgreSQLCluster)
+        manager.controller(own.kind)
         .with_predicate(any_of(generation_changed, annotations_changed))
         .owns(StatefulSet)
         .owns(Service)
@@ -81,12 +95,12 @@ def setup_clusters(manager: Manager, parts: PartsOf, contents: ContentsOf, surve
         .owns(PodDisruptionBudget)
         .owns(NetworkPolicy)
         .owns(Job)
-        .watches(PersistentVolumeClaim, instance_of)
-        .watches(Secret, instance_of)
-        .watches(Pod, instance_of, matters)
-        .watches(ConfigMap, instance_of, matters)
-        .source(surveys.tells(PostgreSQLCluster.api_resource.kind))
-        .permits(PostgreSQLCluster, "patch")
+        .watches(PersistentVolumeClaim, mapped)
+        .watches(Secret, mapped)
+        .watches(Pod, mapped, matters)
+        .watches(ConfigMap, mapped, matters)
+        .source(surveys.tells(own.kind.api_resource.kind))
+        .permits(own.kind, "patch")
         .permits(StatefulSet, "create", "patch", "delete")
         .permits(Service, "create", "patch", "delete")
         .permits(EndpointSlice, "create", "delete")
@@ -101,11 +115,22 @@ def setup_clusters(manager: Manager, parts: PartsOf, contents: ContentsOf, surve
         .max_concurrent_reconciles(64)
         .max_retry_delay(RECHECK_SECONDS)
     )
-    for kind in (StatefulSet, Pod, PersistentVolumeClaim, ConfigMap):
+    # One index serves all kinds of clusters: none shares its name with another.
+    for kind in (StatefulSet, Pod, PersistentVolumeClaim, ConfigMap) if own.kind is CLUSTERS[0] else ():
         builder.index(kind, CLUSTER_INDEX, _cluster_of)
     for permit in (access.permit, keys.permit, poolers.permit, initial.permit, upgrades.permit):
         permit(builder)
-    builder.complete(lambda context: PostgreSQLClusterReconciler(context, parts, contents, surveys))
+    builder.complete(lambda context: ClusterReconciler(context, own, parts, contents, surveys))
+
+
+def _of_engine(engine: str) -> Callable[[Object], tuple[ObjectKey, ...]]:
+    """The cluster that an object belongs to by its labels, where it is one of this engine."""
+
+    def mapped(obj: Object) -> tuple[ObjectKey, ...]:
+        of_mysql = obj.metadata.labels.get("app.kubernetes.io/name", "").startswith("mysql")
+        return instance_of(obj) if of_mysql is (engine == "mysql") else ()
+
+    return mapped
 
 
 def _cluster_of(obj: Object) -> Iterable[str]:

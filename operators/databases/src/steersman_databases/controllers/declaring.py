@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from steersman.api.core_v1 import Service
-from steersman.client import MergePatch, Propagation
+from steersman.client import Propagation
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, to_builtins
+from steersman.meta import ApplyConfiguration, Object, ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.resources.drift import content_of, repair_of
 from steersman_databases.resources.labels import belongs_to
 
 T = TypeVar("T", bound=Object)
@@ -38,11 +39,13 @@ class Charge:
         present = await find(self.client, kind, config.key)
         if present is not None:
             self.require_ours(present)
-        if isinstance(present, Service):
-            await self._restore_ports(present, config)
+        if isinstance(present, Service) and (repair := repair_of(present, config)):
+            await self.client.patch(Service, config.key, repair)
         applied = await self.client.apply(config, owner=self.cluster)
         if present is None:
             self.created(kind, config.key)
+        elif content_of(applied) != content_of(present):
+            self.events.normal(self.cluster, "Updated", f"updated {kind.api_resource.kind} {config.key.name}")
         return applied
 
     async def remove(self, kind: type[T], key: ObjectKey) -> None:
@@ -89,19 +92,8 @@ class Charge:
         """Tells so."""
         self.events.normal(self.cluster, "Created", f"created {kind.api_resource.kind} {key.name}")
 
-    async def _restore_ports(self, service: Service, config: ApplyConfiguration[Any]) -> None:
-        """Ports are merged by number: one that was changed by hand would stay beside ours, under the same name."""
-        wanted = to_builtins(config)["spec"]["ports"]
-        if {port.port for port in service.spec.ports} != {port["port"] for port in wanted}:
-            metadata = {"resourceVersion": service.metadata.resource_version}
-            await self.client.patch(
-                Service, service.key, MergePatch({"metadata": metadata, "spec": {"ports": wanted}})
-            )
-
 
 def name_taken(obj: Object) -> Blocked:
     """Something of that name is a stranger's."""
     kind, name = type(obj).api_resource.kind, obj.metadata.name
-    return Blocked(
-        "Failed", "NameTaken", f"{kind} {name} exists and does not belong to this cluster: rename one of them"
-    )
+    return Blocked("Failed", "NameTaken", f"{kind} {name} exists and does not belong to this cluster")

@@ -16,7 +16,7 @@ from steersman.controller import Builder, CachedClient
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
-from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api import Cluster
 from steersman_databases.api.conditions import CLUSTER
 from steersman_databases.clusters.configuration import progress_of
 from steersman_databases.clusters.desires import claim_of, initial_of
@@ -37,14 +37,13 @@ from steersman_databases.resources.jobs import SOURCES, configuration_job
 
 T = TypeVar("T", bound=Object)
 
-KIND = PostgreSQLCluster.api_resource.kind
-
 
 class Initial:
     """Keeps the first databases of all clusters. One for a controller.
 
     Args:
         client: of the controller.
+        kind: of the clusters.
         engine: what the Job runs.
         contents: finds what is inside servers of an engine.
         surveys: shared with the controllers of databases and users.
@@ -52,17 +51,22 @@ class Initial:
     """
 
     def __init__(
-        self, client: CachedClient, engine: ClusterEngine, contents: ContentsOf, surveys: Surveys, clock: Clock
+        self,
+        client: CachedClient,
+        kind: type[Cluster],
+        engine: ClusterEngine,
+        contents: ContentsOf,
+        surveys: Surveys,
+        clock: Clock,
     ) -> None:
+        self._kind = kind.api_resource.kind
         self._engine = engine
         self._contents = contents
         self._servers = Servers(client, contents, clock)
         self._surveys = surveys
         self._mark = ClusterMark(client)
 
-    async def ensure(
-        self, charge: Charge, cluster: PostgreSQLCluster, owner: Credentials, findings: Findings
-    ) -> None:
+    async def ensure(self, charge: Charge, cluster: Cluster, owner: Credentials, findings: Findings) -> None:
         """Database and owner as declared, then the configuration. Only with a primary that takes writes."""
         # Before the server is looked at: whatever this Job has done is seen there.
         job = await charge.client.find(Job, charge.view.names.initial_job)
@@ -85,24 +89,24 @@ class Initial:
 
     def forget(self, cluster: ObjectKey) -> None:
         """Nothing is kept for the cluster any more."""
-        self._surveys.forget(KIND, cluster)
+        self._surveys.forget(self._kind, cluster)
 
-    async def _settle(self, charge: Charge, cluster: PostgreSQLCluster, owner: Credentials) -> bool:
+    async def _settle(self, charge: Charge, cluster: Cluster, owner: Credentials) -> bool:
         """Whether the configuration was applied to the database, which is as declared now."""
         view = charge.view
-        server = await self._servers.opened(view.key)
+        server = await self._servers.opened(view.kind, view.engine, view.key)
         located = Located(server, self._contents(view.engine), view.key.namespace)
         await require_first(charge.client, cluster)
         desired = initial_of(view.initial, owner.password, claim_of(cluster, await self._mark.read()))
         for each in desired:
             located.contents.check(each, server.login.username)
-        self._tell(charge, await self._surveys.settle(located, KIND, view.key, desired))
+        self._tell(charge, await self._surveys.settle(located, self._kind, view.key, desired))
         if not view.initial.sql:
             return True
         database, marker = view.initial.database, self._engine.configurer(view).marker
         inside = {database: frozenset({marker.schema or ""})}
         scope = Scope(databases=frozenset(inside), inside=inside, follow=False)
-        survey = await self._surveys.look(located, KIND, view.key, scope)
+        survey = await self._surveys.look(located, self._kind, view.key, scope)
         return database in survey.inside and marker in survey.inside[database].objects
 
     async def _configure(self, charge: Charge, job: Job | None, findings: Findings, *, applied: bool) -> None:

@@ -12,6 +12,7 @@ from steersman.meta import Object, ObjectKey
 from steersman_databases.clusters.observed import Instance, Observed, is_retired, number_of, observe
 from steersman_databases.clusters.rollout import wanted_image
 from steersman_databases.clusters.steps import (
+    BeginAnew,
     CreateInstance,
     RenewPod,
     RestartServer,
@@ -70,7 +71,7 @@ class Instances:
         view = self._view
         statefulsets = [s for s in await self._ours(StatefulSet) if self._charge.controls(s)]
         pods, claims = await self._ours(Pod), await self._ours(PersistentVolumeClaim)
-        store = [c for c in await self._ours(ConfigMap) if c.key in view.names.store]
+        store = [c for c in await self._ours(ConfigMap) if c.key in view.store.every]
         members = self._topology.observe(view.key, pods, store)
         numbered = [c for c in claims if number_of(c) is not None]
         seen = observe(
@@ -116,6 +117,9 @@ class Instances:
         match step:
             case CreateInstance(number):
                 await self._create(observed, number)
+            case BeginAnew(number):
+                await self._topology.forget_data(observed.members)
+                self._tell("Started", f"had instance {self._name(number)} begin anew: its first start was cut off")
             case StartInstance(number):
                 await self._declare(observed, self._instance(observed, number), replicas=1)
                 self._tell("Started", f"started instance {self._name(number)}")
@@ -189,7 +193,7 @@ class Instances:
 
 async def live_members(charge: Charge, topology: Topology) -> Members:
     """Who leads, as the API server has it and not the cache. Neither the pods nor what else the store says."""
-    lock = await find_live(charge.client, ConfigMap, charge.view.names.store_leader)
+    lock = await find_live(charge.client, ConfigMap, charge.view.store.leader)
     return topology.observe(charge.view.key, (), () if lock is None else (lock,))
 
 

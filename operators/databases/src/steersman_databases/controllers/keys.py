@@ -34,8 +34,6 @@ from steersman_databases.resources.secrets import cluster_secret, owned_by
 
 T = TypeVar("T", bound=Object)
 
-ADMINISTRATOR = "postgres"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
@@ -79,6 +77,7 @@ class ClusterKeys:
         self._names = charge.view.names
         self._labels = cluster_labels(charge.view)
         self._port = engine.port
+        self._administrator = engine.administrator
 
     async def ensure(self, wish: KeysWish, data: DataOfCluster) -> Keys:
         """Every Secret of the cluster, as it should be.
@@ -94,11 +93,23 @@ class ClusterKeys:
 
     # Certificates
 
-    async def _ensure_certificates(self, wish: KeysWish, data: DataOfCluster) -> Keyring:
+    async def present(self, wish: KeysWish, data: DataOfCluster) -> Keyring:
+        """The certificates, of which nothing is written: who has others knows nobody by these.
+
+        Raises:
+            Blocked: a Secret of that name is not ours, or belongs to data that are gone.
+        """
+        return (await self._look(wish, data))[0]
+
+    async def _look(self, wish: KeysWish, data: DataOfCluster) -> tuple[Keyring, Mapping[ObjectKey, Secret | None]]:
         found = {key: await self._find(key, data) for key in certificate_secrets(self._view, wish)}
         given = None if wish.given is None else await self._given(wish.given)
         present = {key: secret.data for key, secret in found.items() if secret is not None}
-        ring = keyring(self._view, wish, present, given, self._charge.clock.now())
+        return keyring(self._view, wish, present, given, self._charge.clock.now()), found
+
+    async def _ensure_certificates(self, wish: KeysWish, data: DataOfCluster) -> Keyring:
+        ring, found = await self._look(wish, data)
+        present = {key: secret.data for key, secret in found.items() if secret is not None}
         for key, wanted in ring.data.items():
             # The authorities come first: what is cut off after them is signed again by the same ones.
             await self._write(key, found[key], wanted, data)
@@ -119,7 +130,7 @@ class ClusterKeys:
                 f"Secret {key.name} with username and password of the administrator of retained data is missing or "
                 f"incomplete: restore it, or delete {_listed(data.claims)} to start anew without the data",
             )
-        credentials = present or Credentials(ADMINISTRATOR, generate_password())
+        credentials = present or Credentials(self._administrator, generate_password())
         wanted = {"username": credentials.username.encode(), "password": credentials.password.encode()}
         await self._repair(key, found, wanted, data, password_is_new=present is None)
         return credentials

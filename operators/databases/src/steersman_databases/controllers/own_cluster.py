@@ -17,8 +17,8 @@ from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import READY, Blocked
 from steersman_databases.controllers.storage import require_engine
 from steersman_databases.engines import Contents, EngineError, InvalidName, image
+from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
-from steersman_databases.engines.postgresql.hba import OPERATOR
 from steersman_databases.resources import Names
 from steersman_databases.resources.own_cluster import own_cluster
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Service
+from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey, is_true
 from steersman.observability.runtime import Clock
 from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.clusters.keyring import Keyring
+from steersman_databases.clusters.observed import Observed
+from steersman_databases.clusters.rollout import pooler_image
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.serving import Shower
 from steersman_databases.engines.errors import EngineError, ServerUnreachable
@@ -21,6 +25,7 @@ from steersman_databases.engines.postgresql.pgbouncer import PORT
 from steersman_databases.engines.server import ClientCertificate, Endpoint
 from steersman_databases.resources.pooler import (
     PooledRole,
+    pooler_budget,
     pooler_configuration,
     pooler_deployment,
     pooler_key,
@@ -33,11 +38,40 @@ Console = Callable[[Endpoint, ClientCertificate, bytes, Command], Awaitable[None
 
 # A switchover that takes longer than this has failed, and an error is better than silence.
 _LONGEST_PAUSE = 20.0
+# Seconds after which every node leads to who serves now; until then a connection may go to a former primary.
+_ROUTED = 10.0
+_ROLES: Sequence[PooledRole] = ("rw", "ro")
+
+Serving = tuple[str, frozenset[tuple[str, str]]]
+"""Who leads since when, and each server's role by its pod's UID."""
+
+
+def serving_in(observed: Observed) -> Serving | None:
+    """Who serves as what; None where nobody leads, and nobody has anywhere else to go."""
+    primary = observed.primary
+    if primary is None:
+        return None
+    roles = ((i.pod.metadata.uid, i.member.role) for i in observed.instances if i.pod and i.member and i.pod_ready)
+    return observed.members.leadership, frozenset(roles)
 
 
 async def no_console(endpoint: Endpoint, login: ClientCertificate, authorities: bytes, command: Command) -> None:
     """For who runs no PgBouncer."""
     raise ServerUnreachable(endpoint, "nobody listens")
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a pod was last told. Forgotten with the process: then all are told to go on and to connect anew, which
+    harms nobody.
+
+    ``paused``: since when it waits, None where it is known not to. ``serving``: who served when it last let go of its
+    connections. ``again``: when it is to do so once more.
+    """
+
+    paused: float | None
+    serving: Serving | None = None
+    again: float | None = None
 
 
 class Poolers:
@@ -50,42 +84,44 @@ class Poolers:
     def __init__(self, clock: Clock, console: Console) -> None:
         self._clock = clock
         self._console = console
-        # Since when which pods wait; None for those that are known not to. Forgotten with the process: then all are
-        # told to go on, which harms nobody.
-        self._paused: dict[ObjectKey, dict[str, float | None]] = {}
+        self._told: dict[ObjectKey, dict[str, _Told]] = {}
 
-    async def ensure(self, charge: Charge, pooler: Pooler | None) -> None:
-        """The objects, or none of them."""
-        view = charge.view
-        roles: Sequence[PooledRole] = () if pooler is None else ("rw", "ro") if pooler.read_only else ("rw",)
-        every: tuple[PooledRole, ...] = ("rw", "ro")
-        for role in every:
+    async def ensure(self, charge: Charge, pooler: Pooler | None, observed: Observed) -> Sequence[Deployment]:
+        """The objects, or none of them. Gives the Deployments, as they are now."""
+        view, declared = charge.view, list[Deployment]()
+        for role in _ROLES:
             key = pooler_key(view, role)
-            if pooler is not None and role in roles:
-                await charge.declare(ConfigMap, pooler_configuration(view, pooler, role))
+            wanted = pooler if pooler is not None and (role == "rw" or pooler.read_only) else None
+            if wanted is not None:
+                await charge.declare(ConfigMap, pooler_configuration(view, wanted, role))
                 await charge.declare(Service, pooler_service(view, role))
-                await charge.declare(Deployment, pooler_deployment(view, pooler, role))
+                declared.append(await self._deployment(charge, wanted, role, observed))
+            if wanted is not None and wanted.replicas > 1:
+                await charge.declare(PodDisruptionBudget, pooler_budget(view, role))
             else:
+                await charge.remove(PodDisruptionBudget, key)
+            if wanted is None:
                 await charge.remove(Deployment, key)
                 await charge.remove(Service, key)
                 await charge.remove(ConfigMap, key)
+        return declared
+
+    async def _deployment(self, charge: Charge, pooler: Pooler, role: PooledRole, observed: Observed) -> Deployment:
+        present = await charge.client.find(Deployment, pooler_key(charge.view, role))
+        containers = () if present is None else present.spec.template.spec.containers
+        runs = next((c.image or "" for c in containers), "")
+        image = pooler_image(charge.view, observed, runs)
+        return await charge.declare(Deployment, pooler_deployment(charge.view, pooler, role, image=image))
 
     async def pods(self, charge: Charge) -> Sequence[Pod]:
-        """Those that serve, of both roles."""
-        every: tuple[PooledRole, ...] = ("rw", "ro")
-        wanted = [pooler_labels(charge.view, role) for role in every]
+        """All of both roles, those that end too: they have clients yet."""
+        wanted = [pooler_labels(charge.view, role) for role in _ROLES]
         found = await charge.client.list(Pod, namespace=charge.view.key.namespace)
-        return [
-            pod
-            for pod in found
-            if any(labels.items() <= pod.metadata.labels.items() for labels in wanted)
-            and pod.metadata.deletion_timestamp is None
-            and is_true(pod.status.conditions, "Ready")
-        ]
+        return [p for p in found if any(labels.items() <= p.metadata.labels.items() for labels in wanted)]
 
     def showers(self, pods: Sequence[Pod], ring: Keyring) -> Sequence[Shower]:
-        """The same, as those who show a certificate."""
-        return [Shower(pod, self._reloading(pod, ring)) for pod in pods]
+        """Those of them that serve, as those who show a certificate."""
+        return [Shower(pod, self._reloading(pod, ring)) for pod in _serve(pods)]
 
     def _reloading(self, pod: Pod, ring: Keyring) -> Callable[[], Awaitable[None]]:
         return lambda: self._tell(pod, ring, "RELOAD")
@@ -95,30 +131,39 @@ class Poolers:
 
         That they may wait too long counts from the last time that this was asked for.
         """
-        known = self._paused.setdefault(charge.view.key, {})
-        waiting = [pod for pod in pods if known.get(pod.metadata.uid) is None]
+        known, serve = self._told.setdefault(charge.view.key, {}), _serve(pods)
+        waiting = [p for p in serve if (told := known.get(p.metadata.uid)) is None or told.paused is None]
         # Before they are asked: one whose answer is lost waits too.
-        known.update(dict.fromkeys((pod.metadata.uid for pod in pods), self._clock.monotonic()))
+        for pod in serve:
+            known.setdefault(pod.metadata.uid, _Told(None)).paused = self._clock.monotonic()
         await asyncio.gather(*(self._tell(pod, ring, "PAUSE") for pod in waiting), return_exceptions=True)
 
-    async def release(self, charge: Charge, pods: Sequence[Pod], ring: Keyring, *, handing_over: bool) -> None:
-        """All go on, if nothing is being handed over any more or it takes too long."""
-        former, now = self._paused.get(charge.view.key, {}), self._clock.monotonic()
-        known: dict[str, float | None] = {}
-        for pod in pods:
-            uid = pod.metadata.uid
-            since = former.get(uid, now - _LONGEST_PAUSE)
-            if since is not None and not (handing_over and now - since < _LONGEST_PAUSE):
-                since = None if await self._resumed(pod, ring) else since
-            known[uid] = since
-        self._paused[charge.view.key] = known
+    async def release(
+        self, charge: Charge, pods: Sequence[Pod], ring: Keyring, *, serving: Serving | None, handing_over: bool
+    ) -> None:
+        """All let go of connections that were made while others served; then they go on, if nothing is being handed
+        over any more or it takes too long."""
+        former, since = self._told.get(charge.view.key, {}), self._clock.monotonic() - _LONGEST_PAUSE
+        serve = _serve(pods)
+        known = {p.metadata.uid: former.get(p.metadata.uid) or _Told(since) for p in serve}
+        self._told[charge.view.key] = known
+        waits_since = since if handing_over else float("inf")
+        await asyncio.gather(*(self._go_on(p, ring, known[p.metadata.uid], serving, waits_since) for p in serve))
 
-    async def _resumed(self, pod: Pod, ring: Keyring) -> bool:
+    async def _go_on(self, pod: Pod, ring: Keyring, told: _Told, serving: Serving | None, waits_since: float) -> None:
+        """``waits_since``: only those go on that have waited since before."""
         try:
-            await self._tell(pod, ring, "RESUME")
+            now, changed = self._clock.monotonic(), told.serving != serving
+            if serving is not None and (changed or (told.again is not None and now >= told.again)):
+                await self._tell(pod, ring, "RECONNECT")
+                told.serving, told.again = serving, now + _ROUTED if changed else None
+            if told.paused is not None and told.paused <= waits_since:
+                await self._tell(pod, ring, "RESUME")
+                told.paused = None
         except EngineError as error:
-            return "not paused" in str(error)
-        return True
+            # Who does not answer is asked again with the next reconcile.
+            if "not paused" in str(error):
+                told.paused = None
 
     async def _tell(self, pod: Pod, ring: Keyring, command: Command) -> None:
         endpoint = Endpoint(pod.status.pod_ip or "", PORT)
@@ -126,7 +171,11 @@ class Poolers:
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""
-        self._paused.pop(cluster, None)
+        self._told.pop(cluster, None)
+
+
+def _serve(pods: Sequence[Pod]) -> Sequence[Pod]:
+    return [pod for pod in pods if is_true(pod.status.conditions, "Ready")]
 
 
 def permit(builder: Builder[T]) -> Builder[T]:

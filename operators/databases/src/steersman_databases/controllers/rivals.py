@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steersman.controller import CachedClient
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters import claims, tenancy
 from steersman_databases.controllers.servers import NotLocated
 
@@ -21,6 +21,7 @@ async def require_first(client: CachedClient, of: claims.Claimant) -> None:
             *(await client.list(Database, index=(CLAIMS, key))),
             *(await client.list(DatabaseUser, index=(CLAIMS, key))),
             *(await client.list(PostgreSQLCluster, index=(CLAIMS, key))),
+            *(await client.list(MySQLCluster, index=(CLAIMS, key))),
         ]
         first = claims.winner([of, *(rival for rival in rivals if rival.metadata.uid != of.metadata.uid)])
         if first.metadata.uid == of.metadata.uid:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ContainerStatus, Pod, PodCondition, Service
-from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
-from steersman.meta import ApplyConfiguration, Object, to_builtins
+from steersman.meta import ApplyConfiguration, Object
 from steersman_databases.api import Database
+from steersman_databases.clusters.trouble import is_stuck
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.resources import Names, ServerImage, headless_service, primary_service, statefulset
+from steersman_databases.resources.drift import content_of, repair_of
 
 T = TypeVar("T", bound=Object)
 
@@ -55,6 +56,10 @@ class Server:
             raise Blocked("Provisioning", "ServerStarting", f"waiting for pod {self._names.pod.name} to be created")
         if pod.metadata.deletion_timestamp is not None:
             raise Blocked("Provisioning", "ServerRestarting", f"pod {pod.metadata.name} is being replaced")
+        if pod.spec.containers[0].image != self._image.reference and is_stuck(pod):
+            # The StatefulSet leaves it as it is, and with the image of now it may start.
+            await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+            raise Blocked("Provisioning", "ServerRestarting", f"pod {pod.metadata.name} is being replaced")
         conditions = {c.type: c for c in pod.status.conditions}
         scheduled = conditions.get("PodScheduled")
         if scheduled is not None and scheduled.status == "False":
@@ -69,20 +74,13 @@ class Server:
         present = await find(self._client, kind, config.key)
         if present is not None:
             self._require_ours(present)
-        if isinstance(present, Service):
-            await self._restore_ports(present, config)
-        await self._client.apply(config, owner=self._database)
+        if isinstance(present, Service) and (repair := repair_of(present, config)):
+            await self._client.patch(Service, config.key, repair)
+        applied = await self._client.apply(config, owner=self._database)
         if present is None:
             self._events.normal(self._database, "Created", f"created {kind.api_resource.kind} {config.key.name}")
-
-    async def _restore_ports(self, service: Service, config: ApplyConfiguration[Any]) -> None:
-        """Ports are merged by number: one that was changed by hand would stay beside ours, under the same name."""
-        if any(port.port != self._image.port for port in service.spec.ports):
-            body = {
-                "metadata": {"resourceVersion": service.metadata.resource_version},
-                "spec": {"ports": to_builtins(config)["spec"]["ports"]},
-            }
-            await self._client.patch(Service, service.key, MergePatch(body))
+        elif content_of(applied) != content_of(present):
+            self._events.normal(self._database, "Updated", f"updated {kind.api_resource.kind} {config.key.name}")
 
     def _require_ours(self, obj: Object) -> None:
         reference, resource = obj.controller_reference, type(obj).api_resource

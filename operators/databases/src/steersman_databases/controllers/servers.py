@@ -10,15 +10,15 @@ from steersman.api.core_v1 import ConfigMap, Namespace, Secret, Service
 from steersman.controller import CachedClient
 from steersman.meta import Object, ObjectKey, metadata_only
 from steersman.observability.runtime import Clock
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Cluster, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.named_secrets import named_secrets
 from steersman_databases.api.references import AdministratorReference, ServerReference, ServerTls
 from steersman_databases.clusters import certificates, tenancy
+from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers.lookup import find, find_live
-from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.cluster_names import OPERATOR, SUPERUSER, ClusterNames
 from steersman_databases.engines.port import Contents
-from steersman_databases.engines.postgresql.hba import OPERATOR, SUPERUSER
 from steersman_databases.engines.server import (
     ClientCertificate,
     Endpoint,
@@ -78,25 +78,26 @@ class Servers:
         """
         if of.spec.server_ref is not None:
             return await self._foreign(of, of.spec.server_ref)
-        return await self._of_cluster(of, cluster_of(of))
+        return await self._of_cluster(of, *cluster_of(of))
 
-    async def _of_cluster(self, of: Database | DatabaseUser, key: ObjectKey) -> Located:
-        cluster = await find(self._client, PostgreSQLCluster, key)
-        guest = of.metadata.namespace
+    async def _of_cluster(self, of: Database | DatabaseUser, kind: type[Cluster], key: ObjectKey) -> Located:
+        cluster = await find(self._client, kind, key)
+        guest, called = of.metadata.namespace, kind.api_resource.kind
         if cluster is None or not tenancy.lets_in(cluster.spec.allowed_namespaces, key.namespace, guest):
             if key.namespace == guest:
-                raise NotLocated("ServerNotFound", f"there is no PostgreSQLCluster {key.name}", gone=True)
+                raise NotLocated("ServerNotFound", f"there is no {called} {key.name}", gone=True)
             gone = cluster is None or not _was_let_in(of)
-            raise _not_permitted(f"PostgreSQLCluster {key}", guest, "by spec.allowedNamespaces", gone=gone)
+            raise _not_permitted(f"{called} {key}", guest, "by spec.allowedNamespaces", gone=gone)
         if cluster.metadata.deletion_timestamp is not None:
-            raise NotLocated("ServerNotFound", f"PostgreSQLCluster {key} is being deleted", gone=True)
+            raise NotLocated("ServerNotFound", f"{called} {key} is being deleted", gone=True)
         if cluster.spec.hibernated:
-            raise NotLocated("ServerNotReady", f"PostgreSQLCluster {key} is hibernated")
+            raise NotLocated("ServerNotReady", f"{called} {key} is hibernated")
         if cluster.status is None or not cluster.status.primary:
-            raise NotLocated("ServerNotReady", f"PostgreSQLCluster {key} has no primary yet")
-        return Located(await self.opened(key), self._contents("postgresql"), key.namespace)
+            raise NotLocated("ServerNotReady", f"{called} {key} has no primary yet")
+        engine = engine_of(kind)
+        return Located(await self.opened(called, engine, key), self._contents(engine), key.namespace)
 
-    async def opened(self, cluster: ObjectKey) -> Server:
+    async def opened(self, kind: str, engine: str, cluster: ObjectKey) -> Server:
         """The primary of a cluster of ours, as the operator logs in to it.
 
         Raises:
@@ -107,15 +108,15 @@ class Servers:
         login = certificates.pair_in(held[0].data) if held[0] else None
         authorities = certificates.from_data(held[1].data) if held[1] else None
         if held[0] is None or login is None or authorities is None:
-            raise NotLocated("ServerNotReady", f"PostgreSQLCluster {cluster} has no certificates yet")
+            raise NotLocated("ServerNotReady", f"{kind} {cluster} has no certificates yet")
 
         def elevate() -> Login:
             pair = certificates.signed_once(SUPERUSER, authorities, self._clock.now())
             return Login(SUPERUSER, certificate=pair.as_client)
 
         return Server(
-            engine="postgresql",
-            endpoint=Endpoint(f"{names.service('rw').name}.{cluster.namespace}.svc", 5432),
+            engine=engine,
+            endpoint=Endpoint(host_of(cluster), self._contents(engine).port),
             login=Login(OPERATOR, certificate=login.as_client),
             verification=Verification(TLSMode.VERIFY_FULL, held[0].data.get("ca.crt", b"")),
             tenancy=Tenancy.CLUSTER,
@@ -202,19 +203,25 @@ class Servers:
         return space is None or space.metadata.deletion_timestamp is not None
 
 
-def cluster_of(of: Database | DatabaseUser) -> ObjectKey:
-    """The cluster that an object without ``serverRef`` is on.
+def host_of(cluster: ObjectKey) -> str:
+    """Where the primary of a cluster of ours is."""
+    return f"{ClusterNames(cluster).service('rw').name}.{cluster.namespace}.svc"
+
+
+def cluster_of(of: Database | DatabaseUser) -> tuple[type[Cluster], ObjectKey]:
+    """Kind and key of the cluster that an object without ``serverRef`` is on.
 
     Raises:
         NotLocated: it names none.
     """
     reference, namespace = of.spec.cluster_ref, of.metadata.namespace
     if reference is not None:
-        return ObjectKey(reference.namespace or namespace, reference.name)
+        kind = MySQLCluster if reference.kind == "MySQLCluster" else PostgreSQLCluster
+        return kind, ObjectKey(reference.namespace or namespace, reference.name)
     if isinstance(of, Database):
-        return of.key
+        return PostgreSQLCluster, of.key
     if name := of.metadata.labels.get(TARGET_LABEL):
-        return ObjectKey(namespace, name)
+        return PostgreSQLCluster, ObjectKey(namespace, name)
     raise NotLocated(
         "ServerNotFound", f"no server is named: set clusterRef, serverRef, or the label {TARGET_LABEL} to a cluster"
     )
@@ -233,14 +240,24 @@ def secrets_of(of: Database | DatabaseUser) -> list[ObjectKey]:
     return [named.key for named in named_secrets(of)]
 
 
-def clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
-    """The cluster that an object is on, if it is one."""
+def postgresql_clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
+    """The cluster of PostgreSQL's that an object is on, if it is one."""
+    return _clusters_of(of, PostgreSQLCluster)
+
+
+def mysql_clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
+    """The cluster of MySQL's that an object is on, if it is one."""
+    return _clusters_of(of, MySQLCluster)
+
+
+def _clusters_of(of: Database | DatabaseUser, kind: type[Cluster]) -> list[ObjectKey]:
     if of.spec.server_ref is not None or (isinstance(of, Database) and of.has_own_server):
         return []
     try:
-        return [cluster_of(of)]
+        found, key = cluster_of(of)
     except NotLocated:
         return []
+    return [key] if found is kind else []
 
 
 def _was_let_in(of: Database | DatabaseUser) -> bool:

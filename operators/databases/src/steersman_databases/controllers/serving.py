@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from steersman.api.core_v1 import Pod
@@ -29,7 +29,7 @@ _MOUNTED_SECONDS = 150.0
 class _Following:
     """What a pod was last asked for. Forgotten with the process, which costs a few handshakes.
 
-    ``refuses``: it had its time to learn of the present authorities, and does not take them.
+    ``refuses``: it does not take the present authorities, or is not taken by them.
     """
 
     wanted: str
@@ -60,10 +60,11 @@ class Serving:
         self._ask = ask
         self._clusters: dict[ObjectKey, dict[str, _Following]] = {}
 
-    async def follow(self, charge: Charge, showers: Iterable[Shower], ring: Keyring) -> frozenset[str]:
+    async def follow(self, charge: Charge, showers: Iterable[Shower], ring: Keyring) -> Mapping[str, bool]:
         """Has those that do not show what ``ring`` says read their files again.
 
-        Gives the UIDs of the pods that cannot be told: they know nobody of those who sign now, nor are they known.
+        Gives the UIDs of the pods that cannot be told, since they and those who sign now do not know each other, and
+        whether that has lasted for longer than a kubelet needs.
         """
         former = self._clusters.get(charge.view.key, {})
         wanted = hashlib.sha256(f"{ring.served} {ring.authorities.client.bundle}".encode()).hexdigest()
@@ -79,7 +80,8 @@ class Serving:
                 asked.append(self._bring(charge, shower, following, ring))
         self._clusters[charge.view.key] = present
         await asyncio.gather(*asked)
-        return frozenset(uid for uid, following in present.items() if following.refuses)
+        now = self._clock.monotonic()
+        return {uid: now - one.since >= _MOUNTED_SECONDS for uid, one in present.items() if one.refuses}
 
     async def _bring(self, charge: Charge, shower: Shower, following: _Following, ring: Keyring) -> None:
         shown = await self._ask(Endpoint(shower.pod.status.pod_ip or "", self._port))
@@ -91,7 +93,7 @@ class Serving:
             await shower.reload()
         except EngineError as error:
             # Asked again with the next reconcile.
-            following.refuses = mounted and isinstance(error, CertificateRefused)
+            following.refuses = isinstance(error, CertificateRefused)
             return
         following.done, following.refuses = right, False
         if not right:

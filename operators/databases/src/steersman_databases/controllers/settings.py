@@ -13,14 +13,14 @@ from typing import Any
 
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
-from steersman_databases.clusters import parameters
+from steersman_databases.clusters import parameters, recovery
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers.cluster_status import Findings, judge_parameters
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, SettingCatalog
+from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.errors import EngineError
-from steersman_databases.engines.postgresql.hba import OPERATOR
 from steersman_databases.engines.server import Endpoint, Login, Server
 from steersman_databases.engines.topology import Topology
 
@@ -69,7 +69,13 @@ class Settings:
             wanted = _held(wanted, stored)
         unread = self._unread_rules(view)
         estranged = frozenset(i.number for i in observed.instances if i.estranged)
-        wanted = replace(wanted, forgets_absent=_knows_who_is_gone(observed), estranged=estranged)
+        wanted = replace(
+            wanted,
+            forgets_absent=_knows_who_is_gone(observed),
+            estranged=estranged,
+            present=frozenset(i.number for i in observed.instances),
+            recovered=recovery.recovered(view, observed),
+        )
         settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(trials)}
         written = await self._topology.configure(observed.members, settings)
         if written:
@@ -82,7 +88,15 @@ class Settings:
         now = self._clock.monotonic()
         settled = [one for one in told if now - one.since >= _SETTLES_SECONDS]
         differs = {name: words for one in settled for name, words in one.differs.items()}
-        wrong = {**unread, **differs, **refused, **{one.name: one.words for one in trials.back}}
+        unwilling = {
+            name: words
+            for m in observed.members.members
+            for name, words in m.refused.items()
+            if name in view.parameters
+        }
+        wrong = {**unread, **unwilling, **differs, **refused, **{one.name: one.words for one in trials.back}}
+        if words := parameters.prevented(charge.view, observed):
+            wrong["first start"] = words
         waits = written or any(
             one.differs or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
         )
@@ -136,7 +150,7 @@ class Settings:
     ) -> _Told:
         """What one server says; it is asked again for as long as it differs."""
         assert instance.pod is not None and instance.member is not None
-        restarts = instance.member.pending_restart
+        restarts, waiting = instance.member.pending_restart, {p.name for p in instance.member.pending}
         about = dict(view.parameters), restarts
         same = former is not None and former.about == about
         if former is not None and same and not former.differs:
@@ -149,7 +163,7 @@ class Settings:
         for name, value in view.parameters.items():
             shown = self._engine.shown_instead(name, value, catalog)
             # What waits for a restart is known by the member's own word.
-            if shown is not None and not (restarts and catalog[name].context == "postmaster"):
+            if shown is not None and not (restarts and (name in waiting or catalog[name].context == "postmaster")):
                 where = view.names.instance(instance.number)
                 differs[name] = f'parameter "{name}" is declared as {value}, and {where} runs with {shown}'
         told.differs = differs
@@ -170,5 +184,5 @@ def _knows_who_is_gone(observed: Observed) -> bool:
 
 def _held(view: ClusterView, stored: Mapping[str, Any]) -> ClusterView:
     """With the parameters as they are stored: nobody knows whether the servers take others."""
-    former: Mapping[str, str] = stored.get("postgresql", {}).get("parameters", {})
+    former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
     return replace(view, parameters={name: former[name] for name in view.parameters if name in former})

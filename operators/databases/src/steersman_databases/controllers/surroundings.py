@@ -45,7 +45,9 @@ class Surroundings:
     async def ensure_access(self, instances: Sequence[int]) -> None:
         """ServiceAccount, Role and RoleBinding of the instances that are there or about to be."""
         charge, names, labels = self._charge, self._names, self._labels
-        rights = access.role(names, labels, instances=instances, writable=self._view.writable_services)
+        rights = access.role(
+            names, labels, store=self._view.store.every, instances=instances, writable=self._view.writable_services
+        )
         await charge.declare(ServiceAccount, access.service_account(names, labels))
         await charge.declare(Role, rights)
         await charge.declare(RoleBinding, access.role_binding(names, labels))
@@ -53,7 +55,7 @@ class Surroundings:
     async def ensure_store(self, seen: Seen) -> None:
         """What the members find before they start; their store lives as long as the claims."""
         for config in self._engine.objects(self._view):
-            if config.key in self._names.store:
+            if config.key in self._view.store.every:
                 await self._ensure_stored(config, seen)
             else:
                 await self._charge.declare(ConfigMap, config)
@@ -109,6 +111,8 @@ class Surroundings:
         else:
             await charge.declare(PodDisruptionBudget, policy.disruption_budget(names, labels, max_unavailable))
         if network:
-            await charge.declare(NetworkPolicy, policy.network_policy(names, labels, self._engine.port))
+            await charge.declare(
+                NetworkPolicy, policy.network_policy(names, labels, self._engine.port, self._engine.member_ports)
+            )
         else:
             await charge.remove(NetworkPolicy, names.account)

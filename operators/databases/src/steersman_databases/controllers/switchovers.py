@@ -1,27 +1,31 @@
-"""Switchovers in the status, where they are written before anybody is asked, and those that annotations ask for."""
+"""Switchovers in the status, where they are written before anybody is asked, and what annotations ask for."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import MergePatch
-from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
-from steersman_databases.api.postgresql_cluster import LastSwitchover
+from steersman_databases.api import Cluster, ClusterStatus
+from steersman_databases.api.cluster_parts import LastSwitchover
 from steersman_databases.clusters.handover import asked, declaration
 from steersman_databases.clusters.observed import Attempt, Observed
-from steersman_databases.clusters.steps import ChooseSwitchover, EndSwitchover, SwitchOver
-from steersman_databases.clusters.view import SWITCHOVER
+from steersman_databases.clusters.steps import ChooseSwitchover, EndReplacement, EndSwitchover, SwitchOver
+from steersman_databases.clusters.view import REPLACE, SWITCHOVER
+from steersman_databases.controllers.cluster_status import status_of
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.topology import Members
 
+S = TypeVar("S", bound=ClusterStatus)
+
 _REQUESTED = "Requested"
 
 
-def attempt_of(view: ClusterView, status: PostgreSQLClusterStatus | None, members: Members) -> Attempt | None:
+def attempt_of(view: ClusterView, status: ClusterStatus | None, members: Members) -> Attempt | None:
     """The last switchover that was decided, as far as it did not succeed."""
     last = None if status is None else status.last_switchover
     to = None if last is None else view.names.number(last.to or "")
@@ -38,11 +42,11 @@ def attempt_of(view: ClusterView, status: PostgreSQLClusterStatus | None, member
     )
 
 
-async def intend(charge: Charge, cluster: PostgreSQLCluster, step: SwitchOver, observed: Observed) -> None:
+async def intend(charge: Charge, cluster: Cluster, step: SwitchOver, observed: Observed) -> None:
     """Writes down that a switchover is asked for, and what the store will bear once it was."""
     view, names = charge.view, charge.view.names
-    store = await charge.client.live.get(ConfigMap, names.store_failover)
-    status = (await charge.client.live.get(PostgreSQLCluster, cluster.key)).status or PostgreSQLClusterStatus()
+    store = await charge.client.live.get(ConfigMap, view.store.requests)
+    status = status_of(await charge.client.live.get(type(cluster), cluster.key))
     told = LastSwitchover(
         time=charge.clock.now(),
         former=status.primary,
@@ -55,7 +59,7 @@ async def intend(charge: Charge, cluster: PostgreSQLCluster, step: SwitchOver, o
     await charge.client.apply_status(cluster, replace(status, last_switchover=told))
 
 
-def ended(status: PostgreSQLClusterStatus, now: datetime, refused: str = "") -> PostgreSQLClusterStatus:
+def ended(status: S, now: datetime, refused: str = "") -> S:
     """``status`` with how the switchover went that was asked for: as ``refused`` says, or well once it is seen."""
     last = status.last_switchover
     if last is None or last.outcome != _REQUESTED or not (refused or last.to == status.primary):
@@ -72,15 +76,15 @@ def _over(last: LastSwitchover, now: datetime, refused: str) -> LastSwitchover:
 
 async def choose(charge: Charge, step: ChooseSwitchover) -> None:
     """Writes the instance's name where it said any, so that it is seen when it has happened."""
-    await _annotate(charge, charge.cluster.metadata.resource_version, charge.view.names.instance(step.to))
+    await _annotate(charge, charge.cluster.metadata.resource_version, SWITCHOVER, charge.view.names.instance(step.to))
 
 
-async def end(charge: Charge, cluster: PostgreSQLCluster, step: EndSwitchover, observed: Observed) -> None:
+async def end(charge: Charge, cluster: Cluster, step: EndSwitchover, observed: Observed) -> None:
     """Says how it went in the status and an Event, and takes the annotation off: last, since that is what is lost.
 
     Who refused what is declared is not forgotten where somebody asked for another.
     """
-    status = cluster.status or PostgreSQLClusterStatus()
+    status = status_of(cluster)
     last = status.last_switchover
     about = last
     if about is None or about.to != step.to:
@@ -88,14 +92,21 @@ async def end(charge: Charge, cluster: PostgreSQLCluster, step: EndSwitchover, o
         about = LastSwitchover(to=step.to, declared=declaration(charge.view), refused=refused)
     told = replace(status, last_switchover=_over(about, charge.clock.now(), step.refused))
     applied = await charge.client.apply_status(cluster, told)
-    await _annotate(charge, applied.metadata.resource_version, None)
+    await _annotate(charge, applied.metadata.resource_version, SWITCHOVER, None)
     if step.refused:
         charge.events.warning(cluster, "SwitchoverRefused", f"no switchover to {step.to}: {step.refused}")
     else:
         charge.events.normal(cluster, "Switchover", f"{step.to} is the primary, as was asked for")
 
 
-async def _annotate(charge: Charge, version: str, value: str | None) -> None:
+async def end_replacement(charge: Charge, step: EndReplacement) -> None:
+    """Takes the annotation off. That an instance was replaced was said when it was."""
+    await _annotate(charge, charge.cluster.metadata.resource_version, REPLACE, None)
+    if step.refused:
+        charge.events.warning(charge.cluster, "ReplacementRefused", f"{step.of} is not replaced: {step.refused}")
+
+
+async def _annotate(charge: Charge, version: str, name: str, value: str | None) -> None:
     # What somebody has just asked for instead must not be overwritten.
-    metadata = {"resourceVersion": version, "annotations": {SWITCHOVER: value}}
-    await charge.client.patch(PostgreSQLCluster, charge.view.key, MergePatch({"metadata": metadata}))
+    metadata = {"resourceVersion": version, "annotations": {name: value}}
+    await charge.client.patch(type(charge.cluster), charge.view.key, MergePatch({"metadata": metadata}))

@@ -14,7 +14,6 @@ from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey, is_true
-from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.clusters import plan, upgrade
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed, number_of
@@ -23,14 +22,22 @@ from steersman_databases.clusters.upgrade import Due
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find
+from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, InUse
+from steersman_databases.engines.cluster_names import SUPERUSER
 from steersman_databases.engines.errors import EngineError
-from steersman_databases.engines.postgresql.hba import SUPERUSER
 from steersman_databases.engines.server import Endpoint, Login, Server
 from steersman_databases.engines.topology import Topology
 from steersman_databases.engines.versions import image, upgrade_image
-from steersman_databases.resources.upgrade_job import ASKED, JOB_LABEL, asked_of, check_job, upgrade_job
+from steersman_databases.resources.upgrade_job import (
+    ASKED,
+    JOB_LABEL,
+    asked_of,
+    check_job,
+    upgrade_job,
+    upgrade_labels,
+)
 
 T = TypeVar("T", bound=Object)
 AskInUse = Callable[[Server], Awaitable[InUse]]
@@ -39,24 +46,25 @@ _ENDED = frozenset({"Succeeded", "Failed"})
 _WAITING = "the upgrade waits until the cluster is well"
 
 
-def due_of(cluster: PostgreSQLCluster, observed: Observed) -> Due | None:
+def due_of(view: ClusterView, told: str, observed: Observed) -> Due | None:
     """The upgrade that is declared for data that are there, if one leads to what is declared.
 
     Data that a new object finds are not upgraded: who forgot to say a version did not ask for it.
+
+    Args:
+        told: the version that ran last, as the status says it.
     """
-    former, version = upgrade.data_version(observed), cluster.spec.version
-    known = None if former in ("", version) else upgrade_image("postgresql", former, version)
-    told = "" if cluster.status is None else cluster.status.version or ""
+    former, version = upgrade.data_version(observed), view.version
+    known = None if former in ("", version) else upgrade_image(view.engine, former, version)
     if known is None or not upgrade.has_run(observed, former, told):
         return None
-    declared = cluster.spec.upgrade_image or ""
-    generation = cluster.metadata.generation
-    return Due(former=former, version=version, image=declared or known, generation=generation, declared=declared)
+    declared = view.upgrade_image
+    return Due(former=former, version=version, image=declared or known, generation=view.generation, declared=declared)
 
 
 def as_it_runs(view: ClusterView, due: Due) -> ClusterView:
     """The cluster as it is declared but for its version, which is what it was, with the image that runs."""
-    former = image("postgresql", due.former)
+    former = image(view.engine, due.former)
     return replace(view, version=due.former, image=former, image_given=False, upgrades_minor=False)
 
 
@@ -80,8 +88,9 @@ class Upgrades:
         """The next step of an upgrade that has begun. None: there is none, and the cluster may do what it wants."""
         key = self.charge.view.names.upgrade_job
         job = await find(self.charge.client, Job, key)
-        if job is not None:
-            self.charge.require_ours(job)
+        if job is not None and not self.charge.controls(job):
+            # In the way of an upgrade only, and told when one begins.
+            job = None
         stage = upgrade.stage(observed, job, self.due)
         if self.due is None:
             await self.charge.remove(Job, self.charge.view.names.upgrade_check_job)
@@ -148,6 +157,8 @@ class Upgrades:
             return self._refuse(findings, "; ".join(problems))
         if (offered := await self._offered(used, findings)) is not True:
             return offered or None
+        if (present := await find(self.charge.client, Job, self.charge.view.names.upgrade_job)) is not None:
+            self._require_ours(present, findings)
         parts = self.engine.pod(self.charge.view, primary.number, fenced=True)
         job = upgrade_job(self.charge.view, primary.number, due, parts)
         await self.charge.client.create(job, owner=self.charge.cluster)
@@ -168,6 +179,14 @@ class Upgrades:
         self._tell(findings, "Upgrading", message)
         return Wait("Upgrading", message)
 
+    def _require_ours(self, job: Job, findings: Findings) -> None:
+        """Returns if it is. Raises Blocked, which is what the upgrade waits for as well."""
+        try:
+            self.charge.require_ours(job)
+        except Blocked as blocked:
+            self._tell(findings, "Upgrading", blocked.outcome.message)
+            raise
+
     async def _in_use(self, address: str, ring: Keyring) -> InUse:
         if self.ask is None:
             return InUse()
@@ -180,7 +199,7 @@ class Upgrades:
         key = self.charge.view.names.upgrade_check_job
         job = await find(self.charge.client, Job, key)
         if job is not None:
-            self.charge.require_ours(job)
+            self._require_ours(job, findings)
         if job is not None and job.metadata.annotations.get(ASKED) != asked_of(self.due, used):
             await self.charge.delete(Job, job)
         elif job is None:
@@ -227,9 +246,10 @@ class Upgrades:
             await self.charge.delete(Job, job, propagation="Background" if upgrade.is_over(job) else "Foreground")
 
     async def _pods(self, job: ObjectKey) -> Sequence[Pod]:
-        """Those of a Job, which may be gone itself."""
+        """Those of a Job of ours, which may be gone itself."""
         pods = await self.charge.client.list(Pod, namespace=job.namespace)
-        return [pod for pod in pods if pod.metadata.labels.get(JOB_LABEL) == job.name]
+        labels = {JOB_LABEL: job.name, **upgrade_labels(self.charge.view)}
+        return [pod for pod in pods if pod.metadata.labels.items() >= labels.items()]
 
     async def _words(self, job: ObjectKey) -> str:
         """What the last pod of a Job said as it ended."""

@@ -26,7 +26,7 @@ from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.rivals import require_first, require_tenant
-from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers
+from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
 from steersman_databases.engines.claims import require_kin
@@ -127,6 +127,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
 
     async def _provision(self, user: DatabaseUser) -> Result:
         try:
+            _require_unmoved(user)
             located = await self._servers.locate(user)
             await require_first(self.client, user)
             require_tenant(user, located.home)
@@ -309,7 +310,12 @@ class UserReconciler(Reconciler[DatabaseUser]):
 
     async def _drop(self, user: DatabaseUser) -> None:
         try:
+            _require_unmoved(user)
             located = await self._servers.locate(user)
+        except Failed:
+            if await self._servers.ends_with_its_namespace(user):
+                return
+            raise
         except NotLocated as reason:
             # What was inside went with its server; and a namespace that goes must not wait for a Secret that went.
             if reason.gone or await self._servers.ends_with_its_namespace(user):
@@ -368,6 +374,19 @@ class UserReconciler(Reconciler[DatabaseUser]):
         if known is None or (known.status, known.message) != (told.status, told.message):
             emit = self.events.warning if told.status == "False" else self.events.normal
             emit(user, told.reason, told.message)
+
+
+def _require_unmoved(user: DatabaseUser) -> None:
+    """A label can be changed: on the former server the user would stay, with its password, and be nobody's.
+
+    Raises Failed, and NotLocated where none is named.
+    """
+    former = user.status.server if user.status is not None else None
+    if user.spec.server_ref is None and former and former.rpartition(":")[0] != host_of(cluster_of(user)[1]):
+        raise Failed(
+            f"the user may have been made on {former}, and the label {TARGET_LABEL} names another cluster now:"
+            " set it back, or delete this DatabaseUser while it names the former"
+        )
 
 
 def _secret_key(user: DatabaseUser) -> ObjectKey:

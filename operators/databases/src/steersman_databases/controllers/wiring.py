@@ -17,12 +17,18 @@ from steersman.controller import (
 )
 from steersman.manager import Manager
 from steersman.meta import metadata_only
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters import claims
 from steersman_databases.controllers.database import DatabaseReconciler
 from steersman_databases.controllers.outcome import RECHECK_SECONDS
 from steersman_databases.controllers.rivals import CLAIMS
-from steersman_databases.controllers.servers import ContentsOf, clusters_of, secrets_of, services_of
+from steersman_databases.controllers.servers import (
+    ContentsOf,
+    mysql_clusters_of,
+    postgresql_clusters_of,
+    secrets_of,
+    services_of,
+)
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.controllers.users import KIND, TargetFilter, UserReconciler
 from steersman_databases.resources import instance_of
@@ -47,6 +53,7 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .with_predicate(any_of(generation_changed, annotations_changed))
         .owns(PostgreSQLCluster)
         .index(PostgreSQLCluster, CLAIMS, claims.keys)
+        .index(MySQLCluster, CLAIMS, claims.keys)
         .owns(StatefulSet)
         .owns(Service)
         .watches(PersistentVolumeClaim, instance_of)
@@ -55,6 +62,7 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .permits(PostgreSQLCluster, "create", "patch", "delete")
         .permits(StatefulSet, "create", "patch", "delete")
         .permits(Service, "create", "patch")
+        .permits(Pod, "delete")
         .permits(PersistentVolumeClaim, "create", "patch", "delete")
         .permits(Secret, "create", "patch", "delete")
         .source(surveys)
@@ -83,13 +91,14 @@ def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
         builder.index(kind, CLAIMS, claims.keys)
         .watches(metadata_only(Secret), referenced_by(kind, secrets_of))
         .watches(metadata_only(Service), referenced_by(kind, services_of))
-        .watches(PostgreSQLCluster, referenced_by(kind, clusters_of), changed(_reachable))
+        .watches(PostgreSQLCluster, referenced_by(kind, postgresql_clusters_of), changed(_reachable))
+        .watches(MySQLCluster, referenced_by(kind, mysql_clusters_of), changed(_reachable))
         .permits(ConfigMap, "get")
         .permits(Namespace, "get")
     )
 
 
-def _reachable(cluster: PostgreSQLCluster) -> object:
+def _reachable(cluster: PostgreSQLCluster | MySQLCluster) -> object:
     """What of a cluster matters to those who are on it."""
     spec, status = cluster.spec, cluster.status
     serves = status is not None and bool(status.primary)

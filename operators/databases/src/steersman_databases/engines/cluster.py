@@ -16,10 +16,12 @@ from steersman.api.core_v1 import (
 )
 from steersman.meta import ApplyConfiguration, ObjectKey, Quantity
 
-from .cluster_names import ClusterNames
+from .cluster_names import ClusterNames, Store
 from .survey import SecuredObject
 
 SynchronousMode = Literal["Off", "Priority", "Quorum"]
+CLUSTER_DOMAIN = "cluster.local"
+"""The DNS domain of Kubernetes' own names, where nobody chose another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class SqlSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialDatabase:
-    """How ``initdb`` makes a new volume, and the first database with its owner. ``wal_segment_size`` is in MiB.
+    """How a new volume is made, and the first database with its owner. ``wal_segment_size`` is in MiB.
 
     ``sql`` is run in the database once, in its order.
     """
@@ -55,6 +57,7 @@ class InitialDatabase:
     secret: str | None = None
     sql: Sequence[SqlSource] = ()
     encoding: str = "UTF8"
+    collation: str | None = None
     locale_provider: str = "libc"
     locale: str = "C.UTF-8"
     wal_segment_size: int = 16
@@ -65,7 +68,7 @@ class PodSettings:
     """What a user may say of the pods, the same for every engine. What needs a new pod to take effect."""
 
     resources: ResourceRequirements
-    shm_size: Quantity
+    shm_size: Quantity | None = None
     image_pull_policy: str = "IfNotPresent"
     image_pull_secrets: Sequence[LocalObjectReference] = ()
     affinity: Affinity | None = None
@@ -81,18 +84,33 @@ class PodSettings:
 class Requests:
     """What annotations of the cluster ask for.
 
-    ``fenced`` are numbers of instances, or ``"*"`` for all; ``switchover`` is an instance's name, ``any`` or empty.
+    ``fenced`` are numbers of instances, or ``"*"`` for all; ``switchover`` is an instance's name, ``any`` or empty,
+    and ``replace`` an instance's name or empty.
     """
 
     paused: bool = False
     force_delete: bool = False
     fenced: frozenset[int] | Literal["*"] = frozenset()
     switchover: str = ""
+    replace: str = ""
     restart: str = ""
 
     def fences(self, instance: int) -> bool:
         """Whether this instance should be fenced."""
         return self.fenced == "*" or instance in self.fenced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """A person's leave to go on with the data of ``instance`` after the outage ``epoch``, with its loss named.
+
+    ``transactions`` and ``instances`` are what is given up, as the members tell it.
+    """
+
+    epoch: int
+    instance: str
+    transactions: str = ""
+    instances: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +123,8 @@ class ClusterView:
     EndpointSlices the primary fills. ``has_database``: ``initial`` names a first database, and is not only how a new
     volume is made. ``generation`` is the declaration's number. ``forgets_absent``: who is not there
     now does not come back. ``estranged`` are the instances that cannot be told to read their certificates again.
+    ``present`` are those that have data or are about to. ``recovery`` is what a person consents to, ``recovered`` the
+    instance that may go on by it. ``upgrade_image``: the user's, for upgrades of the data.
     """
 
     key: ObjectKey
@@ -136,12 +156,26 @@ class ClusterView:
     generation: int = 0
     forgets_absent: bool = False
     estranged: frozenset[int] = frozenset()
-    cluster_domain: str = "cluster.local"
+    present: frozenset[int] = frozenset()
+    recovery: Consent | None = None
+    recovered: int | None = None
+    upgrade_image: str = ""
+    cluster_domain: str = CLUSTER_DOMAIN
 
     @property
     def names(self) -> ClusterNames:
         """The names of everything that belongs to it."""
         return ClusterNames(self.key)
+
+    @property
+    def begins_together(self) -> bool:
+        """Whether nobody may lead before all were seen: a group, whose last primary may have less than another."""
+        return self.engine == "mysql"
+
+    @property
+    def store(self) -> Store:
+        """Where its members agree."""
+        return self.names.store_of(self.engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +271,16 @@ class ClusterEngine(Protocol):
     @property
     def port(self) -> int:
         """The port its servers listen on."""
+        ...
+
+    @property
+    def member_ports(self) -> Sequence[int]:
+        """The ports beside it that members and the operator use among themselves."""
+        ...
+
+    @property
+    def administrator(self) -> str:
+        """The account for people that may do everything."""
         ...
 
     def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:

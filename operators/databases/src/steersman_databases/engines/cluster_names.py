@@ -19,7 +19,26 @@ INSTANCE_LABEL = "databases.steersman.dev/instance"
 VERSION_LABEL = "app.kubernetes.io/version"
 """On StatefulSets and pods: the version of the servers."""
 
+OPERATOR = "steersman_operator"
+"""The operator's account in the servers of clusters. All three come in by a certificate and by nothing else."""
+SUPERUSER = "steersman_superuser"
+"""The one for what takes all rights; a certificate for it is signed when it is needed, and kept nowhere."""
+REPLICATION = "steersman_replication"
+"""The members' among each other."""
+
 ServiceRole = Literal["rw", "ro", "r"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The ConfigMaps in which the members of a cluster agree.
+
+    ``every`` are all, ``leader`` is the one that says who leads, ``requests`` the one that switchovers are asked in.
+    """
+
+    every: tuple[ObjectKey, ...]
+    leader: ObjectKey
+    requests: ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +77,20 @@ class ClusterNames:
         return self._suffixed(role)
 
     def slices(self, service: str) -> tuple[ObjectKey, ObjectKey]:
-        """The EndpointSlices of a Service without selector, for IPv4 and IPv6."""
+        """The EndpointSlices of a Service that leads to the primary, for IPv4 and IPv6."""
         return self._named(f"{service}-ipv4"), self._named(f"{service}-ipv6")
 
+    def store_of(self, engine: str) -> Store:
+        """Where the members of a cluster of this engine agree."""
+        if engine == "mysql":
+            return Store((self.group,), self.group, self.group)
+        every = (self.store_config, self.store_leader, self.store_sync, self.store_failover)
+        return Store(every, self.store_leader, self.store_failover)
+
     @property
-    def store(self) -> tuple[ObjectKey, ...]:
-        """The ConfigMaps in which Patroni's members agree."""
-        return (self.store_config, self.store_leader, self.store_sync, self.store_failover)
+    def group(self) -> ObjectKey:
+        """The ConfigMap in which members of a group of MySQL's agree."""
+        return self._suffixed("group")
 
     @property
     def store_config(self) -> ObjectKey:
@@ -86,6 +112,11 @@ class ClusterNames:
     def local_configuration(self) -> ObjectKey:
         """The ConfigMap with what each member reads from a file."""
         return self._suffixed("patroni")
+
+    @property
+    def mysql_configuration(self) -> ObjectKey:
+        """The ConfigMap with what each MySQL member reads from files."""
+        return self._suffixed("mysql")
 
     @property
     def account(self) -> ObjectKey:

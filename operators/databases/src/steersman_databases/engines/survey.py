@@ -74,8 +74,8 @@ class UserState:
     unless the survey says `verifiers_readable`. `second_verifier` is that of a retained former password (MySQL).
     On MySQL `superuser` says that it has, by itself or by a role, privileges with which one could become the
     administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
-    databases. In `members`, `role` is who is a member of it. `stands_in` are databases in which the role owns or was
-    granted something.
+    databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY). In `members`, `role` is who is a
+    member of it. `stands_in` are databases in which the role owns or was granted something.
     """
 
     name: str
@@ -95,6 +95,7 @@ class UserState:
     mark: str | None = None
     settings: frozenset[str] = frozenset()
     memberships: frozenset[Membership] = frozenset()
+    acts_as: frozenset[str] = frozenset()
     members: frozenset[Membership] = frozenset()
     stands_in: frozenset[str] = frozenset()
 

@@ -15,6 +15,8 @@ MemberState = Literal[
     "Cloning",  # it copies another member's data
     "Running",  # it serves; as a replica it does not stream (yet)
     "Streaming",  # a replica that follows the primary
+    "Offline",  # it runs, and is in no group
+    "Isolated",  # most of its group does not answer: it takes no writes
     "Stopped",
     "Crashed",
     "StartFailed",
@@ -37,7 +39,12 @@ class Member:
     ``lag_bytes`` is behind the primary; None where nobody knows. ``version`` is the server's full one, "17.6".
     ``synchronous``: it has all that was committed, and may be promoted without loss. ``diverged``: its history is not
     the primary's any more, and only a new copy helps. ``storage`` is the percentage of each volume that it uses at
-    least, in coarse steps; at 100 a server can write no more.
+    least, in coarse steps; at 100 a server can write no more. ``queued`` are transactions that it has received and
+    not applied. ``errant`` are those that the others have not, as its engine writes them. ``refused`` are parameters
+    that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost if the
+    cluster went on with its data alone: transactions that others have, and instances of which nobody knows;
+    ``unseen`` is None where it has not said.
+    ``because`` is why it does what it does, in its own words.
     """
 
     pod: ObjectKey
@@ -52,6 +59,17 @@ class Member:
     version: str = ""
     diverged: bool = False
     storage: Mapping[str, int] = field(default_factory=dict[str, int])
+    queued: int | None = None
+    errant: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    lacks: str = ""
+    unseen: frozenset[int] | None = None
+    because: str = ""
+
+    @property
+    def in_group(self) -> bool:
+        """Whether it serves with others, or did until it lost them."""
+        return self.state in ("Running", "Streaming", "Isolated")
 
     @property
     def full(self) -> bool:
@@ -72,10 +90,12 @@ class Members:
 
     ``leader`` is the instance that holds the lock, or held it last when nobody released it: its pod may be gone.
     ``former_leader`` is who held it before it was released (a stopped cluster), where that is known.
-    ``initialized``: some member has made the data, all others must be copies of them.
+    ``initialized``: some member has made the data, all others must be copies of them. ``begun``: one said that it
+    makes them, and nobody has said since that they are there.
     ``leadership`` is another text each time that somebody begins to lead.
     ``asked`` is the version of the store that the last switchover was asked for on.
     ``kept`` are the instances, there or not, for which the primary keeps its log until they come back.
+    ``epoch`` counts how often the data began to be served anew, by a group of members for example.
     ``settings`` is the shared configuration as stored, None where there is none yet.
     """
 
@@ -85,6 +105,8 @@ class Members:
     former_leader: int | None = None
     leadership: str = ""
     initialized: bool = False
+    begun: bool = False
+    epoch: int = 0
     switchover: SwitchoverRequest | None = None
     asked: str = ""
     kept: frozenset[int] = frozenset()
@@ -114,7 +136,7 @@ class Topology(Protocol):
 
         Args:
             pods: the cluster's.
-            store: those of `ClusterNames.store` that are there.
+            store: those of `ClusterNames.store_of` that are there.
         """
         ...
 

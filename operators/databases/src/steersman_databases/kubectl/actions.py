@@ -10,15 +10,17 @@ from typing import Any
 
 from steersman.client import Client, MergePatch, retry_on_conflict
 from steersman.meta import ObjectKey
-from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api import Cluster, ClusterStatus
+from steersman_databases.api.cluster_parts import ClusterPhase, LastSwitchover
 from steersman_databases.api.group import PAUSED
-from steersman_databases.api.postgresql_cluster import ClusterPhase, LastSwitchover, PostgreSQLClusterStatus
-from steersman_databases.clusters.view import FENCED_INSTANCES, RESTART, SWITCHOVER
+from steersman_databases.clusters.view import FENCED_INSTANCES, REPLACE, RESTART, SWITCHOVER
+from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused, named, usage
 
 ALL = "*"
 ANY = "any"
 _LOOK_EVERY = 0.5
+_TOLD_WITHIN = 3.0  # seconds
 
 
 async def switch_over(client: Client, key: ObjectKey, to: str, *, seconds: float | None) -> LastSwitchover | None:
@@ -32,7 +34,7 @@ async def switch_over(client: Client, key: ObjectKey, to: str, *, seconds: float
         ConfigurationError: there is no such instance.
         Refused: the operator has, or did nothing in time.
     """
-    cluster = await client.get(PostgreSQLCluster, key)
+    cluster = await find_cluster(client, key)
     status = _status(cluster)
     if to != ANY:
         _require(cluster, [to])
@@ -43,7 +45,7 @@ async def switch_over(client: Client, key: ObjectKey, to: str, *, seconds: float
         return None
     before = status.last_switchover
 
-    def ended(now: PostgreSQLCluster) -> bool:
+    def ended(now: Cluster) -> bool:
         return SWITCHOVER not in now.metadata.annotations and _status(now).last_switchover != before
 
     cluster = await _until(client, key, ended, seconds, "the switchover")
@@ -53,10 +55,39 @@ async def switch_over(client: Client, key: ObjectKey, to: str, *, seconds: float
     return last
 
 
+async def replace(client: Client, key: ObjectKey, instance: str, *, seconds: float | None) -> None:
+    """Asks for another instance in place of this one, and waits for ``seconds`` (None: not) until it is taken away.
+
+    Raises as `switch_over` does.
+    """
+    cluster = await find_cluster(client, key)
+    _require(cluster, [instance])
+    if instance == _status(cluster).primary:
+        raise Refused(f"{instance} is the primary: make another instance that first")
+    await _annotate(client, cluster, REPLACE, instance)
+    if seconds is None:
+        return
+
+    def ended(now: Cluster) -> bool:
+        return REPLACE not in now.metadata.annotations
+
+    def away(now: Cluster) -> bool:
+        return instance not in [member.name for member in _status(now).members]
+
+    what = f"the replacement of {instance}"
+    cluster = await _until(client, key, ended, seconds, what)
+    try:
+        # The status is written a moment after the annotation is taken off.
+        await _until(client, key, away, _TOLD_WITHIN, what)
+    except Refused:
+        kind = type(cluster).api_resource.kind.lower()
+        raise Refused(f"{instance} is not replaced: kubectl describe {kind} {key.name} says why") from None
+
+
 async def restart(client: Client, key: ObjectKey) -> str:
     """Asks for a rolling restart of all servers; returns the time that it is known by."""
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    await _annotate(client, await client.get(PostgreSQLCluster, key), RESTART, moment)
+    await _annotate(client, await find_cluster(client, key), RESTART, moment)
     return moment
 
 
@@ -71,7 +102,7 @@ async def fence(client: Client, key: ObjectKey, instances: Sequence[str]) -> tup
 
 async def unfence(client: Client, key: ObjectKey, instances: Sequence[str]) -> tuple[str, ...]:
     """Lets the servers of these instances, or of all (``*``), start again, and returns which are fenced still."""
-    cluster = await client.get(PostgreSQLCluster, key)
+    cluster = await find_cluster(client, key)
     members = {member.name for member in _status(cluster).members}
 
     def shrunk(fenced: set[str]) -> set[str]:
@@ -86,7 +117,7 @@ async def _fenced(
     client: Client, key: ObjectKey, instances: Sequence[str], change: Callable[[set[str]], set[str]]
 ) -> tuple[str, ...]:
     async def once() -> tuple[str, ...]:
-        cluster = await client.get(PostgreSQLCluster, key)
+        cluster = await find_cluster(client, key)
         _require(cluster, [each for each in instances if each != ALL])
         text = cluster.metadata.annotations.get(FENCED_INSTANCES, "")
         fenced = tuple(sorted(change({name.strip() for name in text.split(",") if name.strip()})))
@@ -98,12 +129,12 @@ async def _fenced(
 
 async def pause(client: Client, key: ObjectKey) -> None:
     """Has the operator write nothing more for the cluster."""
-    await _annotate(client, await client.get(PostgreSQLCluster, key), PAUSED, "true")
+    await _annotate(client, await find_cluster(client, key), PAUSED, "true")
 
 
 async def resume(client: Client, key: ObjectKey) -> None:
     """Has the operator go on."""
-    await _annotate(client, await client.get(PostgreSQLCluster, key), PAUSED, None)
+    await _annotate(client, await find_cluster(client, key), PAUSED, None)
 
 
 async def hibernate(client: Client, key: ObjectKey, *, seconds: float | None) -> None:
@@ -121,33 +152,34 @@ async def wake(client: Client, key: ObjectKey, *, seconds: float | None) -> None
 
 
 async def _hibernated(client: Client, key: ObjectKey, value: bool) -> None:
-    await client.patch(PostgreSQLCluster, key, MergePatch({"spec": {"hibernated": value}}))
+    kind = type(await find_cluster(client, key))
+    await client.patch(kind, key, MergePatch({"spec": {"hibernated": value}}))
 
 
-def _in_phase(phase: ClusterPhase) -> Callable[[PostgreSQLCluster], bool]:
+def _in_phase(phase: ClusterPhase) -> Callable[[Cluster], bool]:
     """Whether the operator says so of what is declared now, not of what was before."""
 
-    def ended(now: PostgreSQLCluster) -> bool:
+    def ended(now: Cluster) -> bool:
         seen = _status(now).observed_generation or 0
         return seen >= now.metadata.generation and _status(now).phase == phase
 
     return ended
 
 
-async def _annotate(client: Client, cluster: PostgreSQLCluster, name: str, value: str | None) -> None:
+async def _annotate(client: Client, cluster: Cluster, name: str, value: str | None) -> None:
     """Sets or removes an annotation of what was read, unless it has changed since. Raises Conflict."""
     metadata: dict[str, Any] = {"annotations": {name: value}}
     if name == FENCED_INSTANCES:  # it depends on what it was
         metadata["resourceVersion"] = cluster.metadata.resource_version
-    await client.patch(PostgreSQLCluster, cluster.key, MergePatch({"metadata": metadata}))
+    await client.patch(type(cluster), cluster.key, MergePatch({"metadata": metadata}))
 
 
 async def _until(
-    client: Client, key: ObjectKey, ended: Callable[[PostgreSQLCluster], bool], seconds: float, what: str
-) -> PostgreSQLCluster:
+    client: Client, key: ObjectKey, ended: Callable[[Cluster], bool], seconds: float, what: str
+) -> Cluster:
     deadline = time.monotonic() + seconds
     while True:
-        cluster = await client.get(PostgreSQLCluster, key)
+        cluster = await find_cluster(client, key)
         if ended(cluster):
             return cluster
         if time.monotonic() > deadline:
@@ -156,11 +188,11 @@ async def _until(
         await asyncio.sleep(_LOOK_EVERY)
 
 
-def _status(cluster: PostgreSQLCluster) -> PostgreSQLClusterStatus:
-    return cluster.status or PostgreSQLClusterStatus()
+def _status(cluster: Cluster) -> ClusterStatus:
+    return cluster.status or ClusterStatus()
 
 
-def _require(cluster: PostgreSQLCluster, instances: Sequence[str]) -> None:
+def _require(cluster: Cluster, instances: Sequence[str]) -> None:
     known = [member.name for member in _status(cluster).members]
     for instance in instances:
         if instance not in known:

@@ -11,6 +11,7 @@ import typer
 
 from steersman.client import Client
 from steersman.meta import FrozenStruct, ObjectKey
+from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.kubectl import actions, bundle, logs, shell, status
 from steersman_databases.kubectl.place import WRONG, Place, note, on_cluster, usage
 
@@ -102,6 +103,18 @@ def switchover(
         _tell(place, Done(cluster=cluster, done="switchover requested"))
     else:
         _tell(place, Done(cluster=cluster, done=f"switched over from {last.former} to {last.to}", primary=last.to))
+
+
+@app.command()
+@on_cluster
+def replace(place: Place, cluster: ClusterName, instance: str, wait: Wait = True, timeout: Timeout = 60) -> None:
+    """Make another instance in place of a replica whose data are of no use any more.
+
+    Example: kubectl steersman replace shop shop-2
+    """
+    seconds = timeout if wait else None
+    place.run(lambda client, ns: actions.replace(client, ObjectKey(ns, cluster), instance, seconds=seconds))
+    _tell(place, Done(cluster=cluster, done=f"{'replaced' if wait else 'replacement requested:'} {instance}"))
 
 
 @app.command()
@@ -229,7 +242,7 @@ def psql(
 
     async def find(client: Client, namespace: str) -> tuple[str, str]:
         key = ObjectKey(namespace, cluster)
-        return namespace, await shell.postgresql_pod(client, key, instance, replica=replica)
+        return namespace, await shell.member_pod(client, PostgreSQLCluster, key, instance, replica=replica)
 
     _become(place, *place.run(find), shell.psql(database, arguments or []))
 
@@ -238,16 +251,20 @@ def psql(
 @on_cluster
 def mysql(
     place: Place,
-    database: Annotated[str, typer.Argument(metavar="DATABASE", show_default=False)],
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER|DATABASE", show_default=False)],
     arguments: PassedOn = None,
+    replica: Annotated[bool, typer.Option("--replica", help="Ask a replica, not the primary.")] = False,
+    instance: Annotated[str, typer.Option("--instance", help="Ask this instance.")] = "",
 ) -> None:
-    """Open mysql as root on the server of a Database of engine mysql; what follows -- goes to mysql.
+    """Open mysql as root on the primary, or on the server of a Database of its own; what follows -- goes to mysql.
+
+    Example: kubectl steersman mysql stock --replica -- --execute 'SELECT @@hostname'
 
     Example: kubectl steersman mysql blog -- --execute 'SHOW DATABASES'
     """
 
     async def find(client: Client, namespace: str) -> tuple[str, str]:
-        return namespace, await shell.mysql_pod(client, ObjectKey(namespace, database))
+        return namespace, await shell.mysql_pod(client, ObjectKey(namespace, cluster), instance, replica=replica)
 
     _become(place, *place.run(find), shell.mysql(arguments or []))
 

@@ -23,8 +23,9 @@ from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import Client
 from steersman.errors import ApiError
 from steersman.meta import Object, ObjectKey, to_builtins
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.kubectl import logs
+from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused
 
 _LABELLED: Sequence[type[Object]] = (
@@ -65,7 +66,7 @@ class Bundle:
 async def collect(client: Client, key: ObjectKey) -> Bundle:
     """Everything about a cluster that its user may read. Raises NotFound if there is no such cluster."""
     bundle = Bundle()
-    cluster = await client.get(PostgreSQLCluster, key)
+    cluster = await find_cluster(client, key)
     bundle.files["cluster.yaml"] = _yaml([cluster])
     selector = f"app.kubernetes.io/instance={key.name}"
     for kind in _LABELLED:

@@ -10,8 +10,8 @@ from steersman.api.core_v1 import Pod
 from steersman.client import Client
 from steersman.errors import BadRequest, NotFound
 from steersman.meta import ObjectKey
-from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
+from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused, named
 from steersman_databases.kubectl.shell import CONTAINER
 
@@ -29,7 +29,7 @@ class Wanted:
 
 async def members(client: Client, key: ObjectKey) -> list[Pod]:
     """The pods of a cluster, by name. Raises NotFound without such a cluster, Refused if it has no pod."""
-    await client.get(PostgreSQLCluster, key)
+    await find_cluster(client, key)
     found = await client.list(Pod, namespace=key.namespace, label_selector=f"{MEMBER_OF_LABEL}={key.name}")
     if not found.items:
         raise Refused(f"cluster {named(key)} has no pod now: see kubectl steersman status {key.name}")

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from steersman.api.core_v1 import Pod
 from steersman.client import Client
+from steersman.errors import NotFound
 from steersman.meta import ObjectKey
-from steersman_databases.api import Database, PostgreSQLCluster
+from steersman_databases.api import Cluster, Database, MySQLCluster
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, ClusterNames
 from steersman_databases.engines.postgresql import patroni
 from steersman_databases.engines.postgresql.hba import ADMINISTRATOR
@@ -21,7 +22,9 @@ CONTAINER = "server"
 _MYSQL_SOCKET = "/run/steersman/mysqld.sock"
 
 
-async def postgresql_pod(client: Client, key: ObjectKey, instance: str, *, replica: bool) -> str:
+async def member_pod(
+    client: Client, kind: type[Cluster], key: ObjectKey, instance: str = "", *, replica: bool = False
+) -> str:
     """The pod of an instance, or of the primary, or of a replica.
 
     Raises:
@@ -29,7 +32,7 @@ async def postgresql_pod(client: Client, key: ObjectKey, instance: str, *, repli
         ConfigurationError: it has no such instance.
         Refused: there is no primary, or no replica, now.
     """
-    await client.get(PostgreSQLCluster, key)
+    await client.get(kind, key)
     if instance:
         number = ClusterNames(key).number(instance)
         if number is None:
@@ -44,9 +47,17 @@ async def postgresql_pod(client: Client, key: ObjectKey, instance: str, *, repli
     return names[0]
 
 
-async def mysql_pod(client: Client, key: ObjectKey) -> str:
-    """The pod of a database's server. Raises NotFound, and ConfigurationError if it is no MySQL."""
-    database = await client.get(Database, key)
+async def mysql_pod(client: Client, key: ObjectKey, instance: str, *, replica: bool) -> str:
+    """The pod of a cluster's member, or of the server of a database that has one of its own.
+
+    Raises:
+        NotFound: there is neither.
+        ConfigurationError: it is no MySQL.
+    """
+    try:
+        return await member_pod(client, MySQLCluster, key, instance, replica=replica)
+    except NotFound:
+        database = await client.get(Database, key)
     if database.spec.engine != "mysql":
         raise usage(f"database {named(key)} is on {database.spec.engine}: use psql")
     return Names(key).pod.name

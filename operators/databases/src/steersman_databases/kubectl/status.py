@@ -11,11 +11,13 @@ from rich.table import Table
 
 from steersman.client import Client
 from steersman.meta import Condition, FrozenStruct, ObjectKey
-from steersman_databases.api import PostgreSQLCluster
-from steersman_databases.api.cluster_parts import ClusterMember
+from steersman_databases.api import Cluster, ClusterStatus
+from steersman_databases.api.cluster_parts import ClusterMember, LastSwitchover
 from steersman_databases.api.conditions import next_step
 from steersman_databases.api.group import PAUSED
-from steersman_databases.api.postgresql_cluster import LastSwitchover, PostgreSQLClusterStatus
+from steersman_databases.api.mysql_cluster import MySQLMember
+from steersman_databases.api.postgresql_cluster import PostgreSQLClusterStatus, PostgreSQLMember
+from steersman_databases.kubectl.found import all_clusters, find_cluster
 
 _AS_NO_FILE = 500
 """What is read by a program has no edge to break at."""
@@ -51,18 +53,17 @@ class ClusterReport(FrozenStruct):
 
 async def clusters(client: Client, namespace: str) -> tuple[ClusterReport, ...]:
     """All clusters of a namespace, or, where it is empty, of all."""
-    found = await client.list(PostgreSQLCluster, namespace=namespace)
-    return tuple(report(each) for each in found.items)
+    return tuple(report(each) for each in await all_clusters(client, namespace))
 
 
 async def cluster(client: Client, key: ObjectKey) -> ClusterReport:
     """One cluster. Raises NotFound."""
-    return report(await client.get(PostgreSQLCluster, key))
+    return report(await find_cluster(client, key))
 
 
-def report(cluster: PostgreSQLCluster) -> ClusterReport:
+def report(cluster: Cluster) -> ClusterReport:
     """What stands in the object's status, in the order in which people ask for it."""
-    status = cluster.status or PostgreSQLClusterStatus()
+    status, kind = cluster.status or ClusterStatus(), type(cluster).api_resource.kind
     return ClusterReport(
         namespace=cluster.metadata.namespace,
         name=cluster.metadata.name,
@@ -71,13 +72,15 @@ def report(cluster: PostgreSQLCluster) -> ClusterReport:
         ready_instances=status.ready_instances or 0,
         primary=status.primary,
         version=status.version,
-        timeline=status.timeline,
+        timeline=status.timeline if isinstance(status, PostgreSQLClusterStatus) else None,
         image=status.image,
         available_image=status.available_image,
         paused=cluster.metadata.annotations.get(PAUSED) == "true",
         members=tuple(sorted(status.members, key=lambda m: (m.role != "Primary", m.name))),
         last_switchover=status.last_switchover,
-        problems=tuple(sorted(_problems(status.conditions), key=lambda p: (p.condition != "Ready", p.condition))),
+        problems=tuple(
+            sorted(_problems(kind, status.conditions), key=lambda p: (p.condition != "Ready", p.condition))
+        ),
     )
 
 
@@ -85,11 +88,11 @@ _BAD_WHEN_TRUE = frozenset({"Paused"})
 _NEWS = frozenset({"MinorAvailable"})
 
 
-def _problems(conditions: Iterable[Condition]) -> Iterable[Problem]:
+def _problems(kind: str, conditions: Iterable[Condition]) -> Iterable[Problem]:
     for condition in conditions:
         good = "False" if condition.type in _BAD_WHEN_TRUE else "True"
         if condition.status != good and condition.reason not in _NEWS:
-            advice = next_step("PostgreSQLCluster", condition.type, condition.reason)
+            advice = next_step(kind, condition.type, condition.reason)
             yield Problem(
                 condition=condition.type, reason=condition.reason, message=condition.message, next_step=advice
             )
@@ -147,8 +150,8 @@ def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
                 member.role or "",
                 member.state or "",
                 {True: "yes", False: "no", None: ""}[member.ready],
-                "" if member.lag_bytes is None or member.role == "Primary" else _bytes(member.lag_bytes),
-                "" if member.timeline is None else str(member.timeline),
+                _lag(member),
+                str(member.timeline or "") if isinstance(member, PostgreSQLMember) else "",
                 member.node or "",
                 _notes(member),
             ]
@@ -156,8 +159,22 @@ def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
     return rows
 
 
+def _lag(member: ClusterMember) -> str:
+    if member.role == "Primary":
+        return ""
+    if isinstance(member, MySQLMember):
+        return "" if member.queued is None else f"{member.queued} queued"
+    lag = member.lag_bytes if isinstance(member, PostgreSQLMember) else None
+    return "" if lag is None else _bytes(lag)
+
+
 def _notes(member: ClusterMember) -> str:
-    notes = {"fenced": member.fenced, "restart pending": member.pending_restart}
+    errant = isinstance(member, MySQLMember) and member.errant
+    notes = {
+        "fenced": member.fenced,
+        "restart pending": member.pending_restart,
+        f"has {errant}, which the group has not": errant,
+    }
     return ", ".join(note for note, given in notes.items() if given)
 
 

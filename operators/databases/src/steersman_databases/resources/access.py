@@ -31,11 +31,17 @@ def service_account(names: ClusterNames, labels: Mapping[str, str]) -> ServiceAc
 
 
 def role(
-    names: ClusterNames, labels: Mapping[str, str], *, instances: Iterable[int], writable: Iterable[str]
+    names: ClusterNames,
+    labels: Mapping[str, str],
+    *,
+    store: Collection[ObjectKey],
+    instances: Iterable[int],
+    writable: Iterable[str],
 ) -> RoleApply:
     """What they may do.
 
     Args:
+        store: the ConfigMaps in which they agree.
         instances: numbers of those that are there or about to be.
         writable: the Services whose one endpoint the primary writes, ``<cluster>-rw`` among them.
     """
@@ -43,7 +49,7 @@ def role(
     return RoleApply(
         metadata=_metadata(names, labels),
         rules=[
-            *_named("", "configmaps", names.store),
+            *_named("", "configmaps", store),
             _rule("", "configmaps", _LOOK),
             *_named("", "pods", [names.pod(n) for n in instances]),
             _rule("", "pods", _LOOK),

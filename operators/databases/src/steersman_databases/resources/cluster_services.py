@@ -1,7 +1,8 @@
 """The Services of a cluster, and the EndpointSlices of those that lead to its primary.
 
 -ro and -r follow the labels that the members give themselves. -rw does not: a primary that is cut off cannot take its
-label off. So it has no selector, and whoever holds the lock writes the one endpoint.
+label off. So its selector fits nobody, and whoever holds the lock writes the one endpoint. With none at all, somebody
+could give it one, and what Kubernetes then fills in would stay: replicas, among them.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def cluster_service(cluster: ClusterView, plan: ServicePlan, port: int) -> Servi
     template = plan.template
     spec = ServiceSpecApply(
         type=template.type,
-        selector=_selector(cluster, plan.role) or UNSET,
+        selector=_selector(cluster, plan.role),
         ports=[
             ServicePortApply(
                 name=cluster.engine,
@@ -106,7 +107,7 @@ def cluster_headless_service(cluster: ClusterView, port: int) -> ServiceApply:
 
 
 def empty_slices(cluster: ClusterView, service: str, port: int) -> Iterable[EndpointSliceApply]:
-    """The EndpointSlices of a Service without selector, one for each address family, to be created."""
+    """The EndpointSlices of a Service that leads to the primary, one for each address family, to be created."""
     for key, family in zip(cluster.names.slices(service), ("IPv4", "IPv6"), strict=True):
         yield EndpointSliceApply(
             metadata=ObjectMetaApply(
@@ -127,7 +128,7 @@ def empty_slices(cluster: ClusterView, service: str, port: int) -> Iterable[Endp
 def _selector(cluster: ClusterView, role: ServiceRole) -> Mapping[str, str]:
     match role:
         case "rw":
-            return {}
+            return {MEMBER_OF_LABEL: cluster.key.name, ROLE_LABEL: "nobody"}
         case "ro":
             return {MEMBER_OF_LABEL: cluster.key.name, ROLE_LABEL: "replica"}
         case "r":

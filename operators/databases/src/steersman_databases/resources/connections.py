@@ -33,7 +33,7 @@ class Connection:
         credentials: of the application.
         database: may be empty, for a user that has none.
         authorities: PEM certificates by which the server is verified, if they are known.
-        verified: whether the strings ask for that.
+        verified: whether the strings ask for that, where an engine has words for it.
     """
 
     engine: str
@@ -47,6 +47,8 @@ class Connection:
     def entries(self) -> dict[str, bytes]:
         """The Secret's. Source: Service Binding, "Well-known Secret Entries"; jdbc-uri as other operators have it."""
         username, password = self.credentials.username, self.credentials.password
+        # MySQL's drivers have no word for it in common.
+        verified = self.verified and self.engine == "postgresql"
         parts = (self.scheme, self.endpoint, username, password, self.database)
         entries = {
             "type": self.engine,
@@ -58,8 +60,8 @@ class Connection:
             "user": username,
             "username": username,
             "password": password,
-            "uri": connection_uri(*parts) + ("?sslmode=verify-full" if self.verified else ""),
-            "jdbc-uri": jdbc_uri(*parts) + ("&sslmode=verify-full" if self.verified else ""),
+            "uri": connection_uri(*parts) + ("?sslmode=verify-full" if verified else ""),
+            "jdbc-uri": jdbc_uri(*parts) + ("&sslmode=verify-full" if verified else ""),
         }
         encoded = {key: value.encode() for key, value in entries.items()}
         return {**encoded, "ca.crt": self.authorities} if self.authorities else encoded
@@ -77,9 +79,7 @@ def connection_entries(
         credentials=credentials,
         database=database,
         authorities=authorities,
-        verified=bool(authorities)
-        and contents.name == "postgresql"
-        and server.verification.mode is TLSMode.VERIFY_FULL,
+        verified=bool(authorities) and server.verification.mode is TLSMode.VERIFY_FULL,
     )
     return connection.entries()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,6 +31,7 @@ from steersman.api.apply.core_v1 import (
     WeightedPodAffinityTermApply,
 )
 from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.core_v1 import TopologySpreadConstraint
 from steersman.meta import ObjectKey, ObjectMetaApply, to_builtins
 from steersman.meta.apply import TemplateMetaApply
 from steersman_databases.clusters.observed import FENCED, RESTART_HASH
@@ -100,13 +102,16 @@ def instance_pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) 
             fs_group_change_policy="OnRootMismatch",
             seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
         ),
-        image_pull_secrets=[_apply(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
+        image_pull_secrets=[applied(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
         containers=[_server(cluster, instance, parts)],
         volumes=[*_volumes(cluster, instance.number), *parts.volumes],
-        affinity=_apart(cluster) if pods.affinity is None else _apply(pods.affinity, AffinityApply),
+        affinity=_apart(cluster) if pods.affinity is None else applied(pods.affinity, AffinityApply),
         node_selector=pods.node_selector or UNSET,
-        tolerations=[_apply(t, TolerationApply) for t in pods.tolerations] or UNSET,
-        topology_spread_constraints=_spread(cluster) or UNSET,
+        tolerations=[applied(t, TolerationApply) for t in pods.tolerations] or UNSET,
+        topology_spread_constraints=spread(
+            pods.topology_spread_constraints, LabelSelectorApply(match_labels=cluster_selector(cluster))
+        )
+        or UNSET,
         priority_class_name=pods.priority_class or UNSET,
     )
 
@@ -116,7 +121,7 @@ def _server(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> Co
         parts.server,
         image=instance.image,
         image_pull_policy=cluster.pods.image_pull_policy,
-        resources=_apply(cluster.pods.resources, ResourceRequirementsApply),
+        resources=applied(cluster.pods.resources, ResourceRequirementsApply),
         security_context=SecurityContextApply(
             allow_privilege_escalation=False,
             read_only_root_filesystem=True,
@@ -130,6 +135,8 @@ def _volumes(cluster: ClusterView, number: int) -> list[VolumeApply]:
     claims = [_claimed("data", names.data_claim(number))]
     if cluster.wal_size is not None:
         claims.append(_claimed("wal", names.wal_claim(number)))
+    if cluster.pods.shm_size is None:
+        return claims
     # Servers share memory between their workers here; the runtime's default of 64 MiB is too small.
     shared = EmptyDirVolumeSourceApply(medium="Memory", size_limit=str(cluster.pods.shm_size))
     return [*claims, VolumeApply(name="shm", empty_dir=shared)]
@@ -152,12 +159,14 @@ def _apart(cluster: ClusterView) -> AffinityApply:
     )
 
 
-def _spread(cluster: ClusterView) -> list[TopologySpreadConstraintApply]:
-    ours = LabelSelectorApply(match_labels=cluster_selector(cluster))
-    constraints = [_apply(c, TopologySpreadConstraintApply) for c in cluster.pods.topology_spread_constraints]
+def spread(
+    declared: Sequence[TopologySpreadConstraint], ours: LabelSelectorApply
+) -> list[TopologySpreadConstraintApply]:
+    """What is declared, each constraint without a selector about ``ours``."""
+    constraints = [applied(c, TopologySpreadConstraintApply) for c in declared]
     return [msgspec.structs.replace(c, label_selector=ours) if not c.label_selector else c for c in constraints]
 
 
-def _apply(read: Any, kind: type[T]) -> T:
+def applied(read: Any, kind: type[T]) -> T:
     """What was read from a spec, as it is applied."""
     return msgspec.convert(to_builtins(read), kind)

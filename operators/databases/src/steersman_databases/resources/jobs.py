@@ -49,7 +49,7 @@ def configuration_labels(cluster: ClusterView) -> dict[str, str]:
     """What the Job and its pods bear."""
     prefix = "app.kubernetes.io"
     return {
-        f"{prefix}/name": "psql",
+        f"{prefix}/name": "mysql-client" if cluster.engine == "mysql" else "psql",
         f"{prefix}/instance": cluster.key.name,
         f"{prefix}/managed-by": MANAGED_BY,
         f"{prefix}/component": "initial-configuration",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.apply.networking_v1 import (
@@ -16,7 +16,6 @@ from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptio
 from steersman.meta import ObjectMetaApply
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ClusterNames
 
-PATRONI_PORT = 8008
 # What the operator's own pods bear, in config/manager.
 _OPERATOR: Mapping[str, str] = {
     "app.kubernetes.io/name": "steersman-databases",
@@ -38,8 +37,10 @@ def disruption_budget(
     )
 
 
-def network_policy(names: ClusterNames, labels: Mapping[str, str], port: int) -> NetworkPolicyApply:
-    """SQL from everywhere; Patroni's port from the cluster's own servers and the operator.
+def network_policy(
+    names: ClusterNames, labels: Mapping[str, str], port: int, member_ports: Sequence[int]
+) -> NetworkPolicyApply:
+    """SQL from everywhere; the members' own ports from the cluster's own servers and the operator.
 
     Kubelets reach the pods of their node whatever a policy says.
     """
@@ -53,9 +54,11 @@ def network_policy(names: ClusterNames, labels: Mapping[str, str], port: int) ->
             policy_types=["Ingress"],
             ingress=[
                 NetworkPolicyIngressRuleApply(ports=[_tcp(port)]),
-                NetworkPolicyIngressRuleApply(
-                    ports=[_tcp(PATRONI_PORT)],
-                    from_=[NetworkPolicyPeerApply(pod_selector=_servers(names)), operator],
+                *(
+                    NetworkPolicyIngressRuleApply(
+                        ports=[_tcp(each)], from_=[NetworkPolicyPeerApply(pod_selector=_servers(names)), operator]
+                    )
+                    for each in member_ports
                 ),
             ],
         ),

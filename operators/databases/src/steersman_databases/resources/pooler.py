@@ -6,10 +6,10 @@ The pods run the cluster's image, and bear no label of its members: whatever bea
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
 from msgspec import UNSET
 
 from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
@@ -25,6 +25,7 @@ from steersman.api.apply.core_v1 import (
     LifecycleApply,
     LifecycleHandlerApply,
     LocalObjectReferenceApply,
+    NodeAffinityApply,
     PodAffinityTermApply,
     PodAntiAffinityApply,
     PodSecurityContextApply,
@@ -39,17 +40,20 @@ from steersman.api.apply.core_v1 import (
     ServicePortApply,
     ServiceSpecApply,
     TCPSocketActionApply,
+    TolerationApply,
     VolumeApply,
     VolumeMountApply,
     WeightedPodAffinityTermApply,
 )
 from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.meta import ObjectKey, ObjectMetaApply, to_builtins
+from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
+from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
-from steersman_databases.api.cluster_parts import Pooler
+from steersman_databases.api.cluster_parts import POOLER_VALUES, Pooler
 from steersman_databases.clusters.keyring import pooler_certificate, pooler_services
-from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.engines.cluster import ClusterView, PodSettings
 from steersman_databases.engines.postgresql import pgbouncer
+from steersman_databases.resources.instance import applied, spread
 from steersman_databases.resources.names import MANAGED_BY
 
 PooledRole = Literal["rw", "ro"]
@@ -57,11 +61,15 @@ POOLER_LABEL = "databases.steersman.dev/pooler"
 """On poolers' pods: the role that they lead to."""
 _UID = 10001
 _CONFIGURATION_HASH = "databases.steersman.dev/configuration-hash"
-# It answers, and was not left paused by somebody who went away: that would be for ever.
-_LIVES = (
-    f"told=$(psql -h {pgbouncer.RUN} -p {pgbouncer.PORT} -U postgres -AtXc 'SHOW STATE' {pgbouncer.CONSOLE}) "
-    '&& case $told in *"paused|yes"*) exit 1 ;; esac'
-)
+_CONSOLE = f"psql -h {pgbouncer.RUN} -p {pgbouncer.PORT} -U postgres -AtX -d {pgbouncer.CONSOLE} -c"
+# Whether it answers, paused or not. By the way: who paused it may have gone away for ever, so when everybody has
+# waited for as long as they do, it goes on.
+_LIVES = """told=$({console} 'SHOW STATE') || exit 1
+case $told in *'paused|yes'*) ;; *) rm -f {mark}; exit 0 ;; esac
+[ -e {mark} ] || touch {mark}
+[ -e "$(find {mark} ! -newermt '{waits} seconds ago')" ] && {console} RESUME && rm -f {mark}
+exit 0
+"""
 
 
 def pooler_key(cluster: ClusterView, role: PooledRole) -> ObjectKey:
@@ -95,7 +103,19 @@ def pooler_service(cluster: ClusterView, role: PooledRole) -> ServiceApply:
     )
 
 
-def pooler_deployment(cluster: ClusterView, pooler: Pooler, role: PooledRole) -> DeploymentApply:
+def pooler_budget(cluster: ClusterView, role: PooledRole) -> PodDisruptionBudgetApply:
+    """One at a time is drained; one that is not ready anyway may always be."""
+    return PodDisruptionBudgetApply(
+        metadata=_metadata(cluster, role),
+        spec=PodDisruptionBudgetSpecApply(
+            max_unavailable=1,
+            selector=LabelSelectorApply(match_labels=pooler_labels(cluster, role)),
+            unhealthy_pod_eviction_policy="AlwaysAllow",
+        ),
+    )
+
+
+def pooler_deployment(cluster: ClusterView, pooler: Pooler, role: PooledRole, *, image: str) -> DeploymentApply:
     """The pods. Another configuration is another template: they are replaced one by one."""
     labels = pooler_labels(cluster, role)
     text = repr(sorted(_files(cluster, pooler, role).items()))
@@ -107,7 +127,7 @@ def pooler_deployment(cluster: ClusterView, pooler: Pooler, role: PooledRole) ->
             selector=LabelSelectorApply(match_labels=labels),
             template=PodTemplateSpecApply(
                 metadata=TemplateMetaApply(labels=labels, annotations=annotations),
-                spec=_pod(cluster, pooler, role, labels),
+                spec=_pod(cluster, pooler, role, image),
             ),
         ),
     )
@@ -119,27 +139,38 @@ def _files(cluster: ClusterView, pooler: Pooler, role: PooledRole) -> dict[str, 
         pgbouncer.Pooling(
             host=f"{service.name}.{service.namespace}.svc.{cluster.cluster_domain}",
             mode=pooler.mode,
-            parameters=pooler.parameters,
+            parameters=_taken(pooler),
             tls_required=cluster.tls_required,
         )
     )
 
 
-def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, labels: Mapping[str, str]) -> PodSpecApply:
-    apart = PodAffinityTermApply(
-        topology_key="kubernetes.io/hostname", label_selector=LabelSelectorApply(match_labels=labels)
-    )
-    term = WeightedPodAffinityTermApply(weight=100, pod_affinity_term=apart)
-    secrets = cluster.pods.image_pull_secrets
+def _taken(pooler: Pooler) -> Mapping[str, str]:
+    """What may be given to PgBouncer: an object that was stored under former rules may hold more."""
+    return {
+        name: value
+        for name, value in pooler.parameters.items()
+        if any(name in names and re.fullmatch(pattern, value) for names, pattern, _ in POOLER_VALUES)
+    }
+
+
+def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> PodSpecApply:
+    pods, selector = cluster.pods, LabelSelectorApply(match_labels=pooler_labels(cluster, role))
     return PodSpecApply(
         automount_service_account_token=False,
         enable_service_links=False,
         # A pooler that ends takes nobody new and waits for its clients.
         termination_grace_period_seconds=60,
-        image_pull_secrets=[LocalObjectReferenceApply(name=s.name) for s in secrets] or UNSET,
-        affinity=AffinityApply(
-            pod_anti_affinity=PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=[term])
-        ),
+        image_pull_secrets=[applied(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
+        affinity=_affinity(pods, selector),
+        node_selector=pods.node_selector or UNSET,
+        tolerations=[applied(t, TolerationApply) for t in pods.tolerations] or UNSET,
+        # One with a selector of its own is about other pods than these.
+        topology_spread_constraints=spread(
+            [c for c in pods.topology_spread_constraints if not c.label_selector], selector
+        )
+        or UNSET,
+        priority_class_name=pods.priority_class or UNSET,
         security_context=PodSecurityContextApply(
             run_as_non_root=True,
             run_as_user=_UID,
@@ -147,7 +178,7 @@ def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, labels: Mapping
             fs_group=_UID,
             seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
         ),
-        containers=[_container(cluster, pooler)],
+        containers=[_container(cluster, pooler, image)],
         volumes=[
             VolumeApply(
                 name="configuration",
@@ -160,20 +191,33 @@ def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, labels: Mapping
     )
 
 
+def _affinity(pods: PodSettings, selector: LabelSelectorApply) -> AffinityApply:
+    """The nodes that the cluster is for, on different ones where that is possible."""
+    term = PodAffinityTermApply(topology_key="kubernetes.io/hostname", label_selector=selector)
+    preferred = [WeightedPodAffinityTermApply(weight=100, pod_affinity_term=term)]
+    nodes = None if pods.affinity is None else pods.affinity.node_affinity
+    return AffinityApply(
+        node_affinity=UNSET if nodes is None else applied(nodes, NodeAffinityApply),
+        pod_anti_affinity=PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=preferred),
+    )
+
+
 def _secret(name: str, key: ObjectKey) -> VolumeApply:
     return VolumeApply(name=name, secret=SecretVolumeSourceApply(secret_name=key.name, default_mode=0o440))
 
 
-def _container(cluster: ClusterView, pooler: Pooler) -> ContainerApply:
+def _container(cluster: ClusterView, pooler: Pooler, image: str) -> ContainerApply:
+    waits = int(_taken(pooler).get("query_wait_timeout", pgbouncer.WAIT_SECONDS))
+    # Clients that wait without limit have said what they want.
+    lives = _LIVES.format(console=_CONSOLE, mark=f"{pgbouncer.RUN}/paused", waits=waits or 10**9)
     return ContainerApply(
         name="pgbouncer",
-        image=cluster.image,
+        image=image,
         image_pull_policy=cluster.pods.image_pull_policy,
         command=[pgbouncer.PROGRAM, f"{pgbouncer.CONFIGURATION}/pgbouncer.ini"],
         ports=[ContainerPortApply(name="sql", container_port=pgbouncer.PORT, protocol="TCP")],
-        # Half a minute is far longer than a switchover takes; the operator ends its pauses itself.
         liveness_probe=ProbeApply(
-            exec=ExecActionApply(command=["sh", "-c", _LIVES]),
+            exec=ExecActionApply(command=["sh", "-c", lives]),
             period_seconds=10,
             timeout_seconds=10,
             failure_threshold=3,
@@ -202,7 +246,7 @@ def _resources(pooler: Pooler) -> ResourceRequirementsApply:
     declared = pooler.resources
     if declared is None:
         return ResourceRequirementsApply(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "128Mi"})
-    return msgspec.convert(to_builtins(declared), ResourceRequirementsApply)
+    return applied(declared, ResourceRequirementsApply)
 
 
 def _metadata(cluster: ClusterView, role: PooledRole) -> ObjectMetaApply:

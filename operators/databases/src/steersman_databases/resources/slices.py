@@ -1,4 +1,4 @@
-"""What the EndpointSlices of a Service without selector hold: the primary's pod, or nobody."""
+"""What the EndpointSlices of a Service that leads to the primary hold: its pod, or nobody."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
+from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply, StatefulSetUpdateStrategyApply
 from steersman.api.apply.core_v1 import (
     CapabilitiesApply,
     ContainerApply,
@@ -55,6 +55,8 @@ def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
             replicas=1,
             # In order, a pod that cannot start would never be replaced by one of a better template.
             pod_management_policy="Parallel",
+            # An upgrade of the operator brings another template, and must not end the only server there is.
+            update_strategy=StatefulSetUpdateStrategyApply(type="OnDelete"),
             service_name=names.headless_service.name,
             selector=LabelSelectorApply(match_labels=selector_of(database)),
             template=PodTemplateSpecApply(

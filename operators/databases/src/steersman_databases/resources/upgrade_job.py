@@ -48,7 +48,7 @@ def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) 
         metadata=ObjectMetaApply(
             name=cluster.names.upgrade_job.name,
             namespace=cluster.key.namespace,
-            labels={**_labels(cluster), INSTANCE_LABEL: str(instance), VERSION_LABEL: due.version},
+            labels={**upgrade_labels(cluster), INSTANCE_LABEL: str(instance), VERSION_LABEL: due.version},
             annotations={DECLARED: due.declared},
         ),
         spec=_spec(cluster, pod, suspend=True),
@@ -68,7 +68,7 @@ def check_job(cluster: ClusterView, due: Due, used: InUse, parts: PodParts) -> J
         metadata=ObjectMetaApply(
             name=cluster.names.upgrade_check_job.name,
             namespace=cluster.key.namespace,
-            labels=_labels(cluster),
+            labels=upgrade_labels(cluster),
             annotations={ASKED: asked_of(due, used)},
         ),
         spec=_spec(cluster, msgspec.structs.replace(pod, containers=[server], volumes=UNSET), suspend=False),
@@ -81,7 +81,8 @@ def asked_of(due: Due, used: InUse) -> str:
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
 
 
-def _labels(cluster: ClusterView) -> Mapping[str, str]:
+def upgrade_labels(cluster: ClusterView) -> Mapping[str, str]:
+    """What the Jobs of an upgrade and their pods bear."""
     prefix = "app.kubernetes.io"
     return {
         f"{prefix}/name": f"{cluster.engine}-upgrade",
@@ -132,5 +133,5 @@ def _spec(cluster: ClusterView, pod: PodSpecApply, *, suspend: bool) -> JobSpecA
                 ),
             ]
         ),
-        template=PodTemplateSpecApply(metadata=TemplateMetaApply(labels=_labels(cluster)), spec=pod),
+        template=PodTemplateSpecApply(metadata=TemplateMetaApply(labels=upgrade_labels(cluster)), spec=pod),
     )

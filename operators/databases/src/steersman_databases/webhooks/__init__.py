@@ -7,7 +7,7 @@ from functools import partial
 from steersman.api.authorization_v1 import SubjectAccessReview
 from steersman.manager import Manager
 from steersman.webhook import WebhookOptions
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.webhooks.changes import news
 from steersman_databases.webhooks.clusters import check_cluster
 from steersman_databases.webhooks.contents import ContentsOf, check_database, check_user
@@ -19,7 +19,7 @@ is there, and deletions, are written as ever."""
 
 
 def setup_webhooks(manager: Manager, contents: ContentsOf) -> None:
-    """Declares what is asked about the three kinds.
+    """Declares what is asked about our kinds.
 
     Args:
         contents: finds what is inside servers of an engine, whose checks are those of the controllers.
@@ -27,6 +27,7 @@ def setup_webhooks(manager: Manager, contents: ContentsOf) -> None:
     rights = Rights(manager.client.live)
     for webhook in (
         manager.webhook(PostgreSQLCluster, OPTIONS).validates(news(partial(check_cluster, contents=contents))),
+        manager.webhook(MySQLCluster, OPTIONS).validates(news(partial(check_cluster, contents=contents))),
         manager.webhook(Database, OPTIONS).validates(news(partial(check_database, contents=contents))),
         manager.webhook(DatabaseUser, OPTIONS).validates(news(partial(check_user, contents=contents))),
     ):

@@ -1,54 +1,98 @@
-"""What a ``PostgreSQLCluster`` must not say, by the checks that its controller makes again, and what is risky."""
+"""What a cluster must not say, by the checks that its controller makes again, and what is risky."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import Quantity
 from steersman.webhook import Cause, Warn
-from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api.cluster_parts import POOLER_VALUES
 from steersman_databases.clusters.view import view_of
+from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser, NoPassword
 from steersman_databases.engines.errors import InvalidName, UnsupportedVersion
+from steersman_databases.engines.mysql import furnishing as mysql_furnishing
+from steersman_databases.engines.mysql import parameters as mysql_parameters
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.postgresql import hba, parameters
 from steersman_databases.engines.versions import image
 from steersman_databases.resources.cluster_services import names_taken
 
 
-def check_cluster(cluster: PostgreSQLCluster, *, contents: Callable[[str], Contents]) -> Iterator[Cause | Warn]:
-    """What is to be said of a ``PostgreSQLCluster``."""
-    spec = cluster.spec
+def check_cluster(cluster: Cluster, *, contents: Callable[[str], Contents]) -> Iterator[Cause | Warn]:
+    """What is to be said of a cluster."""
+    spec, view = cluster.spec, view_of(cluster, "")
     try:
-        image("postgresql", spec.version)
+        image(view.engine, spec.version)
     except UnsupportedVersion as error:
         yield Cause("spec.version", str(error))
-    for name, value in spec.postgresql.parameters.items():
-        if reason := parameters.refused(name, value):
-            yield Cause(f"spec.postgresql.parameters[{name}]", f"{name}: {reason}", reason="FieldValueForbidden")
-    for number, line in enumerate(spec.postgresql.pg_hba):
-        if wrong := hba.problem(line):
-            yield Cause(f"spec.postgresql.pgHba[{number}]", wrong)
-    for taken in names_taken(view_of(cluster, ""), spec.services):
+    yield from _of_mysql(cluster) if isinstance(cluster, MySQLCluster) else _of_postgresql(cluster)
+    for taken in names_taken(view, spec.services):
         yield Cause("spec.services.additional", f"{taken} is a Service of the operator's: choose another name")
-    yield from _initial(cluster, contents)
+    yield from _initial(view, contents)
     yield from _resources("spec.resources", spec.resources)
-    yield from _resources("spec.pooler.resources", spec.pooler.resources if spec.pooler is not None else None)
     yield from _risks(cluster)
 
 
-def _initial(cluster: PostgreSQLCluster, contents: Callable[[str], Contents]) -> Iterator[Cause]:
-    if cluster.spec.bootstrap is None:
+_UNAWAITED = frozenset({"off", "local", "false", "no", "0"})
+
+
+def _of_postgresql(cluster: PostgreSQLCluster) -> Iterator[Cause | Warn]:
+    spec, synchronous = cluster.spec, cluster.spec.postgresql.synchronous
+    for name, value in spec.postgresql.parameters.items():
+        if reason := parameters.refused(name, value):
+            yield Cause(f"spec.postgresql.parameters[{name}]", f"{name}: {reason}", reason="FieldValueForbidden")
+    commit = spec.postgresql.parameters.get("synchronous_commit", "").strip().lower()
+    if commit in _UNAWAITED and cluster.synchronous_mode != "Off":
+        yield Cause(
+            "spec.postgresql.parameters[synchronous_commit]",
+            f"with {commit} no commit waits for a standby, and a failover loses it: set synchronous.mode to Off if"
+            " that is meant, or have single transactions set it",
+        )
+    for number, line in enumerate(spec.postgresql.pg_hba):
+        if wrong := hba.problem(line):
+            yield Cause(f"spec.postgresql.pgHba[{number}]", wrong)
+    for name, value in () if spec.pooler is None else spec.pooler.parameters.items():
+        for names, pattern, words in POOLER_VALUES:
+            if name in names and re.fullmatch(pattern, value) is None:
+                yield Cause(f"spec.pooler.parameters[{name}]", f"must be {words}")
+    yield from _resources("spec.pooler.resources", spec.pooler.resources if spec.pooler is not None else None)
+    if spec.instances > 1 and cluster.synchronous_mode == "Off":
+        yield Warn(
+            "spec.postgresql.synchronous.mode: with Off a failover loses what the replica had not yet received"
+        )
+    elif spec.instances > 1 and synchronous.required and synchronous.standbys == spec.instances - 1:
+        yield Warn("spec.postgresql.synchronous.required: writes wait as soon as a single instance is away")
+    for number, line in enumerate(spec.postgresql.pg_hba):
+        if risk := hba.risk(line):
+            yield Warn(f"spec.postgresql.pgHba[{number}]: {risk}")
+
+
+def _of_mysql(cluster: MySQLCluster) -> Iterator[Cause | Warn]:
+    spec = cluster.spec
+    for name, value in spec.mysql.parameters.items():
+        if reason := mysql_parameters.refused(name, value):
+            yield Cause(f"spec.mysql.parameters[{name}]", f"{name}: {reason}", reason="FieldValueForbidden")
+    if spec.instances == 2:
+        yield Warn("spec.instances: of two no one is a majority, so writes wait as soon as a single instance is away")
+    if (recovery := spec.recovery) is not None and (recovery.loss.transactions or recovery.loss.instances):
+        yield Warn(f"spec.recovery: what loss names is given up for good once {recovery.instance} founds the group")
+
+
+def _initial(view: ClusterView, contents: Callable[[str], Contents]) -> Iterator[Cause]:
+    if not view.has_database:
         return
-    initial = view_of(cluster, "").initial
-    engine = contents("postgresql")
+    initial, engine = view.initial, contents(view.engine)
+    administrator = mysql_furnishing.ADMINISTRATOR if view.engine == "mysql" else hba.ADMINISTRATOR
     for field, desired in (
         ("owner", DesiredUser(initial.owner, NoPassword.UNCHANGED)),
         ("database", DesiredDatabase(initial.database, initial.owner)),
     ):
         try:
-            engine.check(desired, hba.ADMINISTRATOR)
+            engine.check(desired, administrator)
         except InvalidName as error:
             yield Cause(f"spec.bootstrap.initdb.{field}", str(error))
 
@@ -67,23 +111,14 @@ def _amounts(declared: Mapping[str, int | str]) -> dict[str, Quantity]:
     return {name: Quantity(str(amount)) for name, amount in declared.items()}
 
 
-def _risks(cluster: PostgreSQLCluster) -> Iterator[Warn]:
-    spec, synchronous = cluster.spec, cluster.spec.postgresql.synchronous
+def _risks(cluster: Cluster) -> Iterator[Warn]:
+    spec = cluster.spec
     if spec.deletion_policy == "Delete":
         yield Warn("spec.deletionPolicy: volumes and Secrets are deleted with this object, the data with them")
     if spec.instances == 1:
         yield Warn("spec.instances: nobody takes over from a single instance while it is away")
-    elif cluster.synchronous_mode == "Off":
-        yield Warn(
-            "spec.postgresql.synchronous.mode: with Off a failover loses what the replica had not yet received"
-        )
-    elif synchronous.required and synchronous.standbys == spec.instances - 1:
-        yield Warn("spec.postgresql.synchronous.required: writes wait as soon as a single instance is away")
     budget = spec.pod_disruption_budget
     if budget.enabled and 1 < spec.instances <= budget.max_unavailable:
         yield Warn("spec.podDisruptionBudget.maxUnavailable: drains may take all instances away at once")
     if not spec.tls.required:
         yield Warn("spec.tls.required: passwords may come in over connections in clear text")
-    for number, line in enumerate(spec.postgresql.pg_hba):
-        if risk := hba.risk(line):
-            yield Warn(f"spec.postgresql.pgHba[{number}]: {risk}")

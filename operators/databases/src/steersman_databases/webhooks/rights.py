@@ -8,8 +8,10 @@ from steersman.api.core_v1 import Pod, Secret
 from steersman.client import Client
 from steersman.meta import ObjectKey
 from steersman.webhook import AdmissionRequest, Cause
-from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.named_secrets import NamedSecret, Naming, named_secrets
+
+_CLUSTERS = (PostgreSQLCluster, MySQLCluster)
 
 
 class Rights:
@@ -50,7 +52,7 @@ def _known(obj: Naming, former: Naming | None) -> set[tuple[str, ObjectKey, tupl
     if former is None:
         return set()
     uses = {_use(each) for each in named_secrets(former)}
-    if isinstance(obj, PostgreSQLCluster) or isinstance(former, PostgreSQLCluster):
+    if isinstance(obj, _CLUSTERS) or isinstance(former, _CLUSTERS):
         return uses
     same = obj.spec.server_ref == former.spec.server_ref
     return {use for use in uses if same or not use[0].startswith("spec.serverRef.")}
@@ -58,14 +60,15 @@ def _known(obj: Naming, former: Naming | None) -> set[tuple[str, ObjectKey, tupl
 
 def _chosen_images(obj: Naming, former: Naming | None) -> list[str]:
     """Fields with images that neither the operator chose nor somebody who was asked before."""
-    if not isinstance(obj, PostgreSQLCluster):
+    if not isinstance(obj, _CLUSTERS):
         return []
-    before = _images(former) if isinstance(former, PostgreSQLCluster) else {}
+    before = _images(former) if isinstance(former, _CLUSTERS) else {}
     return [field for field, image in _images(obj).items() if image not in (None, before.get(field))]
 
 
-def _images(cluster: PostgreSQLCluster) -> dict[str, str | None]:
-    return {"spec.image": cluster.spec.image, "spec.upgradeImage": cluster.spec.upgrade_image}
+def _images(cluster: Cluster) -> dict[str, str | None]:
+    upgrade = cluster.spec.upgrade_image if isinstance(cluster, PostgreSQLCluster) else None
+    return {"spec.image": cluster.spec.image, "spec.upgradeImage": upgrade}
 
 
 def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:

@@ -16,7 +16,7 @@ from ..granting import GRANT_OPTION
 from ..survey import Membership, UserState
 from .grants import HARMLESS, REPLICATION
 from .names import RESERVED_DATABASES
-from .session import ANYWHERE, Session
+from .session import ANYWHERE, Session, account
 
 Key = tuple[str, str]
 """Name and host."""
@@ -38,7 +38,7 @@ _BITS = (
 @dataclass(slots=True)
 class Account:
     """What the server says of one. `on_server` are its own privileges on the whole server, `in_reserved` says that it
-    has any in what is the server's own, or may act as somebody else.
+    has any in what is the server's own, `acts_as` are those in whose place it may be, by PROXY.
     """
 
     key: Key
@@ -46,6 +46,7 @@ class Account:
     default_roles: frozenset[str] = frozenset()
     on_server: set[str] = field(default_factory=set[str])
     in_reserved: bool = False
+    acts_as: set[str] = field(default_factory=set[str])
 
     @property
     def grantee(self) -> str:
@@ -85,13 +86,20 @@ class Accounts:
             for edge in self.edges.get(account.key, ())
         )
         mighty, replicates = self.might(account)
-        return replace(account.state, mark=mark, memberships=memberships, superuser=mighty, replication=replicates)
+        return replace(
+            account.state,
+            mark=mark,
+            memberships=memberships,
+            superuser=mighty,
+            replication=replicates,
+            acts_as=frozenset(account.acts_as),
+        )
 
     def might(self, account: Account) -> tuple[bool, bool]:
         """Whether it could become the administrator, and whether it may replicate."""
         reached = [self.found[key] for key in reachable(self.edges, [account.key]) if key in self.found]
         held = {privilege for one in reached for privilege in one.on_server}
-        mighty = bool(held - HARMLESS - {REPLICATION}) or any(one.in_reserved for one in reached)
+        mighty = bool(held - HARMLESS - {REPLICATION}) or any(one.in_reserved or one.acts_as for one in reached)
         return mighty, REPLICATION in held
 
 
@@ -121,6 +129,9 @@ async def read_accounts(session: Session, names: Iterable[str]) -> Accounts:
     for key in await _in_reserved(session, sorted(wanted | reached)):
         if (account := accounts.get(key)) is not None:
             account.in_reserved = True
+    for key, other in await _proxies(session, sorted(wanted | reached)):
+        if (account := accounts.get(key)) is not None:
+            account.acts_as.add(other)
     return Accounts(accounts, edges)
 
 
@@ -130,15 +141,23 @@ async def _in_reserved(session: Session, names: list[str]) -> set[Key]:
     """
     found: set[Key] = set()
     matches = " OR ".join(f"'{database}' LIKE Db" for database in sorted(RESERVED_DATABASES))
-    tables = dict.fromkeys(("db", "tables_priv", "columns_priv", "procs_priv"), f" AND ({matches})")
-    for table, condition in {**tables, "proxies_priv": ""}.items():
+    for table in ("db", "tables_priv", "columns_priv", "procs_priv"):
         rows = await session.rows(
             "looking for rights in the server's own databases",
-            f"SELECT User, Host FROM mysql.{table} WHERE User IN ?{condition}",  # noqa: S608
+            f"SELECT User, Host FROM mysql.{table} WHERE User IN ? AND ({matches})",  # noqa: S608
             names,
         )
         found |= {(row["User"], row["Host"]) for row in rows}
     return found
+
+
+async def _proxies(session: Session, names: list[str]) -> list[tuple[Key, str]]:
+    rows = await session.rows(
+        "looking for who may be in another account's place",
+        "SELECT User, Host, Proxied_user AS other, Proxied_host AS there FROM mysql.proxies_priv WHERE User IN ?",
+        names,
+    )
+    return [((row["User"], row["Host"]), account(row["other"], row["there"])) for row in rows]
 
 
 async def _mysql_edges(session: Session) -> Mapping[Key, tuple[Edge, ...]]:

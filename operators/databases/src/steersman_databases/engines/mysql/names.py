@@ -16,7 +16,7 @@ LONGEST_FILE_NAME = 255
 RESERVED_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema", "ndbinfo", "steersman"})
 RESERVED_USERS = frozenset({"root"})
 RESERVED_ROLES = frozenset({"none", "public", "current_role", "current_user"})
-RESERVED_USER_PREFIXES = ("mysql.", "mariadb.")
+RESERVED_USER_PREFIXES = ("mysql.", "mariadb.", "steersman_")
 RAW_FILE_NAME_PREFIX = "#mysql50#"
 
 

@@ -127,6 +127,18 @@ class Session:
         """Run a statement that changes something. `doing` says in words what, for a possible error."""
         await self._execute(doing, statement, ())
 
+    async def command(self, doing: str, statement: str) -> None:
+        """Run one of those that cannot be prepared. Nothing of anybody's may stand in it."""
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._connection.query(statement)
+        except TimeoutError:
+            raise ServerUnreachable(self._endpoint, f"no answer in time while {doing}") from None
+        except OSError as error:
+            raise ServerUnreachable(self._endpoint, f"while {doing}: {error}") from None
+        except MySQLError as error:
+            raise self._failure(doing, error) from None
+
     async def _execute(self, doing: str, statement: str, values: tuple[object, ...]) -> _Result:
         done = False
         try:
@@ -256,6 +268,7 @@ class _Statement(Protocol):
 
 class _Connection(Protocol):
     async def prepare(self, query: str) -> _Statement: ...
+    async def query(self, sql: str) -> object: ...
     def get_server_info(self) -> str: ...
     def close(self) -> None: ...
 

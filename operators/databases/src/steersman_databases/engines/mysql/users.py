@@ -40,6 +40,9 @@ def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
             return Plan((Step(DropUser(desired.name, role=not state.login)),), again=True)
     memberships, missing = _memberships(survey, desired)
     steps = (*_account(survey, desired, state), *_replication(survey, desired), *memberships)
+    if state is not None and desired.exact:
+        # Who took it over may have no right to revoke that: MySQL lets those alone who may be in that place, too.
+        missing += tuple(f"{desired.name} may act as {other}: revoke that by hand" for other in sorted(state.acts_as))
     return Plan(steps, missing) + plan_grants(survey, desired, GRANTING)
 
 

@@ -17,6 +17,8 @@ class PostgreSQLCluster:
 
     name = "postgresql"
     port = patroni.PORT
+    member_ports = (patroni.REST_PORT,)
+    administrator = hba.ADMINISTRATOR
 
     def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:
         """Patroni, with PostgreSQL below it; the same in each instance."""
@@ -28,7 +30,7 @@ class PostgreSQLCluster:
         labels = patroni.store_labels(cluster)
         slices = [key.name for service in cluster.writable_services for key in names.slices(service)]
         return [
-            *(ConfigMapApply(metadata=_meta(key, labels)) for key in names.store),
+            *(ConfigMapApply(metadata=_meta(key, labels)) for key in cluster.store.every),
             ConfigMapApply(
                 # Without the label of the members: Patroni's watch need not see it.
                 metadata=_meta(

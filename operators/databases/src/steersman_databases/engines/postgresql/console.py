@@ -15,13 +15,13 @@ from .hba import OPERATOR
 from .pgbouncer import CONSOLE
 from .session import Session, tls_parameters
 
-Command = Literal["PAUSE", "RESUME", "RELOAD"]
+Command = Literal["PAUSE", "RESUME", "RECONNECT", "RELOAD"]
 
 _SECONDS = 5.0
 
 
 async def command(endpoint: Endpoint, login: ClientCertificate, authorities: bytes, text: Command) -> None:
-    """Has the PgBouncer at ``endpoint``, a pod's address, do ``PAUSE``, ``RESUME`` or ``RELOAD``.
+    """Has the PgBouncer at ``endpoint``, a pod's address, carry ``text`` out.
 
     Args:
         login: the operator's.

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 
-REPLICATION = "steersman_replication"
+from ..cluster_names import OPERATOR as OPERATOR
+from ..cluster_names import REPLICATION as REPLICATION
+from ..cluster_names import SUPERUSER as SUPERUSER
+
 REWIND = "steersman_rewind"
-OPERATOR = "steersman_operator"
-SUPERUSER = "steersman_superuser"
 POOLER = "steersman_pooler"
 ADMINISTRATOR = "postgres"
 BY_CERTIFICATE = (REWIND, OPERATOR, SUPERUSER, POOLER)

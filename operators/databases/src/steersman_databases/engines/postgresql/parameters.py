@@ -80,7 +80,7 @@ _OURS: Mapping[str, str] = {
     ),
     "shared_preload_libraries": "use spec.postgresql.sharedPreloadLibraries",
     "password_encryption": "passwords are kept as SCRAM-SHA-256 only",
-    "allow_alter_system": "what ALTER SYSTEM changes is drift, which the operator repairs",
+    "allow_alter_system": "what ALTER SYSTEM sets would outrank what is declared",
 }
 
 _TRUE, _FALSE = ("on", "true", "yes", "1"), ("off", "false", "no", "0")

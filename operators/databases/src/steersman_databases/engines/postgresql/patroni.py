@@ -129,6 +129,8 @@ def server_parameters(cluster: ClusterView) -> dict[str, str]:
         "ssl_ca_file": f"{PEER}/ca.crt",
         "max_slot_wal_keep_size": f"{quarter}MB",
         "password_encryption": "scram-sha-256",
+        # What it sets outranks all that stands here. Earlier versions cannot be kept from it.
+        **({"allow_alter_system": "off"} if int(cluster.version) >= 17 else {}),
     }
     preload = {"shared_preload_libraries": ",".join(cluster.preload_libraries)} if cluster.preload_libraries else {}
     # Nobody looks at it: where a value changes, Patroni has the server read its files again, without anybody's TLS.

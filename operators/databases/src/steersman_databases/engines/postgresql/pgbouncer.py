@@ -18,8 +18,8 @@ LOGIN = "/etc/steersman/pooler"
 RUN = "/run/steersman"
 CONSOLE = "pgbouncer"
 """The database that is none: commands to PgBouncer itself."""
-# Until then a server that went away without a word is taken for one that thinks.
-_TIMEOUT_MILLISECONDS = 10_000
+WAIT_SECONDS = 120
+"""How long clients wait for a server, where the user says nothing of ``query_wait_timeout``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,37 @@ def files(pooling: Pooling) -> dict[str, str]:
     return {"pgbouncer.ini": _settings(pooling), "hba.conf": _rules(pooling), "users.txt": _users()}
 
 
+# For a primary that fails over, and for a node that goes without a word. What is left as PgBouncer has it:
+# `server_check_query`, asked of connections that were idle for 30 s, and `server_fast_close`, off: each
+# `RECONNECT` would end the sessions of mode session, whose servers are mostly the right ones.
+_FAILOVER = {
+    # One refusal otherwise keeps all clients of a pool out for 15 s, a name that was not found all of them.
+    "server_login_retry": "1",
+    "dns_nxdomain_ttl": "1",
+    # One connection is made at a time: one to an address where nobody is holds up the pool. A busy server logs
+    # somebody in within this.
+    "server_connect_timeout": "5",
+    # A connection of which nothing is heard for half a minute is given up: Patroni has another primary by then, and
+    # kernels would wait for a quarter of an hour (of idle ones for two hours). Not less, since this also ends
+    # connections to a client, or a server, that is there and takes nothing that long.
+    "tcp_keepidle": "10",
+    "tcp_keepintvl": "10",
+    "tcp_keepcnt": "2",
+}
+
+
 def _settings(pooling: Pooling) -> str:
     settings = {
         # A JDBC driver cannot do without.
         "ignore_startup_parameters": "extra_float_digits",
         "max_prepared_statements": "200",
         "max_client_conn": "1000",
+        "query_wait_timeout": str(WAIT_SECONDS),
+        "tcp_user_timeout": "30000",
         **pooling.parameters,
+        **_FAILOVER,
+        # Those who log in while nobody serves wait as long as the others.
+        "client_login_timeout": str(WAIT_SECONDS),
         "listen_addr": "*",
         "listen_port": str(PORT),
         "unix_socket_dir": RUN,
@@ -70,7 +94,6 @@ def _settings(pooling: Pooling) -> str:
         "server_tls_ca_file": f"{LOGIN}/ca.crt",
         "server_tls_cert_file": f"{LOGIN}/tls.crt",
         "server_tls_key_file": f"{LOGIN}/tls.key",
-        "tcp_user_timeout": str(_TIMEOUT_MILLISECONDS),
     }
     lines = [f"{name} = {value}" for name, value in settings.items()]
     return "\n".join(("[databases]", f"* = host={pooling.host} port={PORT}", "[pgbouncer]", *lines, ""))

@@ -55,9 +55,11 @@ def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
         command=[_START],
         # Starting may include crash recovery or a copy of the data: hours, before it is given up.
         startup_probe=_probe("/liveness", period=1, failures=21600),
-        # Not ready it may be for as long as the API server is away; only a Patroni that hangs is restarted.
+        # Only a Patroni that hangs is restarted.
         liveness_probe=_probe("/liveness", period=10, failures=6),
-        readiness_probe=_probe("/readiness", period=2, failures=3),
+        # The holder of the lock, or a replica whose server answers, as long as nobody said `noloadbalance`; with the
+        # API server away too.
+        readiness_probe=_probe("/read-only", period=2, failures=3),
         **_common(cluster),
     )
     return PodParts(server=server, volumes=_volumes(cluster), labels=patroni.store_labels(cluster))

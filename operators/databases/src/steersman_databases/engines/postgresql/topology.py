@@ -44,7 +44,7 @@ _STATES: Mapping[str, MemberState] = {
 }
 _PRIMARIES = frozenset({"primary", "master"})
 _STORAGE = "databases.steersman.dev/storage"
-"""On pods: how full its volumes are, as images/postgresql/volumes.py tells it."""
+"""On pods: how full its volumes are, as images/postgresql/watch.py tells it."""
 ASKED = "databases.steersman.dev/asked-on"
 """On ``-failover``: which version of it the last request was made on. Patroni leaves it there."""
 
@@ -114,7 +114,7 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
     names = ClusterNames(cluster)
     told: Mapping[str, Mapping[str, str]] = {one.key.name: one.metadata.annotations for one in store}
     nothing: Mapping[str, str] = {}
-    config, lock, sync, failover = (told.get(key.name, nothing) for key in names.store)
+    config, lock, sync, failover = (told.get(key.name, nothing) for key in names.store_of("postgresql").every)
     standbys = frozenset(filter(None, (sync.get("sync_standby") or "").split(",")))
     history = _json(config.get("history"), [])
     primary = lock.get("leader") or None
@@ -133,6 +133,7 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
         former_leader=None if primary else _number(names, _former(sync, history)),
         leadership=f"{lock.get('transitions', '0')} {lock.get('acquireTime', '')}",
         initialized=bool(config.get("initialize")),
+        begun=config.get("initialize") == "",
         switchover=_switchover(names, failover),
         asked=failover.get(ASKED, ""),
         kept=_kept(names, lock),

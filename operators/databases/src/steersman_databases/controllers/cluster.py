@@ -1,0 +1,474 @@
+"""Reconciles clusters of any engine: what surrounds the instances, their shared settings, then one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from steersman.api.core_v1 import Pod
+from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
+from steersman.errors import BadRequest, Conflict, Forbidden, Invalid
+from steersman_databases.api import Cluster, ClusterStatus, PostgreSQLCluster
+from steersman_databases.api.cluster_parts import ClusterPhase, Pooler
+from steersman_databases.clusters.keyring import Keyring, KeysWish
+from steersman_databases.clusters.observed import Observed
+from steersman_databases.clusters.plan import next_step
+from steersman_databases.clusters.steps import (
+    ChooseSwitchover,
+    EndReplacement,
+    EndSwitchover,
+    RestartServer,
+    Step,
+    SwitchOver,
+    Wait,
+)
+from steersman_databases.clusters.trouble import trouble_of
+from steersman_databases.clusters.view import view_of
+from steersman_databases.controllers import cluster_status, switchovers
+from steersman_databases.controllers.accounts import Accounts, Furnish
+from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
+from steersman_databases.controllers.cluster_status import Findings
+from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.initial import Initial
+from steersman_databases.controllers.instances import Instances, Seen
+from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys
+from steersman_databases.controllers.namesakes import older_namesake
+from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
+from steersman_databases.controllers.poolers import Console, Poolers, no_console, serving_in
+from steersman_databases.controllers.routing import route
+from steersman_databases.controllers.servers import ContentsOf
+from steersman_databases.controllers.serving import Ask, Serving, Shower
+from steersman_databases.controllers.settings import AskSettings, Settings
+from steersman_databases.controllers.surroundings import Surroundings
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.controllers.upgrades import AskInUse, Upgrades, as_it_runs, due_of
+from steersman_databases.controllers.volumes import Volumes
+from steersman_databases.engines.cluster import CLUSTER_DOMAIN, ClusterEngine, ClusterView
+from steersman_databases.engines.errors import EngineError, UnsupportedVersion
+from steersman_databases.engines.topology import Topology
+from steersman_databases.engines.versions import image
+from steersman_databases.resources.cluster_services import declared_services, names_taken
+
+# While something is going on, the next look comes soon: not every change that matters is one of an object.
+_BUSY_SECONDS = 2.0
+# What ends by somebody's hand only.
+_LASTING = frozenset({"DiskFull", "Hibernated", "Fenced", "SwitchoverRefused"})
+
+
+C = TypeVar("C", bound=Cluster)
+
+
+class OwnOf(Protocol[C]):
+    """What of a cluster's reconcile is one kind's own."""
+
+    @property
+    def kind(self) -> type[C]:
+        """The kind."""
+        ...
+
+    def status_of(self, cluster: Cluster) -> ClusterStatus:
+        """The status that it has; an empty one before it has any."""
+        ...
+
+    def refuses(self, cluster: C) -> str:
+        """Why nothing may be made of what it declares; empty where it may."""
+        ...
+
+    def judge(self, view: ClusterView, observed: Observed, findings: Findings) -> None:
+        """The conditions of its own, of what is seen without doing anything."""
+        ...
+
+    def completed(self, status: ClusterStatus, view: ClusterView, observed: Observed) -> ClusterStatus:
+        """The status with its own fields, as observed."""
+        ...
+
+    def failover(self, former: ClusterStatus, status: ClusterStatus) -> str:
+        """Who took over without having been asked to, as a sentence; empty where nobody did."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """What the controller needs of an engine.
+
+    Attributes:
+        shown: asks a server for its certificate; None where nobody does.
+        console: has a pooler do something, likewise.
+        settings: asks a server for its parameters, likewise.
+        furnish: has a primary have the cluster's own accounts, likewise.
+        in_use: asks a primary what its databases have, likewise.
+        cluster_domain: the DNS domain of Kubernetes' own names.
+    """
+
+    engine: ClusterEngine
+    topology: Topology
+    shown: Ask | None = None
+    console: Console | None = None
+    settings: AskSettings | None = None
+    furnish: Furnish | None = None
+    in_use: AskInUse | None = None
+    cluster_domain: str = CLUSTER_DOMAIN
+
+
+class ClusterReconciler(Reconciler[C]):
+    """Keeps the instances of each cluster of one kind.
+
+    Args:
+        context: from the controller.
+        own: what is this kind's own.
+        parts: from the context, the engine's part and its members.
+        contents: finds what is inside servers of an engine.
+        surveys: shared with the controllers of databases and users.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        own: OwnOf[C],
+        parts: Callable[[Context], ClusterParts],
+        contents: ContentsOf,
+        surveys: Surveys,
+    ) -> None:
+        super().__init__(context)
+        self._own = own
+        self._parts = parts(context)
+        clock, ask, console = context.runtime.clock, self._parts.shown, self._parts.console
+        self._serving = None if ask is None else Serving(self._parts.engine.port, clock, ask)
+        self._settings = Settings(self._parts.engine, self._parts.topology, clock, self._parts.settings)
+        self._poolers = Poolers(clock, console or no_console)
+        furnish = self._parts.furnish
+        self._accounts = None if furnish is None else Accounts(self._parts.engine, clock, furnish)
+        self._initial = Initial(self.client, own.kind, self._parts.engine, contents, surveys, clock)
+
+    async def reconcile(self, request: Request) -> Result:
+        cluster = await self.client.get(self._own.kind, request)
+        if cluster.metadata.deletion_timestamp is not None:
+            return await self._delete(cluster)
+        if (problem := await self._problem(cluster)) is not None:
+            findings = Findings()
+            findings.tell("Ready", False, *problem)
+            await self._report(cluster, _Report(findings))
+            return Result(requeue_after=self._jittered(RECHECK_SECONDS))
+        available = image(self._parts.engine.name, cluster.spec.version)
+        charge = self._charge(cluster, available)
+        if charge.view.requests.paused:
+            return await self._pause(charge, cluster)
+        cluster = await add_finalizer(self.client, cluster, FINALIZER)
+        report = await self._advance(self._charge(cluster, available), cluster, available)
+        if report is None:
+            return Result()
+        await self._report(cluster, report)
+        return Result(requeue_after=self._jittered(report.retry_after))
+
+    async def _problem(self, cluster: C) -> tuple[str, str] | None:
+        """Why nothing at all may be done for it: a reason and its words."""
+        try:
+            image(self._parts.engine.name, cluster.spec.version)
+        except UnsupportedVersion as error:
+            return "UnsupportedVersion", f"spec.version: {error}"
+        if words := self._own.refuses(cluster):
+            return "UnsupportedVersion", words
+        namesake = await older_namesake(self.client, cluster)
+        if namesake is None:
+            return None
+        kind = type(namesake).api_resource.kind
+        return "NameTaken", f"{kind} {namesake.metadata.name} is older, and its objects are called the same"
+
+    def _charge(self, cluster: C, available: str) -> Charge:
+        return Charge(
+            cluster=cluster,
+            view=view_of(cluster, available, cluster_domain=self._parts.cluster_domain),
+            client=self.client,
+            events=self.events,
+            clock=self.runtime.clock,
+        )
+
+    async def _advance(self, charge: Charge, cluster: C, available: str) -> _Report | None:
+        """Everything up to and including one step. None where nothing can be told any more."""
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        told = "" if cluster.status is None else cluster.status.version or ""
+        due = due_of(charge.view, told, seen.observed)
+        if due is not None:
+            charge = replace(charge, view=as_it_runs(charge.view, due))
+            available = charge.view.image
+        instances = Instances(charge, self._parts.engine, self._parts.topology)
+        attempt = switchovers.attempt_of(charge.view, cluster.status, seen.observed.members)
+        seen = replace(seen, observed=replace(seen.observed, attempt=attempt))
+        upgrades = Upgrades(
+            charge, self._parts.engine, self._parts.topology, self._parts.in_use, due, cluster.spec.image
+        )
+        report = _Report(Findings(), charge, seen.observed, available)
+        self._judge(charge, seen.observed, report)
+        try:
+            step = await self._step(charge, cluster, _Hands(instances, upgrades), seen, report)
+        except Blocked as blocked:
+            report.findings.tell("Ready", False, blocked.outcome.reason, blocked.outcome.message)
+        except Conflict:
+            # Somebody was faster; what there is now is looked at at once.
+            raise
+        except (Forbidden, Invalid, BadRequest) as error:
+            if isinstance(error, Forbidden) and error.namespace_terminating:
+                return None
+            # Quota, admission policies, our own RBAC: the API server's words are the best advice there is.
+            report.findings.tell("Ready", False, type(error).__name__, str(error))
+        except EngineError as error:
+            report.findings.tell("Ready", False, "InstanceNotReady", str(error))
+            report.busy = True
+        else:
+            self._describe(charge, cluster, step, report)
+        return report
+
+    async def _step(
+        self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
+    ) -> Step | Wait | None:
+        observed, findings = seen.observed, report.findings
+        volumes = Volumes(charge)
+        volumes.check_adopted(seen.in_use)
+        keys = await self._ensure_keys(charge, cluster, seen, findings)
+        surroundings = await self._ensure_surroundings(charge, cluster, observed)
+        deployments = await self._poolers.ensure(charge, _pooler(cluster), observed)
+        poolers = await self._poolers.pods(charge)
+        cluster_status.judge_poolers(deployments, poolers, findings)
+        strangers = await self._follow(charge, observed, keys.ring, poolers)
+        cluster_status.judge_trust(charge.view, observed, strangers, findings)
+        observed = observed.with_estranged({uid for uid, lasting in strangers.items() if lasting})
+        if seen.in_use:
+            await surroundings.ensure_store(seen)
+            # Before there is a member: it reads them as it makes the data.
+            report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings)
+        storage = await volumes.grow(observed.instances)
+        findings.tell("StorageAsDeclared", storage.reason == "Sized", storage.reason, storage.message)
+        await volumes.clean_up(seen.claims, observed)
+        await hands.instances.ensure(observed)
+        await route(charge, self._parts.topology, observed)
+        step = await hands.upgrades.go_on(observed, findings)
+        if step is None:
+            step = await hands.upgrades.begin(observed, keys.ring, findings, next_step(charge.view, observed))
+        if report.settles and isinstance(step, RestartServer | SwitchOver):
+            step = Wait("RollingOut", "waiting for the servers to read their parameters")
+        if isinstance(step, SwitchOver):
+            await switchovers.intend(charge, cluster, step, observed)
+        if _pooler(cluster) is not None:
+            waits = isinstance(step, SwitchOver) or findings.says("Available", "Upgrading")
+            await self._steer_poolers(charge, observed, keys.ring, waits=waits)
+        match step:
+            case None | Wait():
+                pass
+            case ChooseSwitchover():
+                await switchovers.choose(charge, step)
+            case EndSwitchover():
+                await switchovers.end(charge, cluster, step, observed)
+            case EndReplacement():
+                await switchovers.end_replacement(charge, step)
+            case _:
+                await hands.instances.carry_out(step, observed)
+        asked = charge.view.requests.switchover or observed.members.switchover is not None
+        primary = observed.primary
+        if not asked and (step is None or isinstance(step, Wait)) and primary is not None and primary.pod_ready:
+            # A server that is about to stop may not answer for long, and poolers would wait for us with it.
+            await self._look_inside(charge, cluster, observed, keys, findings)
+        return step
+
+    async def _look_inside(
+        self, charge: Charge, cluster: C, observed: Observed, keys: Keys, findings: Findings
+    ) -> None:
+        """What is done by SQL at the primary."""
+        if self._accounts is not None:
+            await self._accounts.ensure(charge, observed, keys)
+        if keys.application is not None:
+            await self._initial.ensure(charge, cluster, keys.application, findings)
+
+    async def _ensure_keys(self, charge: Charge, cluster: C, seen: Seen, findings: Findings) -> Keys:
+        keys = await ClusterKeys(charge, self._parts.engine).ensure(_wish(cluster), _data(seen))
+        finding = keys.ring.finding
+        findings.tell("CertificatesValid", finding.valid, finding.reason, finding.message)
+        return keys
+
+    async def _ensure_surroundings(self, charge: Charge, cluster: C, observed: Observed) -> Surroundings:
+        surroundings, spec = Surroundings(charge, self._parts.engine), cluster.spec
+        numbers = [i.number for i in observed.instances]
+        await surroundings.ensure_access([*numbers, observed.next_number])
+        for taken in names_taken(charge.view, spec.services):
+            raise Blocked("Failed", "NameTaken", f"spec.services.additional: {taken} is a Service of the operator's")
+        await surroundings.ensure_services(declared_services(charge.view, spec.services))
+        budget = spec.pod_disruption_budget
+        await surroundings.ensure_policies(
+            max_unavailable=budget.max_unavailable if budget.enabled and spec.instances > 1 else None,
+            network=spec.network_policy == "Managed",
+        )
+        return surroundings
+
+    async def _follow(
+        self, charge: Charge, observed: Observed, ring: Keyring, poolers: Sequence[Pod]
+    ) -> Mapping[str, bool]:
+        """Has servers and poolers show the certificate that they should; gives the pods that cannot, see `Serving`.
+
+        Of poolers nothing is lost but connections to servers that know them no more: they are made anew at once.
+        """
+        if self._serving is None:
+            return {}
+        topology, members = self._parts.topology, observed.members
+        showers = [
+            Shower(i.pod, partial(topology.reload, members, i.member))
+            for i in observed.instances
+            # Ready it need not be: who follows nobody may do so for want of these certificates.
+            if i.pod is not None and i.member is not None and i.member.state in ("Running", "Streaming")
+        ]
+        refusing = await self._serving.follow(charge, [*showers, *self._poolers.showers(poolers, ring)], ring)
+        for pod in poolers:
+            if refusing.get(pod.metadata.uid):
+                await charge.delete(Pod, pod)
+        return refusing
+
+    async def _steer_poolers(self, charge: Charge, observed: Observed, ring: Keyring, *, waits: bool) -> None:
+        """Has their clients wait, or go on with who serves now."""
+        if self._parts.console is None:
+            return
+        pods = await self._poolers.pods(charge)
+        if waits:
+            await self._poolers.hold(charge, pods, ring)
+            return
+        members, attempt = observed.members, observed.attempt
+        # The request may be seen to be gone before the new leader is seen.
+        under_way = attempt is not None and not attempt.ended and members.leader != attempt.to
+        handing_over = members.switchover is not None or members.primary is None or under_way
+        serving = serving_in(observed)
+        await self._poolers.release(charge, pods, ring, serving=serving, handing_over=handing_over)
+
+    def _judge(self, charge: Charge, observed: Observed, report: _Report) -> None:
+        """What is seen without doing anything."""
+        cluster_status.judge_available(charge.view, observed, report.findings)
+        cluster_status.judge_storage(charge.view, observed, report.findings)
+        cluster_status.judge_upgraded(charge.view, observed, report.available, report.findings)
+        self._own.judge(charge.view, observed, report.findings)
+
+    def _describe(self, charge: Charge, cluster: C, step: Step | Wait | None, report: _Report) -> None:
+        observed, findings = report.observed, report.findings
+        assert observed is not None
+        cluster_status.describe(cluster, charge.view, step, findings)
+        if isinstance(step, Wait) and (trouble := trouble_of(observed.instances)):
+            findings.tell("Ready", False, trouble.reason, trouble.message)
+        elif isinstance(step, Wait) and (
+            broken := next((m for m in observed.members.members if m.state == "StartFailed" and m.because), None)
+        ):
+            name = charge.view.names.instance(broken.instance)
+            findings.tell(
+                "Ready", False, "InstanceCrashing", f"the server of {name} does not start: {broken.because}"
+            )
+        if isinstance(step, Wait) and step.reason == "SwitchoverRefused":
+            report.refused = step.message
+        report.busy = step is not None and not (isinstance(step, Wait) and step.reason in _LASTING)
+
+    async def _delete(self, cluster: C) -> Result:
+        charge = self._charge(cluster, "")
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        outcome = await ClusterDeletion(charge).advance(seen.observed, seen.claims)
+        if outcome is None:
+            self._poolers.forget(cluster.key)
+            self._settings.forget(cluster.key)
+            self._initial.forget(cluster.key)
+            for each in (self._serving, self._accounts):
+                if each is not None:
+                    each.forget(cluster.key)
+            return Result()
+        findings = Findings()
+        findings.tell("Ready", False, outcome.reason, outcome.message)
+        await self._report(cluster, _Report(findings, charge, seen.observed, phase="Deleting"))
+        return Result(requeue_after=self._jittered(_BUSY_SECONDS))
+
+    async def _pause(self, charge: Charge, cluster: C) -> Result:
+        """Looks and tells, and writes nothing but the status. Poolers that wait would do so until it is over."""
+        self._initial.forget(cluster.key)
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        if _pooler(cluster) is not None and self._parts.console is not None:
+            with suppress(Blocked):
+                ring = await ClusterKeys(charge, self._parts.engine).present(_wish(cluster), _data(seen))
+                pods = await self._poolers.pods(charge)
+                await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
+        report = _Report(Findings(), charge, seen.observed)
+        cluster_status.judge_available(charge.view, seen.observed, report.findings)
+        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
+        await self._report(cluster, report)
+        return Result(requeue_after=self._jittered(RECHECK_SECONDS))
+
+    async def _report(self, cluster: C, report: _Report) -> None:
+        if not (report.charge is not None and report.charge.view.requests.paused):
+            report.findings.drop("Paused")
+        if self._status(cluster, cluster.status, report) == cluster.status:
+            return
+        # The cache may not hold our last status yet, and nobody should read the same news twice.
+        former = self._own.status_of(await self.client.live.get(self._own.kind, cluster.key))
+        status = self._status(cluster, former, report)
+        await self.client.apply_status(cluster, status)
+        for condition in cluster_status.news(former.conditions, status.conditions):
+            emit = self.events.warning if condition.reason in cluster_status.ALARMING else self.events.normal
+            emit(cluster, condition.reason, condition.message)
+        if words := self._own.failover(former, status):
+            self.events.warning(cluster, "Failover", words)
+
+    def _status(self, cluster: C, former: ClusterStatus | None, report: _Report) -> ClusterStatus:
+        former, now = former or self._own.status_of(cluster), self.runtime.clock.now()
+        seen = None
+        if report.charge is not None and report.observed is not None:
+            seen = report.charge.view, report.observed
+        phase = report.phase or cluster_status.phase_of(cluster, report.findings)
+        status = cluster_status.advanced(former, cluster.metadata.generation, phase, seen)
+        if seen is not None:
+            status = self._own.completed(status, *seen)
+        other = None if report.available in ("", status.image) else report.available
+        conditions = cluster_status.conditions_of(cluster, former.conditions, report.findings, now)
+        status = msgspec.structs.replace(status, available_image=other, conditions=conditions)
+        return switchovers.ended(status, now, report.refused)
+
+    def _jittered(self, seconds: float) -> float:
+        return seconds * (0.9 + 0.2 * self.runtime.random.random())
+
+
+def _wish(cluster: Cluster) -> KeysWish:
+    spec = cluster.spec
+    return KeysWish(
+        services=[s.name for s in spec.services.additional],
+        given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
+        pooler=_pooler(cluster) is not None,
+        application=spec.bootstrap is not None,
+    )
+
+
+def _data(seen: Seen) -> DataOfCluster:
+    return DataOfCluster(claims=seen.in_use, present=seen.present, initialized=seen.observed.members.initialized)
+
+
+@dataclass(frozen=True, slots=True)
+class _Hands:
+    """What a step is done with."""
+
+    instances: Instances
+    upgrades: Upgrades
+
+
+@dataclass(slots=True)
+class _Report:
+    """What a reconcile has to tell."""
+
+    findings: Findings
+    charge: Charge | None = None
+    observed: Observed | None = None
+    available: str = ""
+    phase: ClusterPhase | None = None
+    refused: str = ""
+    busy: bool = False
+    settles: bool = False
+
+    @property
+    def retry_after(self) -> float:
+        return _BUSY_SECONDS if self.busy or self.settles else RECHECK_SECONDS
+
+
+def _pooler(cluster: Cluster) -> Pooler | None:
+    """PgBouncer knows PostgreSQL alone."""
+    return cluster.spec.pooler if isinstance(cluster, PostgreSQLCluster) else None

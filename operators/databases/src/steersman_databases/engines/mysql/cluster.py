@@ -1,0 +1,69 @@
+"""MySQL's part in the Kubernetes objects of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.meta import ApplyConfiguration, ObjectMetaApply
+
+from ..cluster import ClusterView, Configurer, PodParts, SettingCatalog, Verdict
+from . import furnishing, initial, parameters, pod
+
+
+class MySQLCluster:
+    """Servers in one group of MySQL's Group Replication, each below an agent. A `ClusterEngine`."""
+
+    name = "mysql"
+    port = pod.PORT
+    member_ports: Sequence[int] = ()
+    """None: members talk to each other over the port for SQL, by MySQL's own protocol."""
+    administrator = furnishing.ADMINISTRATOR
+
+    def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:
+        """The agent, with MySQL below it; the same in each instance."""
+        return pod.pod_parts(cluster, fenced=fenced)
+
+    def objects(self, cluster: ClusterView) -> Sequence[ApplyConfiguration[Any]]:
+        """The ConfigMap of the group, which the members write but have no right to make, and what they read."""
+        names, labels = cluster.names, pod.member_labels(cluster)
+        slices = [key.name for service in cluster.writable_services for key in names.slices(service)]
+        return [
+            ConfigMapApply(
+                metadata=ObjectMetaApply(name=names.group.name, namespace=names.group.namespace, labels=labels)
+            ),
+            ConfigMapApply(
+                metadata=ObjectMetaApply(
+                    name=names.mysql_configuration.name, namespace=names.mysql_configuration.namespace, labels=labels
+                ),
+                data={
+                    "accounts.sql": "".join(f"{statement};\n" for statement in furnishing.statements()),
+                    "slices": "".join(f"{name}\n" for name in slices),
+                },
+            ),
+        ]
+
+    def settings(self, cluster: ClusterView) -> Mapping[str, Any]:
+        """What stands in the annotations of the group's ConfigMap; see `topology`."""
+        return {
+            self.name: {"parameters": parameters.server_parameters(cluster)},
+            "instances": sorted(cluster.present),
+            "recovered": cluster.recovered,
+        }
+
+    def configurer(self, cluster: ClusterView) -> Configurer:
+        """See `initial.configurer`."""
+        return initial.configurer(cluster)
+
+    def access_problem(self, rule: str) -> str | None:
+        """MySQL has no such rules."""
+        return None
+
+    def judge(self, name: str, value: str, catalog: SettingCatalog) -> Verdict:
+        """See `parameters.judge`."""
+        return parameters.judge(name, value, catalog)
+
+    def shown_instead(self, name: str, value: str, catalog: SettingCatalog) -> str | None:
+        """See `parameters.shown_instead`."""
+        return parameters.shown_instead(name, value, catalog)

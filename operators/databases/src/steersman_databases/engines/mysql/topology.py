@@ -1,0 +1,228 @@
+"""The members of a group as their agents tell them, and what they can be asked.
+
+All that is known stands in Kubernetes: an annotation of each pod, and those of one ConfigMap. Whose each is and what
+it says is written in images/mysql/steersman_agent/store.py. Only to end is asked of a server itself: its agent starts
+it again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.client import MergePatch
+from steersman.controller import CachedClient
+from steersman.errors import NotFound
+from steersman.meta import ObjectKey
+
+from ..cluster_names import OPERATOR, ClusterNames
+from ..errors import ServerUnreachable
+from ..server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
+from ..topology import Member, Members, MemberState, PendingSetting, SwitchoverRequest
+from . import shutdown
+from .pod import PORT
+
+_PREFIX = "databases.steersman.dev"
+MEMBER = f"{_PREFIX}/member"
+GROUP = f"{_PREFIX}/group"
+GROUP_NAME = f"{_PREFIX}/group-name"
+INSTANCES = f"{_PREFIX}/instances"
+PARAMETERS = f"{_PREFIX}/parameters"
+TRIALS = f"{_PREFIX}/trials"
+"""The operator's alone: which values failed or are tried; see clusters/parameters.py."""
+SWITCHOVER = f"{_PREFIX}/switchover-to"
+ASKED = f"{_PREFIX}/asked-on"
+"""On which version of the ConfigMap the last switchover was asked for. Members leave it there."""
+CONSENT = f"{_PREFIX}/consent"
+
+_STATES: Mapping[str, MemberState] = {
+    "Empty": "Starting",
+    "Stopped": "Stopped",
+    "Starting": "Starting",
+    "Cloning": "Cloning",
+    "Offline": "Offline",
+    "Joining": "Starting",
+    "Recovering": "Running",
+    "Failed": "Offline",
+}
+
+
+class GroupTopology:
+    """A `Topology` of clusters that are groups of MySQL's."""
+
+    def __init__(self, client: CachedClient) -> None:
+        self._client = client
+
+    def observe(self, cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap]) -> Members:
+        """See `Topology.observe`."""
+        return observe(cluster, pods, store)
+
+    async def configure(self, members: Members, settings: Mapping[str, Any]) -> bool:
+        """See `Topology.configure`. The group gets its name with the first settings, and keeps it."""
+        if members.settings == settings:
+            return False
+        group = await self._client.live.get(ConfigMap, ClusterNames(members.cluster).group)
+        notes: dict[str, str | None] = {**_annotations(settings)}
+        if GROUP_NAME not in group.metadata.annotations:
+            notes[GROUP_NAME] = str(uuid.uuid5(uuid.NAMESPACE_OID, group.metadata.uid))
+        await self._annotate(members, notes)
+        return True
+
+    async def switch_over(self, members: Members, to: int | None) -> None:
+        """See `Topology.switch_over`."""
+        version = members.store_versions.get(ClusterNames(members.cluster).group.name)
+        await self._annotate(members, {SWITCHOVER: "any" if to is None else str(to), ASKED: version})
+
+    async def forget_data(self, members: Members) -> None:
+        """See `Topology.forget_data`: for upgrades of the data, which MySQL does by itself as it starts."""
+
+    async def restart_server(self, members: Members, member: Member) -> None:
+        """See `Topology.restart_server`."""
+        names, pod = ClusterNames(members.cluster), await self._client.find(Pod, member.pod)
+        address = None if pod is None else pod.status.pod_ip
+        endpoint = Endpoint(address or member.pod.name, PORT)
+        if not address:
+            raise ServerUnreachable(endpoint, "its pod has no address")
+        try:
+            own = await self._client.live.get(Secret, names.operator_certificate)
+        except NotFound as error:
+            raise ServerUnreachable(endpoint, f"the cluster's certificates are not there: {error}") from error
+        certificate = ClientCertificate(own.data.get("tls.crt", b""), own.data.get("tls.key", b""))
+        # Members are asked by their address: so it is the authority that tells them, not a name.
+        trust = Verification(TLSMode.VERIFY_CA, own.data.get("ca.crt", b""))
+        await shutdown.shut_down(Server("mysql", endpoint, Login(OPERATOR, certificate=certificate), trust))
+
+    async def reload(self, members: Members, member: Member) -> None:
+        """See `Topology.reload`: agents see by themselves that files have changed."""
+
+    async def _annotate(self, members: Members, annotations: Mapping[str, str | None]) -> None:
+        key = ClusterNames(members.cluster).group
+        metadata: dict[str, Any] = {"annotations": annotations}
+        if (seen := members.store_versions.get(key.name)) is not None:
+            metadata["resourceVersion"] = seen
+        await self._client.live.patch(ConfigMap, key, MergePatch({"metadata": metadata}))
+
+
+def _annotations(settings: Mapping[str, Any]) -> Mapping[str, str | None]:
+    recovered, trials = settings.get("recovered"), settings.get("steersman")
+    return {
+        PARAMETERS: json.dumps(settings["mysql"]["parameters"], sort_keys=True),
+        INSTANCES: ",".join(map(str, settings["instances"])),
+        CONSENT: None if recovered is None else str(recovered),
+        TRIALS: None if trials is None else json.dumps(trials, sort_keys=True),
+    }
+
+
+def _settings(told: Mapping[str, str]) -> Mapping[str, Any] | None:
+    """What `_annotations` wrote."""
+    if PARAMETERS not in told:
+        return None
+    trials = _mapping(_json(told.get(TRIALS)))
+    return {
+        "mysql": {"parameters": _mapping(_json(told[PARAMETERS]))},
+        "instances": [n for n in map(_whole, told.get(INSTANCES, "").split(",")) if n is not None],
+        "recovered": _whole(told.get(CONSENT)),
+        **({"steersman": trials} if trials else {}),
+    }
+
+
+def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap]) -> Members:
+    """What pods and the ConfigMap of a group tell of its members."""
+    names = ClusterNames(cluster)
+    nothing: Mapping[str, str] = {}
+    told = next((c.metadata.annotations for c in store if c.key == names.group), nothing)
+    group = _mapping(_json(told.get(GROUP)))
+    epoch, leader = _whole(group.get("epoch")) or 0, _whole(group.get("leader"))
+    found = [m for pod in pods if (m := _member(names, pod)) is not None]
+    asked = told.get(SWITCHOVER)
+    return Members(
+        cluster=cluster,
+        members=sorted(found, key=lambda member: member.instance),
+        leader=leader,
+        leadership=f"{epoch} {'' if leader is None else leader} {group.get('uuid', '')}",
+        initialized=epoch > 0,
+        epoch=epoch,
+        switchover=None if asked is None else SwitchoverRequest(to=_whole(asked)),
+        asked=told.get(ASKED, ""),
+        settings=_settings(told),
+        store_versions={c.key.name: v for c in store if (v := c.metadata.resource_version)},
+    )
+
+
+def _member(names: ClusterNames, pod: Pod) -> Member | None:
+    name = pod.key.name
+    number = names.number(name.removesuffix("-0")) if name.endswith("-0") else None
+    if number is None:
+        return None
+    said = _mapping(_json(pod.metadata.annotations.get(MEMBER)))
+    pending = _mapping(said.get("pending"))
+    online = said.get("state") == "Online"
+    return Member(
+        pod=pod.key,
+        instance=number,
+        role="Primary" if said.get("primary") is True else "Replica",
+        state=_state(pod, said),
+        pending_restart=bool(pending),
+        pending=[_pending(name, values) for name, values in sorted(pending.items())],
+        version=str(said.get("version", "")),
+        storage={k: n for k, v in _mapping(said.get("storage")).items() if (n := _whole(v)) is not None},
+        queued=_whole(said.get("queued")) if online else None,
+        errant=str(said.get("errant") or ""),
+        refused={str(k): str(v) for k, v in _mapping(said.get("refused")).items()},
+        lacks=str(said.get("lacks") or ""),
+        unseen=_numbers(said.get("unseen")),
+        because=str(said.get("unstarted") or said.get("because") or ""),
+    )
+
+
+def _state(pod: Pod, said: Mapping[str, Any]) -> MemberState:
+    """What the member last said, unless nobody is there any more who could have said it."""
+    told = str(said.get("state", ""))
+    if not told:
+        return "Unknown"
+    if any(container.state.running is None for container in pod.status.container_statuses):
+        return "Stopped"
+    if told == "Online":
+        if said.get("majority") is False:
+            return "Isolated"
+        return "Running" if said.get("primary") is True else "Streaming"
+    if told in ("Stopped", "Starting") and said.get("unstarted"):
+        return "StartFailed"
+    return _STATES.get(told, "Unknown")
+
+
+def _pending(name: str, values: Any) -> PendingSetting:
+    former, value, *_ = [*map(str, _list(values)), "", ""]
+    return PendingSetting(name=name, former=former, value=value)
+
+
+def _json(text: str | None) -> Any:
+    """Annotations are anybody's to write, so what is no JSON counts as nothing."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return cast(Sequence[Any], value) if isinstance(value, list) else ()
+
+
+def _numbers(value: Any) -> frozenset[int] | None:
+    """None where it is no list of numbers."""
+    numbers = frozenset(map(_whole, _list(value)))
+    return frozenset(n for n in numbers if n is not None) if isinstance(value, list) and None not in numbers else None
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
