@@ -6,7 +6,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -64,7 +64,8 @@ def cluster(bare_cluster: Target) -> Target:
 @pytest.fixture
 def namespace(bare_cluster: Target, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace of the test's own, deleted with all that is in it."""
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    test = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
+    words = re.sub(r"[^a-z0-9]+", "-", test.name.lower()).strip("-")
     name = f"e2e-{words}"[:60].rstrip("-")
     bare_cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
     bare_cluster.kubectl("create", "namespace", name)

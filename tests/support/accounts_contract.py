@@ -12,7 +12,17 @@ from dataclasses import replace
 import pytest
 
 from engine_contract import Server
-from steersman_databases.engines.actions import Action, AlterUser, Attributes, Grant, GrantRole, Revoke, RevokeRole
+from steersman_databases.engines.actions import (
+    Action,
+    AlterUser,
+    Attributes,
+    DiscardSecond,
+    Grant,
+    GrantRole,
+    Revoke,
+    RevokeRole,
+    SetVerifier,
+)
 from steersman_databases.engines.desired import (
     Claim,
     DesiredDatabase,
@@ -22,8 +32,10 @@ from steersman_databases.engines.desired import (
     HourlyLimits,
     NoPassword,
     ObjectKind,
+    SecondCredential,
 )
 from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotSupported, ObjectsMissing
+from steersman_databases.engines.mysql import verifiers
 from steersman_databases.engines.plan import Plan, Step
 from steersman_databases.engines.server import Login, Tenancy, TLSMode, Verification
 from steersman_databases.engines.server import Server as Located
@@ -201,6 +213,32 @@ class TestAccounts:
         await at.make(role("clerk", grants=grants))
         assert not await at.server.can_log_in(credentials, SHOP)
         assert await at.held("clerk") == {(TILL, "SELECT")}
+
+    async def test_two_passwords_open_while_one_follows_the_other(self, at: At) -> None:
+        grants = (on_table("SELECT"),)
+        await at.make(user(password="first", grants=grants))
+        rotated = user(password="next", second=SecondCredential("first"), grants=grants)
+        if (await at.contents.survey(at.sessions, Scope())).product == "MariaDB":
+            with pytest.raises(NotSupported, match="MariaDB accounts have one password"):
+                await at.make(rotated)
+            return
+
+        async def opening() -> set[str]:
+            tried = {word: at.server.administrator.__class__("clerk", word) for word in ("first", "next", "other")}
+            return {word for word, one in tried.items() if await at.server.can_log_in(one, SHOP)}
+
+        assert await at.make(rotated) == ["PasswordReset"]
+        assert await opening() == {"first", "next"}
+        await at.do(DiscardSecond("clerk"))
+        assert await opening() == {"next"}
+        assert await at.make(rotated) == ["PasswordReset"]
+        assert await opening() == {"first", "next"}
+        await at.do(SetVerifier("clerk", verifiers.sha2("other")), DiscardSecond("clerk"))
+        assert await opening() == {"other"}
+        assert await at.make(rotated) == ["PasswordReset"]
+        assert await opening() == {"first", "next"}
+        assert await at.make(user(password="next", grants=grants)) == ["PasswordRemoved"]
+        assert await opening() == {"next"}
 
     async def test_limits_and_an_end(self, at: At) -> None:
         clerk = user(connection_limit=3, limits=HourlyLimits(100, 50, 20), grants=(on_table("SELECT"),))

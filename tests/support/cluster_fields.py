@@ -191,6 +191,7 @@ CASES: dict[str, Case] = {
         # What runs stays where nothing is said: it is the operator's for a new instance only.
         (POSTGRESQL.reference, OTHER_IMAGE, OTHER_IMAGE),
     ),
+    "upgradeImage": Case("example.com/upgrade:one", "example.com/upgrade:two"),  # controllers/test_upgrades.py
     "imagePullPolicy": Case(
         "Never", "IfNotPresent", lambda f: f.server["imagePullPolicy"], ("Never", "IfNotPresent", "IfNotPresent")
     ),

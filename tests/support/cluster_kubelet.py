@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from job_runner import JobRunner
 from patroni_model import Hosts, Patroni, Volume, is_fenced
-from steersman.api.apps_v1 import StatefulSet
+from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
@@ -18,14 +20,32 @@ from steersman_databases.resources.upgrade_job import JOB_LABEL
 _LOOK_EVERY = 0.5
 
 
-class ClusterKubelet:
-    """Stands in for the StatefulSet controller (``OnDelete``), the volume binder, the kubelet and Patroni."""
+class Members(Protocol):
+    """What runs in the pods, played in one."""
 
-    def __init__(self, server: InMemoryApiServer, client: Client, hosts: Hosts) -> None:
+    async def look(self) -> None:
+        """One round."""
+        ...
+
+    def news(self) -> object:
+        """Another each time that there is something to look at beside what stands in Kubernetes."""
+        ...
+
+
+class ClusterKubelet:
+    """Stands in for the StatefulSet controller (``OnDelete``), the volume binder, the kubelet, and what pods run.
+
+    Args:
+        members: what runs in the pods; Patroni unless given.
+    """
+
+    def __init__(
+        self, server: InMemoryApiServer, client: Client, hosts: Hosts, members: Members | None = None
+    ) -> None:
         self._server = server
         self._client = client
         self._hosts = hosts
-        self._patroni = Patroni(server, client, hosts)
+        self._members = members or Patroni(server, client, hosts)
         self._jobs = JobRunner(server, client, hosts.sql, hosts.applied)
         self._addresses = 0
 
@@ -33,7 +53,8 @@ class ClusterKubelet:
         """Never returns."""
         seen = None
         while True:
-            changes = self._server.changes(), self._hosts.upgrade_hangs
+            news = self._hosts.upgrade_hangs, self._hosts.unrolled, self._members.news()
+            changes = self._server.changes(), *news
             if changes != seen:
                 await self.look()
             # What this look itself changed is looked at, too.
@@ -52,7 +73,7 @@ class ClusterKubelet:
                 await self._stop(pod)
         await self._release_claims()
         # First those that are there: who is gone has lost the lock before its pod is back.
-        await self._patroni.look()
+        await self._members.look()
         for stateful in wanted.values():
             if stateful.spec.replicas != 0:
                 await self._start(stateful)
@@ -61,7 +82,19 @@ class ClusterKubelet:
         for job in self._server.read_all(Job):
             if "-upgrade" in job.metadata.name and not job.spec.suspend and not job.status.conditions:
                 await self._run(job)
+        for deployment in self._server.read_all(Deployment):
+            await self._roll_out(deployment)
         self._server.collect_garbage()
+
+    async def _roll_out(self, deployment: Deployment) -> None:
+        """Says that its pods are there and ready, of which there are none."""
+        replicas = 0 if self._hosts.unrolled else deployment.spec.replicas or 0
+        told = deployment.status.observed_generation, deployment.status.ready_replicas or 0
+        if told == (deployment.metadata.generation, replicas):
+            return
+        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), replicas)
+        body = {"status": {"observedGeneration": deployment.metadata.generation, **counts}}
+        await self._client.patch(Deployment, deployment.key, MergePatch(body), subresource="status")
 
     async def _start(self, stateful: StatefulSet) -> None:
         name, namespace = stateful.metadata.name, stateful.metadata.namespace

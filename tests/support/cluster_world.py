@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from cluster_kubelet import ClusterKubelet
 from contents_in_memory import ContentsInMemory
@@ -24,7 +24,7 @@ from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
-from steersman_databases.api import Database, PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api import Database, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
 from steersman_databases.engines.cluster import InUse, Setting, SettingCatalog
@@ -43,6 +43,9 @@ OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases
 class ClusterWorld:
     """Everything that outlives the operator's process."""
 
+    kind: ClassVar[Any] = PostgreSQLCluster
+    spec: ClassVar[Any] = PostgreSQLClusterSpec
+
     runtime: Runtime = field(default_factory=virtual_runtime)
     hosts: Hosts = field(default_factory=Hosts)
     stubborn: dict[str, str] = field(default_factory=dict[str, str])
@@ -54,7 +57,7 @@ class ClusterWorld:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+        for kind in (Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 
@@ -90,24 +93,24 @@ class ClusterWorld:
             known[name] = replace(known[name], value=number)
         return known
 
-    async def create(self, **spec: Any) -> PostgreSQLCluster:
+    async def create(self, **spec: Any) -> Any:
         """Creates the cluster orders."""
         metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
-        return await self.client.create(PostgreSQLCluster(metadata=metadata, spec=PostgreSQLClusterSpec(**spec)))
+        return await self.client.create(self.kind(metadata=metadata, spec=self.spec(**spec)))
 
     async def change(self, **spec: Any) -> None:
         """Patches its spec; names are the wire's."""
-        await self.client.patch(PostgreSQLCluster, KEY, MergePatch({"spec": spec}))
+        await self.client.patch(self.kind, KEY, MergePatch({"spec": spec}))
 
     async def annotate(self, **annotations: str | None) -> None:
         """Patches its annotations of ours."""
         notes = {f"databases.steersman.dev/{key}": value for key, value in annotations.items()}
-        await self.client.patch(PostgreSQLCluster, KEY, MergePatch({"metadata": {"annotations": notes}}))
+        await self.client.patch(self.kind, KEY, MergePatch({"metadata": {"annotations": notes}}))
 
     @property
-    def cluster(self) -> PostgreSQLCluster | None:
+    def cluster(self) -> Any:
         """It, as it is now."""
-        return self.server.read(PostgreSQLCluster, KEY)
+        return self.server.read(self.kind, KEY)
 
     @property
     def status(self) -> Any:
@@ -155,6 +158,10 @@ class ClusterWorld:
         """Reasons of all Events."""
         return [e.reason or "" for e in self.server.read_all(Event)]
 
+    def messages(self, reason: str) -> set[str]:
+        """What Events of a reason say."""
+        return {e.note or "" for e in self.server.read_all(Event) if e.reason == reason}
+
     async def until(self, what: str, probe: Callable[[], object], seconds: float = 300) -> None:
         """Waits (in virtual time) until ``probe`` gives something true."""
         clock = self.runtime.clock
@@ -183,6 +190,14 @@ class ClusterWorld:
         """Lets time pass."""
         await self.runtime.clock.sleep(seconds)
 
+    def setup(self, manager: Manager) -> None:
+        """Adds the operator's controllers, with models in the place of servers."""
+        setup(manager, contents=self.contents, parts=self.parts)
+
+    def kubelet(self, client: Client) -> ClusterKubelet:
+        """What Kubernetes and the members do."""
+        return ClusterKubelet(self.server, client, self.hosts)
+
     @asynccontextmanager
     async def operator(self, transport: Transport | None = None) -> AsyncGenerator[Manager]:
         """Runs the operator, and what Kubernetes does with its objects, during the block.
@@ -192,9 +207,9 @@ class ClusterWorld:
         await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="kube-system")))
         options = ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0)
         manager = Manager(transport or self.server.as_user(OPERATOR), options, self.runtime)
-        setup(manager, contents=self.contents, parts=self.parts)
+        self.setup(manager)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
-        kubelet = ClusterKubelet(self.server, Client(self.server, field_manager="kubelet"), self.hosts)
+        kubelet = self.kubelet(Client(self.server, field_manager="kubelet"))
         tasks = [asyncio.create_task(manager.run()), asyncio.create_task(kubelet.run(self.runtime.clock))]
         try:
             yield manager

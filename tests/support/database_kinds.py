@@ -122,6 +122,30 @@ CREATED = {
         {"pooler": {"parameters": {"auth_type": "any"}}},
         "parameters that PgBouncer takes",
     ),
+    "pooler-numbers": Case(
+        CLUSTER,
+        {"pooler": {"parameters": {"default_pool_size": "20", "tcp_user_timeout": "0"}}},
+        {"pooler": {"parameters": {"default_pool_size": "lots"}}},
+        "must be a whole number",
+    ),
+    "pooler-lines": Case(
+        CLUSTER,
+        {"pooler": {"parameters": {"max_client_conn": "500"}}},
+        {"pooler": {"parameters": {"max_client_conn": "500\nauth_type = any"}}},
+        "must be a whole number",
+    ),
+    "pooler-switches": Case(
+        CLUSTER,
+        {"pooler": {"parameters": {"log_connections": "1"}}},
+        {"pooler": {"parameters": {"log_connections": "yes"}}},
+        "must be 0 or 1",
+    ),
+    "pooler-lists": Case(
+        CLUSTER,
+        {"pooler": {"parameters": {"ignore_startup_parameters": "extra_float_digits, options"}}},
+        {"pooler": {"parameters": {"ignore_startup_parameters": "options\n[databases]"}}},
+        "must be names",
+    ),
     "one-place": Case(DATABASE, _ON_CLUSTER, {"engine": "postgresql", "serverRef": _SERVER}, "at most one of"),
     "engine-is-needed": Case(DATABASE, _ELSEWHERE, {"engine": None}, "engine is needed"),
     "engine-of-a-cluster": Case(

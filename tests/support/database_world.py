@@ -17,7 +17,7 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
-from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
 from steersman_databases.engines.model import ModelServer
@@ -65,7 +65,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+        for kind in (Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 

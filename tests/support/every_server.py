@@ -38,3 +38,8 @@ def like_mysql() -> Mapping[str, Start]:
     if (sid := servers.root(servers.SID)) is not None:
         found["mysql-9.7"] = partial(start_mysql, sid)
     return found
+
+
+def mysqls() -> Mapping[str, Start]:
+    """Those that are MySQL, and no MariaDB."""
+    return {name: start for name, start in like_mysql().items() if name.startswith("mysql-")}

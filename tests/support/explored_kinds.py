@@ -16,7 +16,7 @@ from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman.testing.apiserver.values import JsonObject
 from steersman.testing.transitions import Hints, InMemorySystem, System, Systems
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import ENGINES, SUPPORTED_VERSIONS, Credentials, Endpoint
 from steersman_databases.engines.model import ModelServer
@@ -85,7 +85,7 @@ class _Place:
     def __init__(self, number: int, present: Sequence[JsonObject]) -> None:
         self.runtime = virtual_runtime(number)
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+        for kind in (Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
             self.server.register(kind)
         self.server.load(*present)
         self.machines = Machines()

@@ -124,7 +124,7 @@ def start_mysql(root: Path) -> Generator[MySQLServer]:
         ]
         run([*common, "--initialize-insecure", f"--init-file={setup}"], directory)
         certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]
-        yield from serve_mysql(directory, [*common, "--mysqlx=OFF", *certificate])
+        yield from serve_mysql(directory, [*common, "--mysqlx=OFF", "--sync-binlog=0", *certificate])
 
 
 def serve_mysql(directory: Path, command: list[str]) -> Generator[MySQLServer]:

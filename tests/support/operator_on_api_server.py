@@ -16,12 +16,12 @@ from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import encode
 from steersman.observability.runtime import Runtime
 from steersman.testing.envtest import Envtest
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.main import NAME
 
 USER = "the-operator"
-KINDS = ("databases", "databaseusers", "postgresqlclusters")
+KINDS = ("databases", "databaseusers", "mysqlclusters", "postgresqlclusters")
 CONFIG = Path(__file__).parents[2] / "operators/databases/config"
 
 
@@ -78,7 +78,7 @@ async def _apply(transport: Transport, manifest: dict[str, Any]) -> None:
 
 async def _serves(client: Client) -> bool:
     try:
-        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+        for kind in (Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
             await client.list(kind)
     except NotFound:
         return False

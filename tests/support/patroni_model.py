@@ -51,10 +51,14 @@ class Hosts:
     unschedulable: set[str] = field(default_factory=set[str])
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Parameters and values with which no server starts."""
+    refusal: str = "FATAL:  could not map anonymous shared memory HINT:  reduce shared_buffers or max_connections"
+    """What the first server of a cluster says of them."""
     refuses: set[str] = field(default_factory=set[str])
     """Pods that no primary hands over to."""
     asked: list[str] = field(default_factory=list[str])
     """Pods that were asked to take over, in this order."""
+    cut: bool = False
+    """Whether the next server that is to make the data ends before it does."""
     slow: bool = False
     """Whether primaries leave their EndpointSlices as they are."""
     sql: ServerInMemory = field(default_factory=lambda: ServerInMemory(administrator=Credentials(OPERATOR, "")))
@@ -63,6 +67,8 @@ class Hosts:
     """The SQL of initial configurations that came through."""
     upgrade_fails: str = ""
     """What the Job of an upgrade ends with; it succeeds where this is empty."""
+    unrolled: bool = False
+    """Whether pods of Deployments do not become ready."""
     upgrade_hangs: bool = False
     """Whether the pod of that Job runs on, and does not even end when it is deleted."""
     lacks: str = ""
@@ -89,6 +95,10 @@ class Patroni:
         self._server = server
         self._client = client
         self._hosts = hosts
+
+    def news(self) -> object:
+        """Nothing beside what stands in Kubernetes."""
+        return None
 
     async def look(self) -> None:
         """One round of every cluster's members."""
@@ -125,7 +135,12 @@ class Patroni:
             # The real one ends: it is told how to make the data by nobody else.
             return
         if "initialize" not in config:
-            await self._bootstrap(names, pods[0])
+            await self._bootstrap(names, pods[0], json.loads(config["config"]))
+            return
+        if not config["initialize"]:
+            # Whoever said so is there no more, or has not heard that it was written: nobody takes it back.
+            for pod in pods:
+                await self._say(pod, "uninitialized", "stopped", 0, json.loads(config["config"]))
             return
         usable = [p for p in pods if self._volume(p).system == config["initialize"] and not self._volume(p).broken]
         leader = next((p for p in usable if p.metadata.name == held.get("leader")), None)
@@ -141,9 +156,20 @@ class Patroni:
         if leader is not None:
             await self._follow(names, leader, pods, config)
 
-    async def _bootstrap(self, names: ClusterNames, pod: Pod) -> None:
+    async def _bootstrap(self, names: ClusterNames, pod: Pod, settings: Mapping[str, Any]) -> None:
+        if self._hosts.unstartable & set(settings.get("postgresql", {}).get("parameters", {}).items()):
+            # The data are put aside, and the container has ended and begun anew.
+            ended = {"exitCode": 0, "reason": "Completed", "message": self._hosts.refusal}
+            status: dict[str, Any] = {"name": "server", "image": "", "state": {"running": {}}}
+            body = {"status": {"containerStatuses": [{**status, "lastState": {"terminated": ended}}]}}
+            await self._client.patch(Pod, pod.key, MergePatch(body), subresource="status")
+            return
         volume = self._volume(pod)
         if not volume.system:
+            await self._annotate(names.store_config, {"initialize": ""})
+            if self._hosts.cut:
+                self._hosts.cut = False
+                return
             self._hosts.systems += 1
             volume = Volume(f"system-{self._hosts.systems}", 1, major=_major(pod))
             self._hosts.volumes[self._claim_uid(pod)] = volume

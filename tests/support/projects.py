@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from typer.testing import CliRunner
 
+import warm_commands
 from steersman.cli import app
 
 EXAMPLES = sorted(p.parent for p in (Path(__file__).parents[2] / "examples").glob("*/PROJECT"))
@@ -29,8 +30,7 @@ def ours(*paths: Path) -> dict[str, str]:
 
 def steersman(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in ``root`` and returns how it ended."""
-    command = [sys.executable, "-m", "steersman.cli", *arguments]
-    return subprocess.run(command, cwd=root, env=ours(), capture_output=True, text=True, check=False)
+    return warm_commands.steersman(root, *arguments, env=ours())
 
 
 def made(root: Path, *commands: tuple[str, ...]) -> Path:

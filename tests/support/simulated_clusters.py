@@ -17,8 +17,9 @@ from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.testing import World, simulate
 from steersman.testing.simulation import Report
 from steersman.testing.virtual_time import VirtualClock
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster, PostgreSQLClusterSpec
-from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, SqlReferences
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api.cluster_parts import SqlReferences
+from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
 from steersman_databases.api.references import KeySelector
 from steersman_databases.clusters.observed import is_retired
 from steersman_databases.controllers import ClusterParts, setup
@@ -39,7 +40,7 @@ def sweep(scenario: Any, **effort: Any) -> Report:
         scenario,
         outside=Hosts,
         observe=contents,
-        kinds=[Database, DatabaseUser, PostgreSQLCluster],
+        kinds=[Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
         actors=[surroundings],
         invariants=[data_have_their_keys, one_history, right_version],
         adjust=_without_versions,

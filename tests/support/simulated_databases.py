@@ -16,7 +16,7 @@ from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.testing import World, simulate
 from steersman.testing.simulation import Report
 from steersman.testing.virtual_time import VirtualClock
-from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
@@ -33,7 +33,7 @@ def sweep(scenario: Any, **effort: Any) -> Report:
         scenario,
         outside=Machines,
         observe=servers,
-        kinds=[Database, DatabaseUser, PostgreSQLCluster],
+        kinds=[Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
         actors=[cluster],
         invariants=[the_password_opens_the_data, the_data_were_made_once],
         options=ManagerOptions(name="steersman-databases"),

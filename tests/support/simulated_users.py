@@ -15,7 +15,7 @@ from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.testing import World, simulate
 from steersman.testing.simulation import Report
 from steersman.testing.virtual_time import VirtualClock
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
 
@@ -48,7 +48,7 @@ def sweep(scenario: Callable[[Users], Awaitable[None]], **effort: Any) -> Report
         scenario,
         outside=Servers,
         observe=_holds,
-        kinds=[Database, DatabaseUser, PostgreSQLCluster],
+        kinds=[Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
         invariants=[the_secret_opens],
         options=ManagerOptions(name="steersman-databases"),
         **effort,

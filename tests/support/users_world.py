@@ -18,7 +18,7 @@ from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster, UserCondition
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, UserCondition
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
 from steersman_databases.engines.port import Contents
@@ -41,7 +41,7 @@ class UsersWorld:
 
     def __post_init__(self) -> None:
         self.server = InMemoryApiServer(self.runtime)
-        for kind in (Database, DatabaseUser, PostgreSQLCluster):
+        for kind in (Database, DatabaseUser, MySQLCluster, PostgreSQLCluster):
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
         self.sql = self.servers[HOST] = ServerInMemory(now=self.runtime.clock.now)

@@ -96,7 +96,7 @@ def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record
     with writing(three, "shop-app") as seen:
         three.apply(tls={"serverSecret": {"name": GIVEN}})
         three.until("all show it", lambda: all_show(three, first["tls.crt"].decode()), 120)
-        assert seen.client.cluster.place.secret("orders-tls")["ca.crt"] == authority.certificate.decode()
+        assert authority.certificate.decode() in three.place.secret("orders-tls")["ca.crt"]
         fresh = Client(three, "shop-app")
         fresh.start()
         assert fresh.sql("SELECT 1") == "1", "whoever trusts the given authority gets in"

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 import operator_under_test
-from cluster_under_test import ClusterUnderTest, writing
+from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
 from devcluster import cluster as devcluster
 from devcluster.target import Target
 
@@ -29,7 +29,18 @@ PRESENT = pytest.param(present, id="with-the-operator")
 AWAY = pytest.param(operator_under_test.away, id="without-the-operator", marks=pytest.mark.disruptive)
 
 
-@pytest.fixture(autouse=True)
+def test_the_first_start_is_cut_off(place: Place) -> None:
+    """Who said that it makes the data, and did not live to do so, does not keep the next from it."""
+    one = ClusterUnderTest(place, spec={**SMALL, "instances": 1, "nodeSelector": {"kubernetes.io/hostname": "none"}})
+    one.apply()
+    one.wait_reason("Unschedulable")
+    place.patch("configmap", f"{one.name}-config", {"metadata": {"annotations": {"initialize": ""}}})
+    one.apply(nodeSelector=None)
+    one.wait_ready()
+    assert any("its first start was cut off" in said for said in place.events(one.name, "Started"))
+
+
+@pytest.fixture
 def well(three: ClusterUnderTest) -> None:
     """All is well before each test."""
     three.wait_ready(seconds=400)
@@ -47,6 +58,7 @@ def all_servers(three: ClusterUnderTest) -> None:
         three.execute(instance, "sh", "-c", f"kill -9 $(head -1 {postmaster})")
 
 
+@pytest.mark.usefixtures("well")
 @pytest.mark.parametrize("operator", [PRESENT, AWAY])
 @pytest.mark.parametrize("crash", [all_pods, all_servers])
 def test_everything_crashes_at_once(
@@ -73,6 +85,7 @@ def streams(three: ClusterUnderTest, replicas: int) -> bool:
     return three.sql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == str(replicas)
 
 
+@pytest.mark.usefixtures("well")
 @pytest.mark.disruptive
 def test_a_power_cut_of_all_nodes(cluster: Target, three: ClusterUnderTest, record_property: Record) -> None:
     if not cluster.is_devcluster:

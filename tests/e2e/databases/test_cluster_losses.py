@@ -71,9 +71,16 @@ def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> N
         seen.goes_on(time.time())
 
 
-def test_all_certificates_are_lost_at_once(three: ClusterUnderTest, record_property: Record) -> None:
+@pytest.mark.parametrize("synchronous", ["Quorum", "Off"])
+def test_all_certificates_are_lost_at_once(
+    three: ClusterUnderTest, record_property: Record, synchronous: str
+) -> None:
     """Nobody knows the others any more, and who could tell them is not known either: pods are made anew."""
-    three.apply(pooler={"replicas": 1, "readOnly": False})
+    postgresql = three.spec["postgresql"]
+    three.apply(
+        pooler={"replicas": 1, "readOnly": False}, postgresql=postgresql | {"synchronous": {"mode": synchronous}}
+    )
+    three.wait_ready()
     rollout = ("rollout", "status", f"deployment/{three.name}-pooler-rw", "--timeout=120s")
     three.place.kubectl(*rollout, seconds=130)
     pooler = f"{three.name}-pooler-rw.{three.place.namespace}.svc"
@@ -97,4 +104,4 @@ def test_all_certificates_are_lost_at_once(three: ClusterUnderTest, record_prope
     three.place.kubectl("delete", "secret", "shop-app")
     three.until("it has a new password set", lambda: three.place.secret("shop-app").get("password"), 60)
     three.place.wait_reason("database", "shop", "DatabaseReady")
-    three.apply(pooler=None)
+    three.apply(pooler=None, postgresql=postgresql)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster_under_test import SMALL, ClusterUnderTest, writing
+from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
 
 pytestmark = pytest.mark.xdist_group("cluster-parameters")
 
@@ -74,3 +74,15 @@ def test_one_that_the_server_refuses(three: ClusterUnderTest, name: str, value: 
     assert three.shown("shared_buffers") == {"32MB"}
     if name != "shared_buffers":
         assert three.sql("SELECT pg_postmaster_start_time()") == uptime
+
+
+def test_a_new_cluster_whose_server_does_not_start_says_for_what_and_recovers(place: Place) -> None:
+    """There is no former value to go back to."""
+    new = ClusterUnderTest(place)
+    new.apply(instances=1, postgresql={"parameters": {**PARAMETERS, "shared_buffers": "900000MB"}})
+    said = new.wait_reason("ParameterRefused", "ParametersApplied", seconds=240)["message"]
+    assert '"shared_buffers"' in said and "FATAL:  could not map anonymous shared memory" in said
+    declare(new)
+    # A container that ended often is begun anew after minutes.
+    new.wait_ready(seconds=400)
+    applied(new)

@@ -40,18 +40,20 @@ def test_another_image_rolls_out_with_one_switchover(three: ClusterUnderTest, re
     assert not three.place.events("orders", "Failover")
 
 
-@pytest.mark.parametrize("damage", ["control file", "tables"])
+@pytest.mark.parametrize("damage", ["control file", "tables", "tables of a server that runs on"])
 def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_property: Record, damage: str) -> None:
     broken, primary = three.replicas[0], three.primary
-    script = {
-        "control file": "printf broken > global/pg_control",
-        "tables": "rm -rf base global/[0-9]* pg_xact",
-    }[damage]
+    # A server that is stopped writes its control file once more, and this one must not.
+    spoilt = "printf broken > global/pg_control && kill -9 $(head -n 1 postmaster.pid)"
+    what = spoilt if damage == "control file" else "rm -rf base global/[0-9]* pg_xact"
     began = time.time()
     with writing(three, "shop-app") as seen:
-        three.execute(broken, "sh", "-c", f"cd /var/lib/steersman/data/pgdata && {script}")
-        # What it holds in memory hides the damage until then.
-        three.place.kubectl("delete", "pod", f"{broken}-0", "--force", "--grace-period=0", "--wait=false")
+        three.execute(broken, "sh", "-c", f"cd /var/lib/steersman/data/pgdata && {what}")
+        if not damage.endswith("runs on"):
+            # What it holds in memory hides the damage until then.
+            three.place.kubectl("delete", "pod", f"{broken}-0", "--force", "--grace-period=0", "--wait=false")
+        three.until("nobody reads from it", lambda: f"{broken}-0" not in three.leads("ro"), 120)
+        record_property(f"{damage}: seconds until nobody reads from it", round(time.time() - began))
         three.until("another takes its place", lambda: broken not in three.nodes(), 600)
         record_property(f"{damage}: seconds until it is given up", round(time.time() - began))
         three.wait_ready(seconds=300)
@@ -59,6 +61,28 @@ def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_p
         assert seen.errors == [] and seen.lost() == 0
     assert three.primary == primary
     assert three.place.events("orders", "InstanceReplaced")
+
+
+def test_a_replica_that_does_not_follow_is_out_of_reads_and_not_rebuilt(
+    three: ClusterUnderTest, record_property: Record
+) -> None:
+    """Its data are as good as they were: somebody else holds its slot."""
+    stray, primary, pods = three.replicas[0], three.primary, three.pods()
+    slot = f"{stray}-0".replace("-", "_")
+    hold = f"pg_receivewal --no-loop --username=steersman_replication --slot={slot} --directory=/tmp/held"
+    loop = f"mkdir /tmp/held; (until [ -e /tmp/end ]; do {hold}; sleep 0.1; done) >/tmp/held.log 2>&1 &"
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_replication WHERE application_name = "
+    three.execute(primary, "sh", "-c", loop)
+    began = time.time()
+    three.sql(f"{ended}'{stray}-0'")
+    three.until("nobody reads from it", lambda: f"{stray}-0" not in three.leads("ro"), 180)
+    record_property("it does not follow: seconds until nobody reads from it", round(time.time() - began))
+    assert time.time() - began > 50, "a restart or a new primary takes nobody out"
+    assert "PostgreSQL" in three.sql("SELECT version()", instance=stray), "it runs on"
+    three.execute(primary, "touch", "/tmp/end")
+    three.sql(f"{ended}'pg_receivewal'")
+    three.wait_ready()
+    assert f"{stray}-0" in three.leads("ro") and three.pods() == pods
 
 
 def test_what_was_retained_is_adopted_by_a_namesake(three: ClusterUnderTest) -> None:

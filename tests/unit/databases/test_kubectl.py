@@ -19,8 +19,8 @@ from typer.testing import CliRunner, Result
 from steersman.client import Client, ClusterConfig, MergePatch, Transport
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
-from steersman_databases.clusters.view import SWITCHOVER
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.clusters.view import REPLACE, SWITCHOVER
 from steersman_databases.kubectl import actions, place
 from steersman_databases.kubectl.app import app
 
@@ -112,7 +112,7 @@ shop   3           2       shop-1    17.5      Degraded
 def server(monkeypatch: pytest.MonkeyPatch) -> InMemoryApiServer:
     """A server with one cluster, which every command reaches."""
     found = InMemoryApiServer()
-    found.register(PostgreSQLCluster, Database, DatabaseUser)
+    found.register(PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEY.namespace}}
     cluster = {
         "apiVersion": f"{GROUP}/v1alpha1",
@@ -198,6 +198,8 @@ def test_json_has_names_as_the_object_has_them(server: InMemoryApiServer) -> Non
         (["status", "other"], 1, "other"),
         (["switchover", "shop", "shop-7"], 2, "has no instance shop-7: it has shop-0, shop-1, shop-2"),
         (["switchover", "shop", "shop-1"], 1, "shop-1 is the primary already"),
+        (["replace", "shop", "shop-7"], 2, "has no instance shop-7: it has shop-0, shop-1, shop-2"),
+        (["replace", "shop", "shop-1"], 1, "shop-1 is the primary: make another instance that first"),
         (["fence", "shop"], 2, "name instances, or say --all"),
         (["fence", "shop", "shop-0", "--all"], 2, "name instances, or say --all"),
         (["fence", "shop", "shop-9"], 2, "has no instance shop-9"),
@@ -310,6 +312,38 @@ def test_a_switchover_that_nobody_does_is_given_up(server: InMemoryApiServer) ->
     assert ended.exit_code == 1
     assert "the switchover of prod/shop has not ended after 0 s" in ended.stderr
     assert call("switchover", "shop", "--no-wait").output == "postgresqlcluster/shop switchover requested\n"
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_replacement_is_waited_for_until_nobody_asks_for_it_any_more(
+    server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, taken: bool
+) -> None:
+    monkeypatch.setattr(actions, "_LOOK_EVERY", 0.0)
+
+    async def operator() -> None:
+        while "replace" not in written(server):
+            await asyncio.sleep(0)
+        assert written(server)["replace"] == "shop-2"
+        if taken:
+            await set_status(server, {"members": MEMBERS[:2]})
+        body = {"metadata": {"annotations": {REPLACE: None}}}
+        await Client(server).patch(PostgreSQLCluster, KEY, MergePatch(body))
+
+    async def both() -> None:
+        asked = actions.replace(Client(server), KEY, "shop-2", seconds=30)
+        await asyncio.gather(operator(), asked)
+
+    if taken:
+        asyncio.run(both())
+    else:
+        with pytest.raises(place.Refused, match="describe postgresqlcluster shop says why"):
+            asyncio.run(both())
+
+
+def test_a_replacement_need_not_be_waited_for(server: InMemoryApiServer) -> None:
+    told = call("replace", "shop", "shop-2", "--no-wait")
+    assert told.output == "postgresqlcluster/shop replacement requested: shop-2\n"
+    assert written(server)["replace"] == "shop-2"
 
 
 def test_a_phase_of_before_ends_no_waiting(server: InMemoryApiServer) -> None:
@@ -425,6 +459,6 @@ def test_kubectl_finds_the_plugin_by_its_name() -> None:
 def test_each_command_has_an_example() -> None:
     listed = call("--help").output.partition("Commands:")[2].split("\n")
     commands = [line.split()[0] for line in listed if line.startswith("  ") and not line.startswith("   ")]
-    assert len(commands) == 13
+    assert len(commands) == 14
     for command in commands:
         assert f"Example: kubectl steersman {command}" in call(command, "--help").output

@@ -10,7 +10,7 @@ import pytest
 from simulated_databases import SCENARIOS, sweep
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
-EFFORT = {"postgresql": (1, 2), "mysql": (1, 5)}
+EFFORT = {"postgresql": (1, 2), "mysql": (1, 3)}
 """Random runs, and faults at most, in each run of the tests. A cluster's life costs more."""
 
 

@@ -20,14 +20,14 @@ from steersman.client.transport import HttpRequest
 from steersman.crd import definition
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.kubectl.app import app as plugin
 
 ROOT = DOCS.parent
 OPERATOR = ROOT / "operators/databases/src/steersman_databases"
 GROUP = "databases.steersman.dev"
-KINDS = (PostgreSQLCluster, Database, DatabaseUser)
+KINDS = (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
 BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
 )
@@ -36,6 +36,7 @@ PATCH = re.compile(r"kubectl patch (?P<kind>\w+) (?P<name>\S+)[^']*'(?P<patch>{.
 # The rest of a minimal object of each kind, which is patched.
 SPECS: dict[type[Any], dict[str, Any]] = {
     PostgreSQLCluster: {"version": "15"},
+    MySQLCluster: {"version": "9.7"},
     Database: {"engine": "postgresql", "version": "17"},
     DatabaseUser: {"user": "clerk"},
 }

@@ -96,7 +96,9 @@ TRIED = sorted(
 )
 
 
-@pytest.fixture(scope="module", params=TRIED)
+@pytest.fixture(
+    scope="module", params=[pytest.param(n, marks=pytest.mark.xdist_group(f"referred-{n}")) for n in TRIED]
+)
 def server(request: pytest.FixtureRequest) -> Generator[RealServer]:
     with contextmanager(every_server()[request.param])() as found:
         yield found

@@ -11,14 +11,14 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from every_server import every_server, like_mysql, postgresqls
+from every_server import every_server, like_mysql, mysqls, postgresqls
 from mysql_server import MySQLServer
 from postgresql_server import PostgreSQLServer
 from real_server import RealServer
 
 pytest.register_assert_rewrite("engine_contract", "accounts_contract")
 
-FIXTURES = {"server": every_server, "postgresql": postgresqls, "mysql_server": like_mysql}
+FIXTURES = {"server": every_server, "postgresql": postgresqls, "mysql_server": like_mysql, "mysql": mysqls}
 """The servers that the tests with each of these fixtures run on."""
 
 
@@ -58,6 +58,13 @@ def postgresql(request: pytest.FixtureRequest, started: Callable[[str], RealServ
 
 @pytest.fixture
 def mysql_server(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
+    found = started(request.param)
+    assert isinstance(found, MySQLServer)
+    return found
+
+
+@pytest.fixture
+def mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
     found = started(request.param)
     assert isinstance(found, MySQLServer)
     return found

@@ -8,6 +8,7 @@ import pytest
 
 from accounts_contract import SHOP, At, TestAccounts, at, user
 from mysql_server import MySQLServer
+from steersman_databases.engines.errors import ObjectsMissing
 
 __all__ = ["TestAccounts", "at"]
 
@@ -23,6 +24,24 @@ async def test_all_that_somebody_granted_on_a_database_is_revoked(at: At, mysql_
     await mysql_server.execute("GRANT ALL ON {}.{} TO {}@'%'", SHOP, "till", "clerk")
     assert await at.make(user()) == ["GrantRevoked"] * 2
     assert await at.held("clerk") == set()
+
+
+async def test_the_right_to_act_as_another_is_told(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user())
+    mine = "User = 'clerk' AND Proxied_user = 'teller'"
+    await mysql_server.execute(
+        "INSERT INTO mysql.proxies_priv (Host, User, Proxied_host, Proxied_user, With_grant, Grantor)"
+        " VALUES ('%', 'clerk', '10.%', 'teller', 0, '')"
+    )
+    await mysql_server.execute("FLUSH PRIVILEGES")
+    try:
+        with pytest.raises(ObjectsMissing, match=r"clerk may act as `teller`@`10.%`: revoke that by hand"):
+            await at.make(user(password="an0ther"))
+    finally:
+        await mysql_server.execute(f"DELETE FROM mysql.proxies_priv WHERE {mine}")
+        await mysql_server.execute("FLUSH PRIVILEGES")
+    # All else was done.
+    assert await at.make(user(password="an0ther")) == []
 
 
 @pytest.fixture

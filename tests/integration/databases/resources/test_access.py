@@ -57,7 +57,9 @@ async def ask(transport: Transport, method: str, path: str, body: dict[str, Any]
 async def give(client: Client, cluster: ClusterView) -> None:
     names, labels = cluster.names, cluster_labels(cluster)
     await client.apply(access.service_account(names, labels))
-    rights = access.role(names, labels, instances=[0, 3], writable=["orders-rw", "outside"])
+    rights = access.role(
+        names, labels, store=names.store_of("postgresql").every, instances=[0, 3], writable=["orders-rw", "outside"]
+    )
     await client.apply(rights, force=True)
     await client.apply(access.role_binding(names, labels))
 
@@ -118,7 +120,7 @@ async def test_the_pods_may_what_they_need_and_nothing_else(envtest: Envtest, en
 
 async def test_a_role_without_instances_opens_nothing(envtest: Envtest) -> None:
     cluster = view()
-    rules = access.role(cluster.names, {}, instances=[], writable=[]).rules
+    rules = access.role(cluster.names, {}, store=cluster.store.every, instances=[], writable=[]).rules
     assert [r.resources for r in rules if not r.resource_names] == [["configmaps"], ["pods"]]  # type: ignore[union-attr]
     assert all(r.verbs == ["list", "watch"] for r in rules if not r.resource_names)  # type: ignore[union-attr]
 
@@ -152,7 +154,8 @@ async def test_the_operator_gives_only_what_it_has(envtest: Envtest, envtest_nam
         held = tuple(p for p in manager.permissions if not (p.resource.plural == lacking and "update" in p.verbs))
         name = f"operator-{envtest_namespace}"
         await _operator(administrator, name, held)
-        role = access.role(view(namespace=envtest_namespace).names, {}, instances=[0], writable=["orders-rw"])
+        cluster = view(namespace=envtest_namespace)
+        role = access.role(cluster.names, {}, store=cluster.store.every, instances=[0], writable=["orders-rw"])
         body: dict[str, Any] = {"apiVersion": RBAC, "kind": "Role", **to_builtins(role)}
         async with acting(envtest, name) as transport:
             path = f"/apis/{RBAC}/namespaces/{envtest_namespace}/roles"

@@ -40,11 +40,11 @@ def test_a_reason_of_trouble_says_what_to_do_next() -> None:
     going_on_by_themselves = {
         *("Creating", "RollingOut", "Deleting", "FailingOver", "RestartPending", "Lowering", "Resizing"),
         *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerRestarting", "ServerTerminating"),
-        *("VolumeTerminating", "SecretTerminating", "Running", "Hibernating"),
+        *("VolumeTerminating", "SecretTerminating", "Running", "Hibernating", "Recovering", "Consented"),
     }
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "ClusterReady", "PrimaryAccepts", "Applied", "InSync"),
-        *("Sized", "Sufficient", "Valid", "Current"),
+        *("Sized", "Sufficient", "Valid", "Current", "Shared", "Serving"),
     }
     silent = {
         reason

@@ -19,8 +19,10 @@ from steersman_databases.clusters.observed import FENCED, RESTART_HASH, Instance
 from steersman_databases.clusters.plan import next_step
 from steersman_databases.clusters.rollout import restart_hash
 from steersman_databases.clusters.steps import (
+    BeginAnew,
     ChooseSwitchover,
     CreateInstance,
+    EndReplacement,
     EndSwitchover,
     RenewPod,
     RestartServer,
@@ -29,9 +31,9 @@ from steersman_databases.clusters.steps import (
     SwitchOver,
     Wait,
 )
-from steersman_databases.controllers.cluster_status import Findings, describe, judge_available, phase_of
+from steersman_databases.controllers.cluster_status import Findings, describe, judge_available, judge_trust, phase_of
 from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
-from steersman_databases.engines.topology import Member, Members, PendingSetting, SwitchoverRequest
+from steersman_databases.engines.topology import Member, Members, MemberState, PendingSetting, SwitchoverRequest
 
 KEY = ObjectKey("shop", "orders")
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
@@ -120,6 +122,25 @@ def test_makes_what_is_missing(seen: Observed, step: object) -> None:
     assert next_step(VIEW, seen) == step
 
 
+@pytest.mark.parametrize(
+    ("state", "seconds", "begun", "begins"),
+    [
+        ("Stopped", 61, True, True),
+        ("Stopped", 60, True, False),  # it is about to say more
+        ("Starting", 6000, True, False),  # initdb runs
+        ("Unknown", 6000, True, False),
+        ("Stopped", 6000, False, False),
+    ],
+)
+def test_who_said_that_it_makes_the_data_and_does_not_begins_anew(
+    state: MemberState, seconds: int, begun: bool, begins: bool
+) -> None:
+    seen = observed([instance(0, ready=False)], member(0, state=state), initialized=False, begun=begun)
+    seen = replace(seen, now=datetime(2026, 11, 21, 23, 59, tzinfo=UTC) + timedelta(seconds=seconds))
+    waits = Wait("Creating", "waiting for instance orders-0")
+    assert next_step(VIEW, seen) == (BeginAnew(0) if begins else waits)
+
+
 def test_takes_the_newest_that_is_not_the_primary() -> None:
     smaller = replace(VIEW, instances=2)
     assert next_step(smaller, WELL) == RetireInstance(2, "spec.instances is smaller")
@@ -150,6 +171,25 @@ def test_who_trusts_lost_authorities_is_renewed_and_the_primary_last() -> None:
     assert next_step(VIEW, observed([*estranged(0)[:1]], primary(0))) == RenewPod(0, because), "nobody else is there"
     fenced = next_step(asking(fenced=frozenset({1})), observed(estranged(1), *members))
     assert not (isinstance(fenced, RenewPod) and fenced.because == because)
+
+
+def test_a_cluster_is_not_ready_while_nobody_can_verify_a_server() -> None:
+    """From the first refusal on, and not only when it is clear that a server has to be restarted for it."""
+    findings, declared = Findings(), PostgreSQLCluster(spec=PostgreSQLClusterSpec())
+    known: list[Instance] = []
+    for one in WELL.instances:
+        assert one.pod is not None
+        metadata = structs.replace(one.pod.metadata, uid=str(one.number))
+        known.append(replace(one, pod=structs.replace(one.pod, metadata=metadata)))
+    seen = replace(WELL, instances=known)
+    for strangers, ready in ((set[str](), "ClusterReady"), ({"1", "2"}, "Degraded"), ({"7"}, "ClusterReady")):
+        findings = Findings()
+        judge_trust(VIEW, seen, strangers, findings)
+        describe(declared, VIEW, None, findings)
+        assert findings.found["Ready"].reason == ready
+    judge_trust(VIEW, seen, {"1", "2"}, findings)
+    told = findings.found["CertificatesValid"]
+    assert (told.holds, told.reason) == (False, "NotTrusted") and told.message.startswith("orders-1, orders-2 and")
 
 
 @pytest.mark.parametrize("mode", ["Off", "Quorum"])
@@ -270,6 +310,40 @@ def test_switchover(wanted: str, step: object) -> None:
     assert next_step(asking(switchover=wanted), WELL) == step
 
 
+@pytest.mark.parametrize(
+    ("wanted", "step"),
+    [
+        ("orders-2", RetireInstance(2, "it was asked for", failed=True)),
+        ("orders-0", EndReplacement("orders-0", "it is the primary; make another instance that first")),
+        ("orders-9", EndReplacement("orders-9", "there is no instance of this name")),
+        ("shop-1", EndReplacement("shop-1", "there is no instance of this name")),
+    ],
+)
+def test_an_instance_is_replaced_on_request(wanted: str, step: object) -> None:
+    on_request = replace(asking(replace=wanted), replaces_failed=False)
+    assert next_step(on_request, WELL) == step
+    assert isinstance(next_step(on_request, observed(THREE, member(0), member(1), member(2), leader=None)), Wait)
+
+
+def test_what_was_replaced_on_request_ends_it() -> None:
+    gone = observed([THREE[0], THREE[1], instance(3)], primary(0), member(1), member(3))
+    assert next_step(asking(replace="orders-2"), gone) == EndReplacement("orders-2")
+
+
+def test_on_request_too_one_is_replaced_at_a_time_and_never_the_only_copy() -> None:
+    view = asking(replace="orders-2")
+    strays = observed(THREE, primary(0), member(1, state="Running"), member(2))
+    assert isinstance(next_step(view, strays), Wait), "the other one does not follow"
+    lagging = observed(THREE, primary(0), member(1, synchronous=False), member(2))
+    step = next_step(view, lagging)
+    assert isinstance(step, EndReplacement) and "the only one that has all" in step.refused
+    assert isinstance(next_step(view, observed([THREE[0], THREE[2]], primary(0), member(2))), EndReplacement)
+    stray = observed(THREE, primary(0), member(1), member(2, state="Running", synchronous=False))
+    assert isinstance(next_step(view, stray), RetireInstance)
+    made = observed([THREE[0], THREE[2]], primary(0), member(2, state="Running", synchronous=False))
+    assert next_step(view, made) == CreateInstance(3), "another is being made"
+
+
 def test_a_copy_under_way_is_not_begun_anew() -> None:
     copying = instance(1, ready=False, hash_="other")
     later = NOW + timedelta(hours=1)
@@ -365,6 +439,23 @@ def test_who_is_full_and_serves_nobody_is_renewed_where_its_volume_grows_then() 
     assert next_step(VIEW, serves) is None, "it may go on, and somebody asks for its restart"
 
 
+def test_without_synchronous_replication_who_led_is_not_renewed_where_another_may_take_over() -> None:
+    """It would lack what was committed last, and nobody asked for that."""
+    alone = replace(VIEW, synchronous=Synchronous(mode="Off"))
+    led = [instance(0), grown(1, ready=False), instance(2)]
+    full = member(1, state="Running", storage=FULL)
+    others = (member(0, synchronous=False), member(2, storage=FULL, synchronous=False))
+    for holder in ({"leader": 1}, {"former_leader": 1}):
+        step = next_step(alone, observed(led, full, *others, **holder))
+        assert isinstance(step, Wait) and step.reason == "DiskFull"
+        assert "orders-0 may take over" in step.message and "delete orders-1-0" in step.message
+        assert isinstance(next_step(VIEW, observed(led, full, *others, **holder)), RenewPod), "only who has all may"
+    nobody = [instance(0, fenced=True), *led[1:]]
+    without = replace(alone, requests=Requests(fenced=frozenset({0})))
+    assert isinstance(next_step(without, observed(nobody, full, others[1], leader=1)), RenewPod), "nobody may"
+    assert isinstance(next_step(replace(alone, instances=1), observed([led[1]], full, leader=1)), RenewPod)
+
+
 @pytest.mark.parametrize("since", [-30, -7200])
 def test_a_growth_that_is_under_way_or_that_a_start_did_not_bring_restarts_nobody(since: int) -> None:
     one = grown(1, since=timedelta(seconds=since))
@@ -386,7 +477,8 @@ def broken(number: int, hash_: str = "", **status: Any) -> Instance:
 
 
 def step_of(two: Instance, **said: Any) -> object:
-    return next_step(VIEW, observed([*THREE[:2], two], primary(0), member(1), member(2, **said)))
+    fields = {"synchronous": False, **said}
+    return next_step(VIEW, observed([*THREE[:2], two], primary(0), member(1), member(2, **fields)))
 
 
 def test_a_replica_with_broken_data_is_replaced() -> None:
@@ -398,6 +490,8 @@ def test_a_replica_with_broken_data_is_replaced() -> None:
     assert step_of(broken(2, containerStatuses=[ended]), state="Stopped") == replaced
     replays = {**ended, "state": {"running": {"startedAt": "2026-11-21T22:01:00Z"}}}
     assert isinstance(step_of(broken(2, containerStatuses=[replays]), state="Starting"), Wait), "it was readable then"
+    counted = step_of(broken(2, containerStatuses=[{**ended, "state": {}}]), state="Stopped", synchronous=True)
+    assert isinstance(counted, Wait), "the primary counts on it"
     ended = {"name": "server", "image": "", "lastState": {"terminated": {"exitCode": 1}}}
     assert isinstance(step_of(broken(2, containerStatuses=[ended]), state="Stopped"), Wait)
 

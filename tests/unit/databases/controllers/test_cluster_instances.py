@@ -54,6 +54,25 @@ async def test_the_primary_hands_over_before_it_is_scaled_in() -> None:
 
 
 @virtual_time
+async def test_an_instance_is_replaced_when_somebody_asks_for_it_and_once() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=3, replace_failed_instances="OnRequest")
+        await world.ready(3)
+        await world.annotate(replace="orders-1")
+        await world.until("replaced", lambda: world.statefulsets() == ["orders-0", "orders-2", "orders-3"])
+        await world.ready(3)
+        assert world.cluster is not None
+        assert "databases.steersman.dev/replace" not in world.cluster.metadata.annotations
+        assert "InstanceReplaced" in world.events() and "ReplacementRefused" not in world.events()
+        await world.annotate(replace="orders-0")
+        await world.until("refused", lambda: "ReplacementRefused" in world.events())
+        await world.ready(3)
+        assert world.statefulsets() == ["orders-0", "orders-2", "orders-3"]
+        assert "databases.steersman.dev/replace" not in world.cluster.metadata.annotations
+
+
+@virtual_time
 async def test_a_changed_pod_rolls_replicas_first_and_one_at_a_time() -> None:
     world = ClusterWorld()
     async with world.operator():

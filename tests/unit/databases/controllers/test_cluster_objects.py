@@ -13,7 +13,7 @@ from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.client import MergePatch
-from steersman.meta import ObjectKey, Quantity
+from steersman.meta import ObjectKey, Quantity, to_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
@@ -48,6 +48,9 @@ async def test_what_is_deleted_or_changed_behind_our_back_comes_back_within_thir
     async with world.operator():
         await world.create(bootstrap=Bootstrap(initdb=InitDb()))
         await world.ready(3)
+        assert world.messages("Updated") <= {"updated Role orders"}, (
+            "it grows with the instances; nothing else changed"
+        )
         uids = world.uids()
         rw, leads = NAMES.service("rw"), NAMES.slices("orders-rw")[0]
         for kind, key in (
@@ -78,11 +81,21 @@ async def test_what_is_deleted_or_changed_behind_our_back_comes_back_within_thir
             return [p.port for p in service.spec.ports] if service else []
 
         await world.until("the port is back", lambda: ports() == [5432], 30)
+        declared = _spec(world, rw)
+        astray = {"selector": {"app": "mine"}, "externalIPs": ["192.0.2.1"], "sessionAffinity": "ClientIP"}
+        await world.client.patch(Service, rw, MergePatch({"spec": astray}))
+        await world.until("it leads where it did", lambda: _spec(world, rw) == declared, 30)
+        assert "updated Service orders-rw" in world.messages("Updated")
         await world.client.patch(
             ConfigMap, NAMES.store_config, MergePatch({"metadata": {"annotations": {"config": "{}"}}})
         )
         await world.until("the settings are back", lambda: _settings(world).get("ttl") == 20, 30)
         assert world.uids() == uids, "none of it restarts an instance"
+
+
+def _spec(world: ClusterWorld, service: ObjectKey) -> Any:
+    found = world.server.read(Service, service)
+    return to_builtins(found)["spec"] if found else None
 
 
 def _settings(world: ClusterWorld) -> dict[str, Any]:
@@ -161,7 +174,7 @@ async def test_services_as_declared() -> None:
         assert (found.spec.type, found.metadata.annotations["a"], dict(found.spec.selector)) == (
             "LoadBalancer",
             "b",
-            {},
+            {"databases.steersman.dev/member-of": "orders", "databases.steersman.dev/role": "nobody"},
         )
         assert world.server.read(EndpointSlice, NAMES.slices("orders-public")[0]) is not None
         await world.change(services=None)

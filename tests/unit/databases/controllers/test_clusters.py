@@ -50,6 +50,17 @@ async def test_one_instance_becomes_ready() -> None:
 
 
 @virtual_time
+async def test_a_first_start_that_is_cut_off_begins_anew() -> None:
+    world = ClusterWorld()
+    world.hosts.cut = True
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        assert world.claims() == ["data-orders-0", "data-orders-1", "data-orders-2"]
+        assert world.hosts.systems == 1
+
+
+@virtual_time
 async def test_others_start_only_once_there_is_a_primary() -> None:
     world = ClusterWorld()
     async with world.operator():

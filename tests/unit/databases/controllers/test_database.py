@@ -7,7 +7,7 @@ import os
 import pytest
 
 from database_world import KEY, CuttableTransport, World
-from steersman.api.core_v1 import Secret, Service
+from steersman.api.core_v1 import Pod, Secret, Service
 from steersman.api.events_v1 import Event
 from steersman.client import HttpRequest, MergePatch
 from steersman.meta import ObjectKey, Quantity
@@ -266,3 +266,25 @@ def test_killed_at_every_request(act: str, lose_answer: bool) -> None:
             assert requests > 5, "the sweep has found nothing to cut"
             return
     raise AssertionError(f"not through after {MOST_REQUESTS} requests")
+
+
+@virtual_time
+async def test_a_pod_that_cannot_start_is_made_anew_with_another_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, pod = World(), ObjectKey(KEY.namespace, "orders-0")
+
+    def uid() -> str:
+        found = world.server.read(Pod, pod)
+        return found.metadata.uid if found else ""
+
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        former = uid()
+        stuck = {"name": "server", "image": "gone", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+        status = {"conditions": [{"type": "Ready", "status": "False"}], "containerStatuses": [stuck]}
+        await world.client.patch(Pod, pod, MergePatch({"status": status}), subresource="status")
+        await world.until("told", lambda: world.reason == "ImageUnavailable")
+        assert uid() == former
+        monkeypatch.setenv("STEERSMAN_IMAGE_MYSQL_9_7", "registry.test/mysql:9.7")
+        await world.until("another", lambda: uid() not in ("", former))
+        await world.ready()

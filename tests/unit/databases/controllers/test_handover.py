@@ -12,7 +12,8 @@ from steersman.errors import ConnectionFailed
 from steersman.meta import ObjectMeta
 from steersman.testing import matching, virtual_time
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
-from steersman_databases.api.postgresql_cluster import LastSwitchover, PostgreSQLClusterSpec
+from steersman_databases.api.cluster_parts import LastSwitchover
+from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 from steersman_databases.clusters.view import view_of
 from steersman_databases.controllers.switchovers import attempt_of
 from steersman_databases.engines.topology import Members

@@ -44,8 +44,6 @@ class ClusterWorld(UsersWorld):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.connected: list[Server] = []
-        operator = Credentials("steersman_operator", "")
-        self.servers[Endpoint("main-rw.default.svc", 5432)] = ServerInMemory(administrator=operator)
 
     def contents(self, engine: str) -> Contents:
         return _Recorded(self, engine)
@@ -61,15 +59,17 @@ class ClusterWorld(UsersWorld):
         patch = MergePatch({"spec": {"allowedNamespaces": list(namespaces)}})
         await self.client.patch(PostgreSQLCluster, MAIN, patch)
 
-    async def cluster(self, **spec: Any) -> None:
-        wire = {"metadata": {"name": MAIN.name, "namespace": MAIN.namespace}, "spec": {"instances": 1, **spec}}
+    async def cluster(self, name: str = MAIN.name, **spec: Any) -> None:
+        wire = {"metadata": {"name": name, "namespace": MAIN.namespace}, "spec": {"instances": 1, **spec}}
         made = await self.client.create(decode_builtins(wire, PostgreSQLCluster))
-        ring = keyring(view(MAIN.name, MAIN.namespace), KeysWish(), {}, None, self.runtime.clock.now())
+        operator = Credentials("steersman_operator", "")
+        self.servers[Endpoint(f"{name}-rw.default.svc", 5432)] = ServerInMemory(administrator=operator)
+        ring = keyring(view(name, MAIN.namespace), KeysWish(), {}, None, self.runtime.clock.now())
         for key, data in ring.data.items():
             labels = {"app.kubernetes.io/managed-by": "steersman-databases"}
             metadata = ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
             await self.client.apply(SecretApply(metadata=metadata, data=data))
-        await self.client.apply_status(made, PostgreSQLClusterStatus(primary="main-0"))
+        await self.client.apply_status(made, PostgreSQLClusterStatus(primary=f"{name}-0"))
 
 
 @virtual_time
@@ -91,6 +91,26 @@ async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
         assert server.elevate is not None and server.elevate().username == "steersman_superuser"
         assert world.entries()["ca.crt"].encode() == server.verification.authorities
         assert world.entries()["uri"].endswith("?sslmode=verify-full")
+
+
+@virtual_time
+async def test_a_user_is_not_forgotten_where_its_label_named_another_cluster() -> None:
+    world = ClusterWorld()
+    seed, former = ObjectKey("default", "seed"), Endpoint("main-rw.default.svc", 5432)
+    async with world.operator():
+        await world.cluster()
+        await world.cluster("other")
+        await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
+        await world.ready("seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "other"}}}))
+        await world.failed("made on main-rw.default.svc:5432, and the label target names another cluster", "seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "missing"}}}))
+        assert "seed" not in world.servers[Endpoint("other-rw.default.svc", 5432)].users
+        await world.client.delete(DatabaseUser, seed)
+        await world.failed("set it back", "seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "main"}}}))
+        await world.until("it is gone", lambda: world.read("seed") is None, 60)
+        assert "seed" not in world.servers[former].users
 
 
 @virtual_time
@@ -127,6 +147,8 @@ async def test_a_guest_gets_nothing_of_others_by_naming_it_too() -> None:
         await world.user("victim", **here)
         await world.ready("victim")
         world.servers[Endpoint("main-rw.default.svc", 5432)].make_database("orders")
+        # Of two from the same second either may be the first.
+        await world.runtime.clock.sleep(1)
         await world.user("victim", "guest", **there)
         await world.failed("is claimed by an object of another namespace", "victim", "guest")
         await world.user("member", "guest", **there, roles=[{"name": "victim"}])

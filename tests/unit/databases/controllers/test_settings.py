@@ -187,3 +187,28 @@ async def test_nothing_is_written_that_no_server_could_judge() -> None:
         world.unreachable = False
         await world.until("written", lambda: stored(world)["work_mem"] == "16MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("refusal", "named"),
+    [
+        ("FATAL:  no memory HINT:  reduce shared_buffers", '"shared_buffers"'),
+        ('FATAL:  could not access file "x"', '"shared_buffers", "work_mem"'),
+    ],
+)
+async def test_a_new_cluster_whose_first_server_does_not_start_says_for_what_and_goes_on_when_it_is_corrected(
+    refusal: str, named: str
+) -> None:
+    world = ClusterWorld()
+    world.hosts.unstartable.add(("shared_buffers", "900000MB"))
+    world.hosts.refusal = refusal
+    async with world.operator():
+        parameters = FrozenDict({"shared_buffers": "900000MB", "work_mem": "8MB"})
+        await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=parameters))
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        words = f"no server starts, which parameter {named} may be for: {refusal}: correct the parameter"
+        assert message(world) == words
+        await declare(world, shared_buffers="64MB")
+        await world.ready(1)
+        assert world.condition("ParametersApplied") == "True/Applied"

@@ -342,3 +342,30 @@ async def test_a_minor_image_goes_to_the_replicas_first_and_the_primary_hands_ov
         assert renewed[-1] == "orders-0", "the former primary is the last"
         assert world.status.primary != "orders-0" and world.events().count("Switchover") == 1
         assert images(world) == {"example.org/mine:17.7"}
+
+
+@virtual_time
+async def test_a_strangers_job_is_in_the_way_of_an_upgrade_only_and_until_it_is_gone() -> None:
+    world = ClusterWorld()
+    key = NAMES.upgrade_job
+    pod = {"restartPolicy": "Never", "containers": [{"name": "theirs", "image": "theirs"}]}
+    labels = {JOB_LABEL: key.name}
+    for kind, version, spec in (
+        ("Job", "batch/v1", {"template": {"metadata": {"labels": labels}, "spec": pod}}),
+        ("Pod", "v1", pod),
+    ):
+        metadata = {"name": key.name, "namespace": key.namespace, "labels": labels}
+        world.server.load({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken")
+        assert message(world, "Ready") == (
+            "Job orders-upgrade exists and does not belong to this cluster: delete it, or give one of the two "
+            "another name; it is looked at again within 30 s"
+        )
+        assert message(world).startswith("Job orders-upgrade exists")
+        assert world.condition("Available") == "True/PrimaryAccepts" and set(majors(world).values()) == {"15"}
+        await world.client.delete(Job, key)
+        await world.ready(1)
+        assert world.status.version == "17.6" and world.condition("Upgraded") == "True/Current"

@@ -25,6 +25,9 @@ class Refusing:
     async def prepare(self, query: str) -> Any:
         raise self.error
 
+    async def query(self, sql: str) -> object:
+        raise self.error
+
     def get_server_info(self) -> str:
         return "9.7.0"
 

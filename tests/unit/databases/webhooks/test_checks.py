@@ -233,3 +233,15 @@ def test_rules_of_access_that_are_not(line: str) -> None:
 def test_a_methods_name_in_another_place_is_no_risk() -> None:
     assert hba.risk("host trust password all scram-sha-256") is None
     assert "clear text" in (hba.risk("host all all all password") or "")
+
+
+@pytest.mark.parametrize(
+    ("value", "mode", "refused"),
+    [("off", None, 1), ("Local", "Priority", 1), ("off", "Off", 0), ("remote_apply", None, 0)],
+)
+def test_who_is_not_waited_for_is_no_synchronous_standby(value: str, mode: Any, refused: int) -> None:
+    settings = PostgreSQLSettings(
+        parameters=FrozenDict({"synchronous_commit": value}), synchronous=Synchronous(mode=mode)
+    )
+    found = [one for one in of_cluster(cluster(postgresql=settings)) if isinstance(one, Cause)]
+    assert [one.field for one in found] == ["spec.postgresql.parameters[synchronous_commit]"] * refused

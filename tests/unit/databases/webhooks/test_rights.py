@@ -24,9 +24,9 @@ from steersman_databases.api import (
     DatabaseUser,
     PostgreSQLCluster,
 )
-from steersman_databases.api.cluster_parts import ClusterTls, SecretReference
+from steersman_databases.api.cluster_parts import ClusterTls, SecretReference, SqlReferences
 from steersman_databases.api.named_secrets import Naming, named_secrets
-from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, PostgreSQLClusterSpec, SqlReferences
+from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb, PostgreSQLClusterSpec
 from steersman_databases.api.references import (
     AdministratorReference,
     Authority,

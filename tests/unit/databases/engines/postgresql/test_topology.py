@@ -80,6 +80,15 @@ def test_a_cluster_at_rest() -> None:
 
 
 @pytest.mark.parametrize(
+    ("config", "begun", "initialized"),
+    [({}, False, False), ({"initialize": ""}, True, False), ({"initialize": "7710782271306764311"}, False, True)],
+)
+def test_who_has_begun_to_make_the_data(config: dict[str, str], begun: bool, initialized: bool) -> None:
+    members = seen(config=config)
+    assert (members.begun, members.initialized) == (begun, initialized)
+
+
+@pytest.mark.parametrize(
     ("state", "expected"),
     [
         ("starting", "Starting"),

@@ -1,0 +1,408 @@
+"""Clusters of MySQL's from making to deletion, in memory: what the operator does beside members that decide."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cluster_world import ClusterWorld
+from group_model import GtidSet
+from group_world import KEY, NAMES, GroupWorld
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod
+from steersman.client import MergePatch
+from steersman.crd import violations
+from steersman.meta import ObjectMeta
+from steersman.testing import virtual_time
+from steersman_databases.api import MySQLCluster, MySQLClusterSpec, PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.controllers.mysql import OfMySQL
+from steersman_databases.engines.mysql.topology import MEMBER
+
+ERRANT = "bbbbbbbb-0000-0000-0000-000000000000:1-3"
+
+
+@virtual_time
+@pytest.mark.parametrize("instances", [1, 3])
+async def test_is_made_and_its_group_founded_once(instances: int) -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=instances)
+        await world.ready(instances)
+        assert (world.status.primary, world.status.version) == ("orders-0", "9.7.4")
+        assert world.farm.founded == ["orders-0"] and world.farm.initialised == 1
+        assert world.group["instances"] == ",".join(map(str, range(instances)))
+        assert world.condition("HistoryShared") == "True/Shared"
+        entries = world.secret("orders-admin")
+        assert entries["username"] == "root" and not any("sslmode" in text for text in entries.values())
+
+
+@virtual_time
+async def test_another_takes_over_and_the_former_primary_follows() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.kill("orders-0")
+        await world.until("taken over", lambda: world.status.primary not in (None, "orders-0"))
+        await world.ready(3)
+        assert len(world.farm.founded) == 1
+        await world.until("told", lambda: "Failover" in world.events())
+
+
+@virtual_time
+async def test_a_switchover_that_is_asked_for() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.annotate(switchover="orders-2")
+        await world.until("switched", lambda: world.status.primary == "orders-2")
+        await world.until("ended", lambda: world.status.last_switchover.outcome == "Succeeded")
+        await world.ready(3)
+        assert world.farm.asked == ["orders-2"] and "Failover" not in world.events()
+
+
+@virtual_time
+async def test_who_refuses_a_switchover_is_asked_once() -> None:
+    world = GroupWorld()
+    world.farm.refuses.add("orders-2")
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.annotate(switchover="orders-2")
+        await world.until("refused", lambda: "SwitchoverRefused" in world.events())
+        await world.rest()
+        assert world.farm.asked == ["orders-2"] and world.status.primary == "orders-0"
+
+
+@virtual_time
+async def test_a_parameter_that_needs_no_restart() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        before = world.uids()
+        await world.change(mysql={"parameters": {"max_connections": "200", "max_binlog_size": "32M"}})
+        wanted = {("max_connections", "200"), ("max_binlog_size", "32M")}
+        await world.until("applied", lambda: all(wanted <= set(world.data(n).with_.items()) for n in before))
+        await world.ready(3)
+        assert world.uids() == before and world.status.primary == "orders-0"
+
+
+@virtual_time
+async def test_a_parameter_that_needs_a_restart_goes_to_replicas_first() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        before = world.uids()
+        await world.change(mysql={"parameters": {"table_open_cache_instances": "8"}})
+        await world.until("restarted", lambda: world.status.primary not in (None, "orders-0"))
+        await world.ready(3)
+        runs = [world.data(name).with_["table_open_cache_instances"] for name in ("orders-0", "orders-1", "orders-2")]
+        assert runs == ["8", "8", "8"] and world.uids() == before
+        assert len(world.farm.founded) == 1 and len(world.farm.asked) == 1
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("group_replication_consistency", "EVENTUAL", "the members keep the group"),
+        ("datadir", "/tmp/elsewhere", "the image decides where files are"),
+        ("sync_binlog", "0", "a power failure loses"),
+        ("no_such_thing", "1", "Unknown system variable"),
+        ("max_connections", "many", "Incorrect argument type"),
+        ("max_connections", "100001", "it is from 1 to 100000"),
+        ("slow_query_log", "sometimes", "can't be set to the value"),
+    ],
+)
+async def test_a_parameter_that_is_refused_by_name_and_with_why(name: str, value: str, words: str) -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.change(mysql={"parameters": {name: value}})
+        await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRefused")
+        assert name in world.message("ParametersApplied") and words in world.message("ParametersApplied")
+        assert name not in json.loads(world.group["parameters"])
+
+
+@virtual_time
+@pytest.mark.parametrize("name", ["innodb_doublewrite", "loose_innodb_doublewrite"])
+async def test_what_is_refused_is_not_written_before_a_server_could_be_asked(name: str) -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=1, mysql={"parameters": {name: "OFF", "max_binlog_size": "900G"}})
+        await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRefused")
+        assert name not in json.loads(world.group["parameters"])
+
+
+@virtual_time
+async def test_a_parameter_that_the_server_refuses_as_it_runs() -> None:
+    world = GroupWorld()
+    world.farm.unwilling.add(("sql_mode", "NONSENSE"))
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.change(mysql={"parameters": {"sql_mode": "NONSENSE"}})
+        await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRefused")
+        assert "can't be set to the value of 'NONSENSE'" in world.message("ParametersApplied")
+
+
+@virtual_time
+async def test_more_instances_and_fewer() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.change(instances=3)
+        await world.ready(3)
+        await world.change(instances=2)
+        await world.ready(2)
+        await world.until("gone", lambda: sorted(world.pods()) == ["orders-0", "orders-1"])
+        await world.until("written down", lambda: world.group["instances"] == "0,1")
+
+
+@virtual_time
+async def test_a_fenced_instance_serves_nobody_and_comes_back() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.annotate(fenced="orders-0")
+        await world.until("fenced", lambda: world.condition("Ready") == "False/Fenced")
+        assert world.status.primary in ("orders-1", "orders-2")
+        await world.annotate(fenced=None)
+        await world.ready(3)
+        assert len(world.farm.founded) == 1
+
+
+@virtual_time
+async def test_hibernates_and_wakes_with_the_same_data() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.change(hibernated=True)
+        await world.until("asleep", lambda: world.status.phase == "Hibernated")
+        assert not world.pods()
+        await world.change(hibernated=False)
+        await world.ready(3)
+        assert world.farm.initialised == 1 and len(world.farm.founded) == 2
+
+
+@virtual_time
+async def test_what_is_retained_is_adopted() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await world.client.delete(MySQLCluster, KEY)
+        await world.until("gone", lambda: world.cluster is None and not world.pods())
+        assert world.claims() == ["data-orders-0", "data-orders-1"]
+        await world.create(instances=2)
+        await world.ready(2)
+        assert world.farm.initialised == 1
+
+
+@virtual_time
+async def test_what_is_deleted_is_gone() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=2, deletion_policy="Delete")
+        await world.ready(2)
+        await world.client.delete(MySQLCluster, KEY)
+        await world.until("gone", lambda: world.cluster is None and not world.claims())
+        assert not world.group and not world.secret("orders-ca")
+
+
+@virtual_time
+async def test_a_new_pod_where_another_is_declared() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        before = world.uids()
+        await world.annotate(restart="now")
+        await world.until("renewed", lambda: not set(before.values()) & set(world.uids().values()))
+        await world.ready(3)
+        assert len(world.farm.founded) == 1 and len(world.farm.asked) == 1
+
+
+@virtual_time
+async def test_a_lost_volume_is_replaced_by_a_copy() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(2))
+        await world.until("replaced", lambda: "orders-3" in world.pods())
+        await world.ready(3)
+        assert world.group["instances"] == "0,1,3"
+
+
+@virtual_time
+async def test_after_a_total_outage_it_comes_back_by_itself() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.kill("orders-0", "orders-1", "orders-2")
+        await world.until("founded", lambda: world.farm.founded == ["orders-0", "orders-0"])
+        await world.ready(3)
+        assert world.status.outage is None
+
+
+async def outage(world: GroupWorld) -> None:
+    """Ends with the primary's data away for good, and the others with less."""
+    await world.create()
+    await world.ready(3)
+    world.farm.writes = True
+    await world.rest(5)
+    primary = world.data("orders-0")
+    primary.gtids = primary.gtids | GtidSet.parse("aaaaaaaa-0000-0000-0000-000000000000:2-4")
+    world.farm.away.add("orders-0-0")
+    await world.kill("orders-0", "orders-1", "orders-2")
+    await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 900)
+
+
+@virtual_time
+async def test_where_nobody_surely_has_everything_a_person_decides_and_names_the_loss() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await outage(world)
+        told = world.status.outage
+        assert [(c.instance, c.loss.instances) for c in told.choices] == [
+            ("orders-1", ("orders-0",)),
+            ("orders-2", ("orders-0",)),
+        ]
+        assert world.status.phase == "Failed" and "orders-0" in world.message("Recoverable")
+        await world.change(recovery={"epoch": told.epoch, "instance": "orders-1"})
+        await world.until("refused", lambda: world.condition("Recoverable") == "False/ConsentMismatch")
+        await world.rest()
+        assert "consent" not in world.group and len(world.farm.founded) == 1
+        loss = {"instances": ["orders-0"]}
+        await world.change(recovery={"epoch": told.epoch + 1, "instance": "orders-1", "loss": loss})
+        await world.rest()
+        assert "consent" not in world.group, "a consent is for one outage"
+        await world.change(recovery={"epoch": told.epoch, "instance": "orders-1", "loss": loss})
+        await world.until("founded", lambda: world.farm.founded == ["orders-0", "orders-1"])
+        await world.until("serves", lambda: world.status.primary == "orders-1" and world.status.outage is None)
+        assert "consent" not in world.group
+
+        world.farm.away.clear()
+        await world.until("told", lambda: world.condition("HistoryShared") == "False/ErrantTransactions")
+        assert "orders-0 has aaaaaaaa-0000-0000-0000-000000000000:3-4" in world.message("HistoryShared")
+
+
+@virtual_time
+@pytest.mark.parametrize("container", [{}, {"waiting": {"reason": "CrashLoopBackOff"}}], ids=["silent", "crashing"])
+async def test_a_majority_that_died_for_good_is_given_up_by_consent(container: dict[str, object]) -> None:
+    """What the dead said last is that they are online."""
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.lose("orders-0", "orders-1", **container)
+        await world.rest(30)
+        assert "consent" not in world.group and not world.condition("Recoverable").endswith("ConsentNeeded")
+        await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 600)
+        told, loss = world.status.outage, {"instances": ["orders-0", "orders-1"]}
+        assert [(c.instance, [*c.loss.instances]) for c in told.choices] == [("orders-2", loss["instances"])]
+        await world.change(recovery={"epoch": told.epoch, "instance": "orders-2"})
+        await world.until("refused", lambda: world.condition("Recoverable") == "False/ConsentMismatch")
+        await world.rest()
+        assert len(world.farm.founded) == 1
+        await world.change(recovery={"epoch": told.epoch, "instance": "orders-2", "loss": loss})
+        await world.until("founded", lambda: world.farm.founded == ["orders-0", "orders-2"])
+        await world.until("serves", lambda: world.status.primary == "orders-2" and world.status.outage is None)
+        assert "consent" not in world.group
+
+
+@virtual_time
+@pytest.mark.parametrize("state", ["Failed", "Offline"])
+async def test_who_has_not_said_what_would_be_lost_is_no_choice(state: str) -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.lose("orders-0", "orders-1", "orders-2")
+        words = {MEMBER: json.dumps({"state": state, "lacks": None, "unseen": None})}
+        await world.client.patch(Pod, world.pods()["orders-2"].key, MergePatch({"metadata": {"annotations": words}}))
+        await world.until("waits", lambda: world.condition("Recoverable") == "Unknown/Recovering")
+        await world.change(recovery={"epoch": 1, "instance": "orders-2"})
+        await world.rest(600)
+        assert world.condition("Recoverable") == "Unknown/Recovering"
+        assert "consent" not in world.group and not world.status.outage.choices
+
+
+@virtual_time
+async def test_one_that_died_is_not_counted_among_those_that_are_left() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.lose("orders-0", "orders-1")
+        world.farm.away.add("orders-2-0")
+        words = {MEMBER: json.dumps({"state": "Online", "majority": False})}
+        await world.client.patch(Pod, world.pods()["orders-2"].key, MergePatch({"metadata": {"annotations": words}}))
+        await world.until("told", lambda: world.condition("Available") == "False/NoMajority")
+        assert "not in it: orders-0, orders-1:" in world.message("Available")
+
+
+@virtual_time
+async def test_errant_transactions_are_told_and_the_instance_made_anew_where_somebody_says_so() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        world.data("orders-2").gtids = GtidSet.parse(ERRANT)
+        await world.kill("orders-2")
+        await world.until("told", lambda: world.condition("HistoryShared") == "False/ErrantTransactions")
+        assert f"orders-2 has {ERRANT}" in world.message("HistoryShared")
+        await world.rest(1200)
+        assert "orders-2" in world.pods(), "nothing is thrown away unasked"
+        [member] = [m for m in world.status.members if m.name == "orders-2"]
+        assert (member.errant, member.ready) == (ERRANT, False)
+        await world.annotate(replace="orders-2")
+        await world.until("made anew", lambda: "orders-3" in world.pods() and "orders-2" not in world.pods())
+        await world.ready(3)
+        assert world.condition("HistoryShared") == "True/Shared"
+        assert "databases.steersman.dev/replace" not in world.cluster.metadata.annotations
+
+
+@virtual_time
+async def test_the_primary_is_not_made_anew() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.annotate(replace="orders-0")
+        await world.until("refused", lambda: "ReplacementRefused" in world.events())
+        await world.ready(3)
+        assert "orders-0" in world.pods()
+
+
+@virtual_time
+async def test_two_kinds_under_one_name_do_not_fight() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+        await world.client.create(PostgreSQLCluster(metadata=metadata, spec=PostgreSQLClusterSpec(instances=1)))
+        other = ClusterWorld.__new__(ClusterWorld)
+        other.__dict__.update(world.__dict__)
+        await world.until("told", lambda: other.condition("Ready") == "False/NameTaken")
+        assert "MySQLCluster orders is older" in other.message("Ready")
+        await world.rest()
+        assert world.status.phase == "Ready" and world.statefulsets() == ["orders-0"]
+
+
+def test_images_of_mariadb_are_refused() -> None:
+    metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+    cluster = MySQLCluster(metadata=metadata, spec=MySQLClusterSpec(image="docker.io/library/mariadb:11.8"))
+    assert OfMySQL().refuses(cluster).startswith("spec.image: clusters need MySQL")
+    [words] = violations(cluster)
+    assert words.startswith(".spec.image: clusters need MySQL")
