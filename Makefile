@@ -45,9 +45,8 @@ test: $(READY) ## Unit tests, and integration tests on the real API server (abou
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
 	@PYTHONPATH=tests/support $(BIN)/python -m built_for_tests
-	@# One after the other, so that no API server runs on beside unit tests; and more workers than cores, since many wait.
-	@failed=0; $(BIN)/pytest -n 3 --dist loadgroup tests/unit || failed=$$?; \
-		$(BIN)/pytest -n 4 --dist loadgroup tests/integration || failed=$$?; exit $$failed
+	@# What waits for servers first, beside what computes later; and more workers than cores, since many wait.
+	@$(BIN)/pytest -n 4 --dist loadgroup tests/integration tests/unit
 
 .PHONY: conformance
 conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steersman.crd import definition
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "reference" / "fields"
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page differs")
     check = parser.parse_args().check
     stale: list[Path] = []
-    for kind in (PostgreSQLCluster, Database, DatabaseUser):
+    for kind in (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser):
         path, text = DIRECTORY / f"{kind.__name__.lower()}.md", page(kind)
         if path.exists() and path.read_text() == text:
             continue
