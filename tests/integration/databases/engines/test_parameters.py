@@ -91,7 +91,9 @@ FIELDS = ("name", "value", "unit", "context", "kind", "minimum", "maximum", "cho
 def accepts(connection: psycopg.Connection, one: Setting, value: str) -> bool:
     """Whether the server would take it; it is not told to, but for this session."""
     # Each ALTER SYSTEM is a file written, so it is for what a session cannot have alone.
-    own = one.context in ("user", "superuser") and not one.name.startswith(("client_encoding", "role", "session_"))
+    # So is what would end this session, or its next statement, after a millisecond.
+    kept = one.name.startswith(("client_encoding", "role", "session_")) or one.name.endswith("_timeout")
+    own = one.context in ("user", "superuser") and not kept
     statement = "SET {} TO {}" if own else "ALTER SYSTEM SET {} TO {}"
     try:
         connection.execute(sql.SQL(statement).format(sql.Identifier(one.name), sql.Literal(value)))
