@@ -99,6 +99,13 @@ class Churn:
             while any(self.changes[key] < times for key, times in goal.items()):
                 await asyncio.sleep(0.02)
 
+    async def failure(self) -> None:
+        """Returns once one more request has failed. For use within ``changing``."""
+        before = self.failures.total()
+        async with asyncio.timeout(self.patience):
+            while self.failures.total() == before:
+                await asyncio.sleep(0.02)
+
     async def settled(self, *, but: Iterable[ObjectKey] = ()) -> float:
         """Waits until everything is as it should be, and returns how many seconds that took.
 
