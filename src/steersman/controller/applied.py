@@ -1,4 +1,4 @@
-"""What was applied, for the cases in which the object alone does not tell that applying it again changes nothing."""
+"""What was applied, or would have changed nothing: what that takes long to tell, or is not told by the object."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ _REMEMBERED = 10_000
 
 
 class AppliedDocuments:
-    """Remembers apply configurations whose effect the server completed, such as the claim templates of a StatefulSet.
+    """Remembers of each object the apply configuration that it is as declared by.
 
-    It saves requests and nothing else: what is forgotten, at a restart above all, is applied once more.
+    To compare them takes long, and does not help where the server completed what was applied, such as the claim
+    templates of a StatefulSet. It saves work and nothing else: what is forgotten, at a restart above all, is compared
+    or applied once more.
     """
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[ApiResource, ObjectKey], tuple[int, tuple[Any, ...]]] = OrderedDict()
 
     def remember(self, document: Mapping[str, Any], obj: Object) -> None:
-        """``obj`` is what the server made of ``document``."""
+        """``obj`` is what the server made of ``document``, or would not change by it."""
         place = (type(obj).api_resource, obj.key)
         self._known[place] = (hash(encode(document)), _state(obj))
         self._known.move_to_end(place)

@@ -136,14 +136,12 @@ class CachedClient:
         if current is None or uid not in ("", current.metadata.uid):
             return await self.live.apply(config, owner=owner, uid=uid, force=force)
         document = owned_document(config, owner)
-        if not apply_would_change(document, current, self.live.field_manager):
-            return current
         if self._applied.recalls(document, current):
             return current
-        applied = await self.live.apply(config, owner=owner, uid=current.metadata.uid, force=force)
-        if apply_would_change(document, applied, self.live.field_manager):
-            self._applied.remember(document, applied)
-        return applied
+        if apply_would_change(document, current, self.live.field_manager):
+            current = await self.live.apply(config, owner=owner, uid=current.metadata.uid, force=force)
+        self._applied.remember(document, current)
+        return current
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
         """As ``Client.apply_status``, but without a request where it is certain that nothing would change."""
