@@ -13,6 +13,7 @@ from typing import Any
 from steersman_pod import leading
 
 from . import group, store
+from .asking import Asking
 from .certificates import Certificates
 from .condition import Applying, Volumes
 from .decision import Decision, Deed, Member, State, View, decide
@@ -28,6 +29,7 @@ from .server import Server
 _EVERY = 1.0  # seconds between two looks
 _SOON = 0.1
 _CALM = 3.0  # seconds between two reads of the store where all is well
+_POLITE = 60.0  # seconds for which somebody else with the same data may found the group
 _REMEMBERED = 15.0  # seconds for which a server that does not answer is taken for what it was
 _PAUSE = 3.0  # seconds before something else is tried when it has failed
 _STATES: dict[str, State] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
@@ -70,7 +72,7 @@ class Agent:
         place = server.place
         self._local = group.LocalServer(str(place.socket))
         self._publisher = Publisher(api(), cluster.pod_path, cluster.pod.uid)
-        self._joined = Joined()
+        self._joined = Joined(place.volume / "epoch")
         self._deeds = Deeds(
             server=server,
             local=self._local,
@@ -87,12 +89,15 @@ class Agent:
         self._thread = ThreadPoolExecutor(1)
         self._doing: Future[None] | None = None
         self._deed: Deed = "Wait"
+        self._decision = Decision("Wait", "it has just begun")
         self._tried: frozenset[Deed] = frozenset()
         self._not_before = 0.0
         self._agreed = store.Agreed()
         self._read: tuple[object, float] | None = None
         self._last: tuple[group.Look, float] | None = None
+        self._asking = Asking()
         self._unstarted, self._starts = "", 0
+        self._alone_since: float | None = None
 
     def run(self) -> None:
         """Until it was told to stop, and has."""
@@ -117,8 +122,11 @@ class Agent:
         self._see_done()
         look = self._look()
         me = self._me(look)
-        view = self._view(me, look)
-        decision = decide(view)
+        view = self._with_patience(self._view(me, look))
+        if self._doing is None:
+            self._decision = decide(view)
+        # While something is done, why it is done.
+        decision = self._decision
         because = self._because(decision)
         self._log.say("decision", f"{decision.deed}: {because}")
         self._publish(view, because, look)
@@ -130,8 +138,17 @@ class Agent:
         elif view.stopping or time.monotonic() >= self._not_before:
             self._begin(decision, view)
             self._adjust(look)
-        self._leader.lead(look)
+        self._leader.lead(look, self._agreed.store)
         return False
+
+    def _with_patience(self, view: View) -> View:
+        """Who is to found the group before this one has some time for it."""
+        if not view.outage:
+            self._alone_since = None
+            return view
+        now = time.monotonic()
+        self._alone_since = self._alone_since or now
+        return replace(view, patient=now < self._alone_since + _POLITE)
 
     def _see_done(self) -> None:
         if self._doing is None or not self._doing.done():
@@ -183,6 +200,7 @@ class Agent:
             uuid="" if look is None else look.uuid,
             address=self._server.place.address,
             gtids=GtidSet() if look is None else look.has,
+            epoch=self._joined.epoch,
         )
 
     def _view(self, me: Member, look: group.Look | None) -> View:
@@ -206,22 +224,24 @@ class Agent:
         finally:
             self._read = (seen, time.monotonic())
         others = [m for m in store.members((pods or {}).get("items") or ()) if m.instance != me.instance]
-        asked = self._ask_group(others) if me.state == "Offline" else None
         superseded = look is not None and self._joined.superseded(self._agreed.store, look.view)
-        return replace(view, store=self._agreed.store, members=others, group=asked, superseded=superseded)
+        view = replace(view, store=self._agreed.store, members=others, superseded=superseded)
+        if look is None or me.state != "Offline":
+            return view
+        if (told := self._asking.answers(self._ask_group(others), look)) is None:
+            return view
+        return replace(view, group=told.has, purged=told.purged, everybody=told.everybody, errant=told.errant)
 
-    def _ask_group(self, others: Sequence[Member]) -> GtidSet | None:
-        """What those have that are online; None where none of them answers."""
-        known: GtidSet | None = None
+    def _ask_group(self, others: Sequence[Member]) -> Sequence[group.Look]:
+        """What those say that are online, as far as they answer."""
+        looks: list[group.Look] = []
         for member in (m for m in others if m.state == "Online"):
             host, _, port = member.address.rpartition(":")
             try:
-                has = group.has(host.strip("[]"), int(port), self._trust())
+                looks.append(group.look(host.strip("[]"), int(port), self._trust()))
             except (group.Unreachable, ValueError, OSError) as error:
                 self._log.say(f"instance {member.instance}", f"instance {member.instance} does not answer: {error}")
-                continue
-            known = has if known is None else known | has
-        return known
+        return looks
 
     def _trust(self) -> ssl.SSLContext:
         """Members know each other by authority and not by name: they are found by address."""

@@ -10,8 +10,12 @@ the first, and another after all members have left. Two at once would be two his
   written since. So of two that come to the same result, one founds.
 - Only that member may whose transactions contain those of all others, and the last primary must be among them: what
   it has acknowledged the others may have had in memory alone.
+- Who is about to join or found a group for the first time writes himself down as a member before. So an instance that
+  is not written down has nothing that anybody was told is kept, and nobody waits for it: it may never come. Where it
+  is not known who was a member, everybody counts. That no group was ever founded proves nothing: who reads that may
+  read a store that was lost and made anew. So a cluster begins with one instance, and the others come when it serves.
 - A person may have one founded without all of that. Others may still be in a group then that nobody saw: they leave
-  it as soon as they read of the new one.
+  it as soon as they read of the new one. Nobody joins a group before its founder has said which it is.
 
 Sources: MySQL 9.7 Reference Manual, "Group Replication"; the same rule by hand in "Restarting a Group".
 """
@@ -19,7 +23,7 @@ Sources: MySQL 9.7 Reference Manual, "Group Replication"; the same rule by hand 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .gtids import GtidSet
@@ -41,7 +45,10 @@ IN_GROUP = frozenset({"Joining", "Recovering", "Online"})
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A member as it says itself, on its pod. `uuid` is its server's, `gtids` all that it has, applied or not."""
+    """A member as it says itself, on its pod.
+
+    `uuid` is its server's, `gtids` all that it has, applied or not, `epoch` that of the group it was in last.
+    """
 
     instance: int
     state: State
@@ -49,24 +56,33 @@ class Member:
     uuid: str = ""
     address: str = ""
     gtids: GtidSet = field(default_factory=GtidSet)
+    epoch: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store:
     """What the members agree on, and what the operator asks of them.
 
-    `epoch` counts the groups that were founded. `instances` are all that have data or will. `leader` was the last
-    primary, `leader_uuid` its server, `leader_view` the name of the view of the group in which it said so. `consent`
-    is the instance that a person lets found a group with what it has.
+    `epoch` counts the groups that were founded. `instances` are all that have data or will, `members` those that have
+    ever been in a group, None where that is not known. `leader` was the last primary, `leader_uuid` its server,
+    `leader_view` the name of the view of the group in which it said so. `consent` is the instance that a person lets
+    found a group with what it has.
     """
 
     epoch: int = 0
     instances: frozenset[int] = frozenset()
+    members: frozenset[int] | None = None
     leader: int | None = None
     leader_uuid: str = ""
     leader_view: str = ""
     consent: int | None = None
     switchover: Switchover | None = None
+
+    def with_member(self, instance: int) -> Store:
+        """The same, where this one is or is about to be in a group."""
+        # Where nobody knows who was, all may have been; from then on it is known who comes after.
+        known = self.members if self.members is not None else self.instances
+        return replace(self, members=known | {instance}) if known else self
 
 
 @dataclass(frozen=True)
@@ -81,10 +97,13 @@ class View:
     """All that a member knows at one moment.
 
     `me` is what it finds of itself now, `members` what all pods said in one list, its own left out. `majority`: it
-    reaches more than half of its group. `group` is what an online member has, asked while we are in no group.
+    reaches more than half of its group. `group` is what online members have, asked while we are in no group, and
+    `purged` what each of them has no binary logs of; `everybody`: nobody else is in the group. `errant` is what
+    we have and it surely has not.
     `superseded`: if it is in a group, another was founded since.
     `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
-    `tried` is what was done since it is to stop: nothing is waited for twice.
+    `tried` is what was done since it is to stop: nothing is waited for twice. `patient`: who has the same data may
+    go first.
     """
 
     me: Member
@@ -92,19 +111,29 @@ class View:
     members: Sequence[Member] = ()
     majority: bool = False
     group: GtidSet | None = None
+    purged: Sequence[GtidSet] = ()
+    everybody: bool = True
+    errant: GtidSet = field(default_factory=GtidSet)
     superseded: bool = False
     stopping: bool = False
     tried: frozenset[Deed] = frozenset()
     blind: str = ""
+    patient: bool = True
 
     def online(self) -> list[Member]:
         """The others that say they are in the group, replicas first."""
         return sorted((m for m in self.members if m.state == "Online"), key=lambda m: (m.primary, m.instance))
 
     @property
-    def errant(self) -> GtidSet:
+    def unknown(self) -> GtidSet:
         """What this one has and the group has not, as far as somebody could be asked."""
         return GtidSet() if self.group is None else self.me.gtids - self.group
+
+    @property
+    def unavailable(self) -> GtidSet:
+        """What this one lacks and nobody who answers could send: empty if one of them can send all of it."""
+        lacking = [purged - self.me.gtids for purged in self.purged]
+        return min(lacking, key=len, default=GtidSet())
 
     @property
     def outage(self) -> bool:
@@ -123,12 +152,25 @@ class View:
         return known - self.me.gtids
 
     @property
+    def epoch(self) -> int:
+        """Of the last group that anybody here knows of: the store may have been lost, or be an old one."""
+        return max(self.store.epoch, self.me.epoch, *(m.epoch for m in self.members))
+
+    @property
+    def wanted(self) -> frozenset[int]:
+        """The others that must be seen: who may have something that clients were told is kept."""
+        store = self.store
+        known = store.members is not None and store.epoch == self.epoch
+        return (store.instances & store.members if known and store.members is not None else store.instances) - {
+            self.me.instance
+        }
+
+    @property
     def unseen(self) -> list[int]:
         """The instances whose data are not known: they may have more, or be in a group."""
         seen = {m.instance: m for m in self.members}
         known = {n for n, m in seen.items() if m.state in ("Offline", "Empty")}
-        wanted = {*self.store.instances, *(m.instance for m in self.online())}
-        missing = wanted - known - {self.me.instance}
+        missing = {*self.wanted, *(m.instance for m in self.online())} - known
         if self.store.leader is not None and self.lost_leader:
             missing.add(self.store.leader)
         return sorted(missing)
@@ -189,16 +231,22 @@ def _stop(view: View) -> Decision:
 
 def _fill(view: View) -> Decision:
     """No data: made once, by the first instance of all. Everybody else has copies."""
-    store = view.store
-    if store.epoch == 0:
-        others = [m.instance for m in view.members if m.state != "Empty"]
-        if view.me.instance == min(store.instances, default=None) and not others:
-            return Decision("Initialise", "there has never been a group, and this is its first instance")
-        return Decision("Wait", "the first instance has not founded the group yet")
+    if view.epoch == 0:
+        return _initialise(view)
     donors = view.online()
     if not donors:
         return Decision("Wait", "no member is online that could be copied")
     return Decision("Clone", f"instance {donors[0].instance} is online", donors[0].instance)
+
+
+def _initialise(view: View) -> Decision:
+    """All volumes must be known to be empty: that no group is known of may be since the store was lost."""
+    seen = {m.instance: m for m in view.members}
+    for instance in sorted(view.wanted - seen.keys()):
+        return Decision("Wait", f"no group is known of, and instance {instance} has not been seen: it may have data")
+    if any(m.state != "Empty" for m in view.members) or view.me.instance != min(view.store.instances, default=None):
+        return Decision("Wait", "the first instance has not founded the group yet")
+    return Decision("Initialise", "there has never been a group, and this is its first instance")
 
 
 def _serve(view: View) -> Decision:
@@ -216,12 +264,25 @@ def _serve(view: View) -> Decision:
 
 def _enter(view: View) -> Decision:
     online = view.online()
+    if view.me.instance not in view.store.instances:
+        return Decision("Wait", "the operator has not said that this instance belongs to the cluster")
     if not online or (view.group is None and view.store.consent == view.me.instance):
         return _found(view)
     if view.group is None:
         return Decision("Wait", f"instance {online[0].instance} says it is online, and does not answer")
-    if errant := view.errant:
-        return Decision("Wait", f"it has {len(errant)} transactions that the group has not: {errant}")
+    if unknown := view.unknown:
+        so_far = "" if view.errant >= unknown else ", as far as its members know by now"
+        return Decision("Wait", f"it has {len(unknown)} transactions that the group has not: {unknown}{so_far}")
+    if not view.store.leader_view:
+        # Members of another group may still be there, and who joins them would not be told from the new one's.
+        return Decision("Wait", "the primary has not written down yet which group it leads")
+    if unavailable := view.unavailable:
+        # Who joins nevertheless is copied by Group Replication, which drops the data before it has others.
+        because = f"has the binary logs of {len(unavailable)} transactions that this one lacks"
+        if not view.everybody:
+            return Decision("Wait", f"nobody in the group who answers {because}, and not everybody does")
+        because = f"nobody in the group {because}: its data are replaced by another copy"
+        return Decision("Clone", because, online[0].instance)
     return Decision("Join", f"instance {online[0].instance} is online")
 
 
@@ -230,7 +291,7 @@ def _found(view: View) -> Decision:
     if store.consent == me.instance:
         return Decision("Found", "a person has decided that this member's data are to be the group's")
     seen = {m.instance: m for m in view.members}
-    for instance in sorted(store.instances - {me.instance}):
+    for instance in sorted(view.wanted):
         member = seen.get(instance)
         if member is None:
             return Decision("Wait", f"nobody is online, and instance {instance} has not been seen")
@@ -243,9 +304,10 @@ def _found(view: View) -> Decision:
         if not me.gtids >= member.gtids:
             more = len(member.gtids - me.gtids)
             return Decision("Wait", f"instance {member.instance} has {more} transactions that this one has not")
-    # Several may have everything: the last primary goes first, so that clients find it where it was.
+    # Several may have everything: the last primary goes first, so that clients find it where it was. Who is to go
+    # first may have died since he said so; that two do not is no matter of politeness, but of the store's version.
     equal = [m for m in present if m.gtids >= me.gtids and m.state != "Empty"]
     first = min(equal, key=lambda m: (m.instance != store.leader, m.instance))
-    if first.instance != me.instance:
+    if first.instance != me.instance and view.patient:
         return Decision("Wait", f"instance {first.instance} has the same data, and goes first")
     return Decision("Found", "nobody is in a group, all were seen, and no one has a transaction that is not here")

@@ -41,7 +41,7 @@ class Deeds:
             "Clone": lambda: self._clone(view, agreed, decision.to),
             "Start": lambda: self._start(agreed),
             "Found": lambda: self._found(view, agreed, decision),
-            "Join": lambda: self._join(view, decision),
+            "Join": lambda: self._join(view, agreed, decision),
             "Leave": self.local.leave_group,
             "HandOver": lambda: self._hand_over(view, decision.to),
             "Stop": self.server.stop,
@@ -61,31 +61,37 @@ class Deeds:
         """First everybody hears of it, then the store is written, which only one can; then the group is founded."""
         me = self._joining(view, decision)
         to = replace(
-            view.store,
-            epoch=view.store.epoch + 1,
+            view.store.with_member(me.instance),
+            epoch=view.epoch + 1,
             leader=me.instance,
             leader_uuid=me.uuid,
             leader_view="",
             consent=None,
         )
         self.api.patch(self.path, store.written(to, agreed.version))
-        self.joined.epoch = to.epoch
-        self._start_group(founding=True)
+        self.joined.enter(to.epoch)
+        self._start_group(agreed.name, founding=True)
 
-    def _join(self, view: View, decision: Decision) -> None:
+    def _join(self, view: View, agreed: Agreed, decision: Decision) -> None:
+        """Who is in the group for the first time is a member in everybody's eyes before he is one."""
         self._joining(view, decision)
-        self.joined.epoch = view.store.epoch
+        to = view.store.with_member(view.me.instance)
+        if to != view.store:
+            self.api.patch(self.path, store.written(to, agreed.version))
+        self.joined.enter(to.epoch)
         seeds = ",".join(m.address for m in view.online())
         self.local.set_global("group_replication_group_seeds", seeds)
-        self._start_group(founding=False)
+        self._start_group(agreed.name, founding=False)
 
     def _joining(self, view: View, decision: Decision) -> Member:
         me = replace(view.me, state="Joining")
         self.publisher.publish(me, decision.because, more=self.more)
         return me
 
-    def _start_group(self, *, founding: bool) -> None:
+    def _start_group(self, name: str, *, founding: bool) -> None:
         """Afterwards it is in the group, or surely is not: what is still under way must not be called offline."""
+        # The server may have been started with the name that a new store had before the primary corrected it.
+        self.local.set_global("group_replication_group_name", name)
         try:
             self.local.start_group(founding=founding)
         except group.Unreachable:
@@ -98,6 +104,8 @@ class Deeds:
     def _clone(self, view: View, agreed: Agreed, donor: int | None) -> None:
         [found] = [m for m in view.members if m.instance == donor]
         host, _, port = found.address.rpartition(":")
+        # What is there is kept until there is the copy.
+        self.server.stop()
         self.server.copy(options(self.server.place, agreed.name), host.strip("[]"), int(port))
 
     def _hand_over(self, view: View, to: int | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
@@ -44,10 +44,12 @@ class Other:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What the local server says.
+    """What a server says of itself and of its group.
 
     `view` is the name of the group's present view. `has`: transactions executed, or received and not applied yet;
-    of those, `queued` wait, and `applied` counts what has been applied.
+    of those, `queued` wait, and `applied` counts what has been applied. Binary logs are gone of what is `purged`.
+    `certified` are those in which no conflict was found, the primary may be about to execute them; `uncertified`
+    counts what came from the group and waits for that.
     """
 
     uuid: str
@@ -58,6 +60,9 @@ class Look:
     has: GtidSet
     queued: int
     applied: int
+    purged: GtidSet = field(default_factory=GtidSet)
+    certified: GtidSet = field(default_factory=GtidSet)
+    uncertified: int = 0
 
     @property
     def primary(self) -> bool:
@@ -97,7 +102,7 @@ class LocalServer:
         try:
             if self._watching is None:
                 self._watching = self._connect(_ANSWER)
-            return self._look(_asked(self._watching))
+            return _look(_asked(self._watching))
         except Unreachable:
             self.forget()
             raise
@@ -108,39 +113,6 @@ class LocalServer:
             with contextlib.suppress(pymysql.MySQLError, OSError):
                 self._watching.close()
         self._watching = None
-
-    def _look(self, ask: Ask) -> Look:
-        [(uuid, version, executed)] = ask("SELECT @@server_uuid, @@version, @@GLOBAL.gtid_executed")
-        found = ask(
-            "SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE"
-            " FROM performance_schema.replication_group_members"
-        )
-        members = [
-            Other(uuid=m[0], host=m[1], port=int(m[2] or 0), state=m[3], primary=m[4] == "PRIMARY")
-            for m in found
-            if m[0]
-        ]
-        received = ask(
-            "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
-            " WHERE CHANNEL_NAME = 'group_replication_applier'"
-        )
-        stats = ask(
-            "SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE, COUNT_TRANSACTIONS_REMOTE_APPLIED"
-            " FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid"
-        )
-        has = GtidSet.parse(executed)
-        for (one,) in received:
-            has |= GtidSet.parse(one or "")
-        return Look(
-            uuid=uuid,
-            version=version.partition("-")[0],
-            state=next((m.state for m in members if m.uuid == uuid), "OFFLINE"),
-            view=str(stats[0][0]) if stats else "",
-            members=members,
-            has=has,
-            queued=int(stats[0][1]) if stats else 0,
-            applied=int(stats[0][2]) if stats else 0,
-        )
 
     def do(self, *statements: str, seconds: float = _ANSWER) -> None:
         """Carry statements out, one after another. Raises Unreachable, with the server's words."""
@@ -199,14 +171,54 @@ class LocalServer:
         return _connected(unix_socket=self._socket, user="root", read_timeout=seconds, write_timeout=seconds)
 
 
-def has(host: str, port: int, tls: ssl.SSLContext) -> GtidSet:
-    """All that another member has. Raises Unreachable."""
+def look(host: str, port: int, tls: ssl.SSLContext) -> Look:
+    """What another member says. Raises Unreachable."""
     connection = _connected(
         host=host, port=port, user=REPLICATION, password="", ssl=tls, read_timeout=_ANSWER, write_timeout=_ANSWER
     )
     with _asking(connection) as ask:
-        [(executed,)] = ask("SELECT @@GLOBAL.gtid_executed")
-    return GtidSet.parse(executed)
+        return _look(ask)
+
+
+def _look(ask: Ask) -> Look:
+    """In this order: each transaction goes from certification to what is received, or is at once what is executed."""
+    found = ask(
+        "SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE"
+        " FROM performance_schema.replication_group_members"
+    )
+    members = [
+        Other(uuid=m[0], host=m[1], port=int(m[2] or 0), state=m[3], primary=m[4] == "PRIMARY") for m in found if m[0]
+    ]
+    stats = ask(
+        "SELECT VIEW_ID, COUNT_TRANSACTIONS_REMOTE_IN_APPLIER_QUEUE, COUNT_TRANSACTIONS_REMOTE_APPLIED,"
+        " COUNT_TRANSACTIONS_IN_QUEUE, LAST_CONFLICT_FREE_TRANSACTION"
+        " FROM performance_schema.replication_group_member_stats WHERE MEMBER_ID = @@server_uuid"
+    )
+    view, queued, applied, uncertified, certified = stats[0] if stats else ("", 0, 0, 0, "")
+    # Not of the channel for recovery: its relay logs are thrown away, and who sent what came by it has executed it.
+    received = ask(
+        "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
+        " WHERE CHANNEL_NAME = 'group_replication_applier'"
+    )
+    [(uuid, version, executed, purged)] = ask(
+        "SELECT @@server_uuid, @@version, @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged"
+    )
+    has = GtidSet.parse(executed)
+    for (one,) in received:
+        has |= GtidSet.parse(one or "")
+    return Look(
+        uuid=uuid,
+        version=version.partition("-")[0],
+        state=next((m.state for m in members if m.uuid == uuid), "OFFLINE"),
+        view=str(view),
+        members=members,
+        has=has,
+        queued=int(queued),
+        applied=int(applied),
+        purged=GtidSet.parse(purged),
+        certified=GtidSet.until(certified or ""),
+        uncertified=int(uncertified),
+    )
 
 
 def _connected(**how: Any) -> Any:

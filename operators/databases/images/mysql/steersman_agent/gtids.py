@@ -34,6 +34,11 @@ class GtidSet:
                 found.setdefault(origin, []).append((int(first), int(last or first)))
         return cls({origin: _joined(intervals) for origin, intervals in found.items()})
 
+    @classmethod
+    def until(cls, last: str) -> GtidSet:
+        """One transaction and all of the same origin before it; of none nothing. Raises ValueError."""
+        return cls({origin: ((1, numbers[-1][1]),) for origin, numbers in cls.parse(last).intervals.items()})
+
     def __or__(self, other: GtidSet) -> GtidSet:
         origins = {*self.intervals, *other.intervals}
         return GtidSet({o: _joined([*self.intervals.get(o, ()), *other.intervals.get(o, ())]) for o in origins})
@@ -41,6 +46,9 @@ class GtidSet:
     def __sub__(self, other: GtidSet) -> GtidSet:
         left = {o: _without(have, other.intervals.get(o, ())) for o, have in self.intervals.items()}
         return GtidSet({origin: intervals for origin, intervals in left.items() if intervals})
+
+    def __and__(self, other: GtidSet) -> GtidSet:
+        return self - (self - other)
 
     def __ge__(self, other: GtidSet) -> bool:
         """Whether it holds all of `other`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from steersman_pod import leading
@@ -19,19 +21,37 @@ from .server import Place
 _AGAIN = 30.0  # seconds after which it is looked whether all still stands
 
 
-@dataclass
 class Joined:
-    """Which group the server was last brought into, by its `epoch`. It is in none for longer than its agent lives."""
+    """Which group the server was last brought into, by its `epoch`, which stands on its volume.
 
-    epoch: int = 0
+    There it outlives the store: the next group is of a later epoch in any case.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        try:
+            self.epoch = int(file.read_text())
+        except (OSError, ValueError):
+            self.epoch = 0
+
+    def enter(self, epoch: int) -> None:
+        """To be called before it is in that group."""
+        fresh = self._file.with_suffix(".new")
+        with fresh.open("w") as writing:
+            writing.write(f"{epoch}\n")
+            writing.flush()
+            os.fsync(writing.fileno())
+        fresh.replace(self._file)
+        self.epoch = epoch
 
     def superseded(self, known: Store, view: str) -> bool:
         """Whether another was founded since, while `view` is that of this one: by consent, and this one was not seen.
 
         Its founder has not written its view down yet: so the epochs count. Others of the former group may be met,
-        and joined, by one that knows of the new one: so the views count, too.
+        and joined, by one that knows of the new one: so the views count, too. What is of an earlier epoch was written
+        by one who did not know of this group: the store was lost since.
         """
-        return known.epoch > self.epoch or group.another(view, known.leader_view)
+        return known.epoch > self.epoch or (known.epoch == self.epoch and group.another(view, known.leader_view))
 
 
 class Leader:
@@ -51,12 +71,15 @@ class Leader:
         self._joined = joined
         self._led, self._at = "", 0.0
 
-    def lead(self, look: group.Look | None) -> None:
-        """What follows from this look."""
+    def lead(self, look: group.Look | None, known: Store) -> None:
+        """What follows from this look, and from what is `known` of the store.
+
+        Where nobody's view stands in the store it was lost, and everybody waits for who leads to write it anew.
+        """
         if look is None or not look.primary or not look.majority:
             self._led = ""
             return
-        if self._led == look.view and time.monotonic() < self._at + _AGAIN:
+        if self._led == look.view and known.leader_view and time.monotonic() < self._at + _AGAIN:
             return
         try:
             if self._written_down():
@@ -83,17 +106,19 @@ class Leader:
         if self._joined.superseded(known, look.view):
             self._log.say("leading", f"another group was founded since: instance {known.leader} leads it")
             return False
+        # Who starts with another name than the group's cannot join it.
+        runs_as = self._local.value_of("group_replication_group_name")
         # Consent that nobody needed must not be what founds the next group.
         to = replace(
-            known,
+            known.with_member(self._place.instance),
             epoch=max(known.epoch, self._joined.epoch, 1),
             leader=self._place.instance,
             leader_uuid=look.uuid,
             leader_view=look.view,
             consent=None,
         )
-        if to != known:
-            self._api.patch(self._path, store.written(to, agreed.version))
+        if to != known or runs_as != agreed.name:
+            self._api.patch(self._path, store.written(to, agreed.version, runs_as))
             self._log.say("leading", f"leads in view {look.view}")
         return True
 

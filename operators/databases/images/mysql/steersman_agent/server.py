@@ -43,6 +43,11 @@ class Place:
         return self.volume / "mysql"
 
     @property
+    def temporary(self) -> Path:
+        """What the server sorts and sets aside: as much as its largest table, so not in the pod's own."""
+        return self.volume / "mysql.temporary"
+
+    @property
     def socket(self) -> Path:
         return self.run / "mysqld.sock"
 
@@ -93,14 +98,19 @@ class Server:
         return {name.replace("-", "_"): value for name, _, value in given}
 
     def refused(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, str]:
-        """Those of the parameters with which it would not start, and what it says of each."""
-        if not self._objects(options, parameters):
+        """Those of the parameters with which it would not start, and what it says of each.
+
+        None of them where it would not without them either: what is wrong with ``options`` is its own to say.
+        """
+        if not self._objects(options, parameters) or self._objects(options, {}):
             return {}
         each = {name: self._objects(options, {name: value}) for name, value in parameters.items()}
         return {name: words for name, words in each.items() if words}
 
     def start(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> None:
         """Start it with the member's own options, which have the last word over the declared parameters."""
+        for left in (self.place.temporary, self._former):
+            shutil.rmtree(left, ignore_errors=True)
         file = self._configured(options, parameters, "member")
         # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
         self.place.socket.unlink(missing_ok=True)
@@ -156,6 +166,10 @@ class Server:
         # Not hidden: InnoDB does not find tablespaces below a directory whose name begins with a dot.
         return self.place.volume / "mysql.unfinished"
 
+    @property
+    def _former(self) -> Path:
+        return self.place.volume / "mysql.former"
+
     def _make(self, data: Path) -> None:
         shutil.rmtree(data, ignore_errors=True)
         setup = self.place.run / "setup.sql"
@@ -174,10 +188,14 @@ class Server:
 
     def _complete(self) -> None:
         os.sync()
+        shutil.rmtree(self._former, ignore_errors=True)
+        if self.has_data:
+            self.place.data.rename(self._former)
         self._unfinished.rename(self.place.data)
         os.sync()
 
     def _configured(self, options: Mapping[str, str], parameters: Mapping[str, str], name: str) -> Path:
+        self.place.temporary.mkdir(exist_ok=True)
         file = self.place.run / f"{name}.cnf"
         lines = [f"!include {self.place.defaults}", "[mysqld]"]
         lines += [f"{name} = {_quoted(value)}" for name, value in {**parameters, **options}.items()]
@@ -259,6 +277,7 @@ def options(place: Place, group: str) -> dict[str, str]:
         "datadir": str(place.data),
         "socket": str(place.socket),
         "pid_file": str(place.run / "mysqld.pid"),
+        **dict.fromkeys(("tmpdir", "innodb_tmpdir", "replica_load_tmpdir"), str(place.temporary)),
         "port": str(place.port),
         "bind_address": place.listen,
         # What somebody persisted over SQL would have the last word over all that stands here.

@@ -4,7 +4,8 @@ Everything is an annotation. Whose it is:
 
 - The operator's on the ConfigMap: `name`, the group's UUID; `instances`, the numbers of all instances that have data
   or will; `parameters`; `switchover`; `consent`. The primary takes `switchover` away when it has dealt with it.
-- The members' on the ConfigMap: `group`, by writes that are conditional on its version.
+- The members' on the ConfigMap: `group`, by writes that are conditional on its version. Who leads also corrects
+  `name` where it is not his group's: the ConfigMap may have been deleted and made anew while the group lived.
 - Each member's on its own pod: `member`, and the label of its role.
 """
 
@@ -50,6 +51,7 @@ def agreed(config_map: Mapping[str, Any]) -> Agreed:
         store=Store(
             epoch=_whole(group.get("epoch")) or 0,
             instances=frozenset(n for n in map(_whole, said.get(INSTANCES, "").split(",")) if n is not None),
+            members=_wholes(group.get("members")),
             leader=_whole(group.get("leader")),
             leader_uuid=str(group.get("uuid", "")),
             leader_view=str(group.get("view", "")),
@@ -67,10 +69,22 @@ def plain(parameter: str) -> str:
     return parameter.strip().lower().replace("-", "_").removeprefix("loose_")
 
 
-def written(store: Store, version: str) -> Mapping[str, Any]:
-    """A patch with the members' part of the ConfigMap, which is refused if it is not of this version any more."""
-    said = {"epoch": store.epoch, "leader": store.leader, "uuid": store.leader_uuid, "view": store.leader_view}
+def written(store: Store, version: str, name: str = "") -> Mapping[str, Any]:
+    """A patch with the members' part of the ConfigMap, which is refused if it is not of this version any more.
+
+    `name` is the group's, where that is to be corrected.
+    """
+    said: dict[str, Any] = {
+        "epoch": store.epoch,
+        "leader": store.leader,
+        "uuid": store.leader_uuid,
+        "view": store.leader_view,
+    }
+    if store.members is not None:
+        said["members"] = sorted(store.members)
     annotations: dict[str, str | None] = {GROUP: json.dumps(said, sort_keys=True)}
+    if name:
+        annotations[GROUP_NAME] = name
     if store.consent is None:
         annotations[CONSENT] = None
     return {"metadata": {"resourceVersion": version, "annotations": annotations}}
@@ -89,6 +103,7 @@ def member_words(member: Member, **more: Any) -> str:
         "uuid": member.uuid,
         "address": member.address,
         "gtids": str(member.gtids),
+        "epoch": member.epoch,
         **more,
     }
     return json.dumps(said, sort_keys=True)
@@ -111,6 +126,7 @@ def _member(pod: Mapping[str, Any]) -> Member | None:
         uuid=str(said.get("uuid", "")),
         address=str(said.get("address", "")),
         gtids=gtids,
+        epoch=_whole(said.get("epoch")) or 0,
     )
 
 
@@ -127,6 +143,12 @@ def _json(text: str | None) -> Any:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _wholes(value: Any) -> frozenset[int] | None:
+    """None where it is no list of numbers: then nothing is known."""
+    numbers = list(map(_whole, cast(Sequence[Any], value))) if isinstance(value, list) else [None]
+    return None if None in numbers else frozenset(n for n in numbers if n is not None)
 
 
 def _whole(value: Any) -> int | None:
