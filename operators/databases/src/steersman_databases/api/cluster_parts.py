@@ -230,7 +230,8 @@ class ClusterMember(FrozenStruct):
     role: MemberRole | None = None
     """Primary or Replica; absent while it is neither."""
     state: str | None = None
-    """What its server does: Starting, Cloning, Running, Streaming, Stopped, Crashed, StartFailed, or Unknown."""
+    """What its server does: Starting, Cloning, Running, Streaming, Offline (in no group), Isolated (no majority),
+    Stopped, Crashed, StartFailed, or Unknown."""
     node: str | None = None
     """The node that its pod is on."""
     ready: bool | None = None

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 Reasons = Mapping[str, str]
 
-_MORE_ROOM = "raise spec.storage.size (of volume wal: spec.walStorage.size)"
+_ROOM = "raise spec.storage.size"
+_MORE_ROOM = f"{_ROOM} (of volume wal: spec.walStorage.size)"
 
 ON_ANY_SERVER: Reasons = {
     "ReferenceNotPermitted": "check the name, and whether the target lets this namespace in: a cluster by "
@@ -167,12 +168,17 @@ CLUSTER: Mapping[str, Reasons] = {
 
 MYSQL_CLUSTER: Mapping[str, Reasons] = {
     **{name: reasons for name, reasons in CLUSTER.items() if name != "Synchronous"},
+    "Ready": {**CLUSTER["Ready"], "DiskFull": _ROOM},
+    "StorageSufficient": {"Sufficient": "", "RunningLow": _ROOM, "DiskFull": _ROOM},
+    # Servers bring their data from one version to the next by themselves.
+    "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},
     "Available": {
         **CLUSTER["Available"],
         "NoMajority": "bring the instances back that it names; while too few are there, nobody may take writes",
     },
     "HistoryShared": {
         "Shared": "",
+        "NoGroup": "see the condition Recoverable",
         "ErrantTransactions": "look at what it holds, and have it made anew by the annotation "
         "databases.steersman.dev/replace with the name of the instance",
     },
@@ -184,7 +190,7 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
         "Consented": "",
     },
 }
-"""Those of a ``MySQLCluster``: it has no synchronous standbys, and groups that may be lost."""
+"""Those of a ``MySQLCluster``: it has no synchronous standbys, no volume for the log, and groups that may be lost."""
 
 BY_KIND: Mapping[str, Mapping[str, Reasons]] = {
     "Database": DATABASE,

@@ -230,16 +230,3 @@ _DATABASE = "self.spec.bootstrap.initdb.database"
 )
 class MySQLCluster(Resource[MySQLClusterSpec, MySQLClusterStatus]):
     """A MySQL server with replicas, one of which takes over when the primary fails."""
-
-    @property
-    def initial_database(self) -> str | None:
-        """The first database, default included; None where none is declared."""
-        if self.spec.bootstrap is None:
-            return None
-        return self.spec.bootstrap.initdb.database or self.metadata.name
-
-    @property
-    def initial_owner(self) -> str | None:
-        """Its owner, likewise."""
-        declared = self.spec.bootstrap
-        return None if declared is None else declared.initdb.owner or self.initial_database

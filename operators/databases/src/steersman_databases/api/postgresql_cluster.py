@@ -295,16 +295,3 @@ class PostgreSQLCluster(Resource[PostgreSQLClusterSpec, PostgreSQLClusterStatus]
     def synchronous_mode(self) -> SynchronousMode:
         """Synchronous replication, default included."""
         return self.spec.postgresql.synchronous.mode or ("Quorum" if self.spec.instances >= 3 else "Off")
-
-    @property
-    def initial_database(self) -> str | None:
-        """The first database, default included; None where none is declared."""
-        if self.spec.bootstrap is None:
-            return None
-        return self.spec.bootstrap.initdb.database or self.metadata.name
-
-    @property
-    def initial_owner(self) -> str | None:
-        """Its owner, likewise."""
-        declared = self.spec.bootstrap
-        return None if declared is None else declared.initdb.owner or self.initial_database

@@ -149,8 +149,8 @@ class DatabaseUserSpec(Spec):
     user: Annotated[str, Field(min_length=1, max_length=63, immutable=True)]
     """Name of the user on the server. Immutable."""
     cluster_ref: Annotated[ClusterReference | None, Field(immutable=True)] = None
-    """The cluster that the user is on; without this and serverRef, the PostgreSQLCluster of this namespace that the
-    label target names. Immutable."""
+    """The cluster that the user is on; without this and serverRef, the one of this namespace that the label target
+    names. Immutable."""
     server_ref: ServerReference | None = None
     """The server that the user is on, where it is none of this operator's. Neither given nor taken away
     later; host, service and port are immutable."""

@@ -11,6 +11,8 @@ from steersman_databases.api import Cluster, Database, DatabaseUser, MySQLCluste
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
 
+from .view import declared_database
+
 Claimant = Database | DatabaseUser | Cluster
 
 T = TypeVar("T", bound=Object)
@@ -18,11 +20,19 @@ T = TypeVar("T", bound=Object)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 
 
-def place(claimant: Claimant) -> str:
+def places(claimant: Claimant) -> tuple[str, ...]:
     """The server that an object is for, as its spec names it: the same text for the same server.
 
-    One server under two names is found by the mark on the server itself.
+    One server under two names is found by the mark on the server itself. The label names a cluster of either kind,
+    and of two of one name only one is run.
     """
+    if isinstance(claimant, DatabaseUser) and claimant.spec.cluster_ref is None and claimant.spec.server_ref is None:
+        cluster = f"{claimant.metadata.namespace}/{claimant.metadata.labels.get(TARGET_LABEL, '')}"
+        return (f"PostgreSQLCluster {cluster}", f"MySQLCluster {cluster}")
+    return (_place(claimant),)
+
+
+def _place(claimant: Claimant) -> str:
     namespace = claimant.metadata.namespace
     if isinstance(claimant, PostgreSQLCluster | MySQLCluster):
         return f"{type(claimant).api_resource.kind} {namespace}/{claimant.metadata.name}"
@@ -31,10 +41,8 @@ def place(claimant: Claimant) -> str:
         return f"{cluster.kind} {cluster.namespace or namespace}/{cluster.name}"
     if spec.server_ref is not None:
         return _address(spec.server_ref, claimant.engine, namespace)
-    if isinstance(claimant, Database):
-        made = "PostgreSQLCluster" if claimant.makes_cluster else "server of"
-        return f"{made} {claimant.key}"
-    return f"PostgreSQLCluster {namespace}/{claimant.metadata.labels.get(TARGET_LABEL, '')}"
+    made = "PostgreSQLCluster" if isinstance(claimant, Database) and claimant.makes_cluster else "server of"
+    return f"{made} {claimant.key}"
 
 
 def _address(reference: ServerReference, engine: str, namespace: str) -> str:
@@ -49,15 +57,15 @@ def things(claimant: Claimant) -> tuple[str, ...]:
     if isinstance(claimant, DatabaseUser):
         return (f"user {claimant.spec.user}",)
     if isinstance(claimant, PostgreSQLCluster | MySQLCluster):
-        initial = claimant.initial_database
-        return () if initial is None else (f"database {initial}", f"user {claimant.initial_owner}")
+        initial = declared_database(claimant)
+        return () if initial is None else (f"database {initial.database}", f"user {initial.owner}")
     owner = () if claimant.spec.owner else (f"user {claimant.username}",)
     return (f"database {claimant.database_name}", *owner)
 
 
 def keys(claimant: Claimant) -> tuple[str, ...]:
     """What an index finds rivals by: thing and server."""
-    return tuple(f"{thing} on {place(claimant)}" for thing in things(claimant))
+    return tuple(f"{thing} on {place}" for thing in things(claimant) for place in places(claimant))
 
 
 def winner(claimants: Iterable[T]) -> T:

@@ -133,8 +133,19 @@ def failure(instance: Instance, observed: Observed) -> str:
         return "its volume is gone"
     if instance.home_lost:
         return "its node is gone"
+    member = instance.member
+    if instance.outpaced and member is not None and not (member.synchronous or member.full):
+        return instance.known
     patient = instance.unready_for(observed.now) > _BROKEN_AFTER
     return "its data are broken" if patient and _is_broken(instance, observed) else ""
+
+
+def strays(instance: Instance, observed: Observed) -> bool:
+    """Whether a replica has served without following a primary that serves, for longer than it may take."""
+    if observed.primary is None or not observed.primary.pod_ready or instance.fenced or instance.member is None:
+        return False
+    serves = instance.member.role == "Replica" and instance.member.state in ("Running", "Streaming")
+    return serves and not instance.member.diverged and instance.unready_for(observed.now) > _BROKEN_AFTER
 
 
 def _is_broken(instance: Instance, observed: Observed) -> bool:

@@ -30,7 +30,8 @@ class Instance:
     """One instance and what there is of it. ``wal`` is its second claim, where one is declared.
 
     ``home_lost``: its volume is tied to a node that is gone. ``estranged``: what it trusts and shows is signed by
-    authorities that are lost, and it cannot be told to read the present ones.
+    authorities that are lost, and it cannot be told to read the present ones. ``outpaced``: the log is gone that it
+    needs to follow. ``known`` is what is known of why it does not, a clause.
     """
 
     number: int
@@ -41,6 +42,8 @@ class Instance:
     member: Member | None = None
     home_lost: bool = False
     estranged: bool = False
+    outpaced: bool = False
+    known: str = ""
 
     @property
     def is_own(self) -> bool:

@@ -213,6 +213,7 @@ def _rest(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 def _absent(cluster: ClusterView, instance: Instance) -> str:
     name, member = cluster.names.instance(instance.number), instance.member
     state = "has not started" if member is None else f"is {member.state}"
-    return (
-        f"instance {name} {state} on timeline {member.timeline}" if member and member.timeline else f"{name} {state}"
-    )
+    said = f"{name} {state}"
+    if member is not None and member.timeline:
+        said = f"instance {said} on timeline {member.timeline}"
+    return f"{said}: {instance.known}" if instance.known else said

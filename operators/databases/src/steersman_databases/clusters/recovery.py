@@ -38,13 +38,17 @@ class Outage:
 def outage_of(view: ClusterView, observed: Observed) -> Outage | None:
     """The outage that there is; None where somebody is in a group, or there has never been one."""
     epoch = observed.members.epoch
-    if not observed.members.initialized or any(_serves(i, observed) for i in observed.instances):
+    if any(serves(i, observed) for i in observed.instances):
         return None
     losses = {i.number: _loss(view, epoch, i.member) for i in observed.instances if i.member is not None}
-    return Outage(epoch, {number: loss for number, loss in losses.items() if loss is not None})
+    outage = Outage(epoch, {number: loss for number, loss in losses.items() if loss is not None})
+    # Where no group is known of, the store may have been lost: then somebody waits for others.
+    begins = not observed.members.initialized and (outage.ends_by_itself or not outage.choices)
+    return None if begins else outage
 
 
-def _serves(instance: Instance, observed: Observed) -> bool:
+def serves(instance: Instance, observed: Observed) -> bool:
+    """Whether it is in a group, as far as it can be told."""
     in_group = instance.member is not None and instance.member.in_group
     return in_group and instance.unready_for(observed.now) <= _SILENT
 

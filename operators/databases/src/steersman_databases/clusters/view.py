@@ -38,7 +38,7 @@ def view_of(cluster: Cluster, available: str, *, cluster_domain: str = CLUSTER_D
     """What the cluster declares, defaults put in; ``available`` is the operator's image for its version."""
     spec, names = cluster.spec, ClusterNames(cluster.key)
     additional = [s.name for s in spec.services.additional if s.role == "rw" and s.enabled]
-    database = cluster.initial_database or cluster.metadata.name
+    name = cluster.metadata.name
     view = ClusterView(
         key=cluster.key,
         uid=cluster.metadata.uid,
@@ -54,7 +54,7 @@ def view_of(cluster: Cluster, available: str, *, cluster_domain: str = CLUSTER_D
         wal_size=None,
         pods=_pods(spec),
         synchronous=Synchronous(),
-        initial=InitialDatabase(database=database, owner=cluster.initial_owner or database),
+        initial=declared_database(cluster) or InitialDatabase(database=name, owner=name),
         writable_services=(names.service("rw").name, *additional),
         tls_required=spec.tls.required,
         has_database=spec.bootstrap is not None,
@@ -71,6 +71,15 @@ def view_of(cluster: Cluster, available: str, *, cluster_domain: str = CLUSTER_D
 def engine_of(kind: type[Cluster]) -> EngineName:
     """The engine of clusters of this kind."""
     return "mysql" if kind is MySQLCluster else "postgresql"
+
+
+def declared_database(cluster: Cluster) -> InitialDatabase | None:
+    """The first database and its owner, defaults put in; None where none is declared."""
+    if cluster.spec.bootstrap is None:
+        return None
+    declared = cluster.spec.bootstrap.initdb
+    database = declared.database or cluster.metadata.name
+    return InitialDatabase(database=database, owner=declared.owner or database)
 
 
 def _of_postgresql(view: ClusterView, cluster: PostgreSQLCluster) -> ClusterView:

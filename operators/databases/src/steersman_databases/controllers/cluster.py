@@ -37,13 +37,15 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
 from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys
+from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.namesakes import older_namesake
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
+from steersman_databases.controllers.outpaced import AskLog, Outpaced
 from steersman_databases.controllers.poolers import Console, Poolers, no_console, serving_in
-from steersman_databases.controllers.routing import route
+from steersman_databases.controllers.routing import is_routed, route
 from steersman_databases.controllers.servers import ContentsOf
 from steersman_databases.controllers.serving import Ask, Serving, Shower
-from steersman_databases.controllers.settings import AskSettings, Settings
+from steersman_databases.controllers.settings import AskSettings, Settings, TakeBack
 from steersman_databases.controllers.surroundings import Surroundings
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.controllers.upgrades import AskInUse, Upgrades, as_it_runs, due_of
@@ -102,6 +104,8 @@ class ClusterParts:
         settings: asks a server for its parameters, likewise.
         furnish: has a primary have the cluster's own accounts, likewise.
         in_use: asks a primary what its databases have, likewise.
+        take_back: has a server forget what somebody set there, likewise.
+        log_is_gone: asks a primary for what a replica would go on from, likewise.
         cluster_domain: the DNS domain of Kubernetes' own names.
     """
 
@@ -112,6 +116,8 @@ class ClusterParts:
     settings: AskSettings | None = None
     furnish: Furnish | None = None
     in_use: AskInUse | None = None
+    take_back: TakeBack | None = None
+    log_is_gone: AskLog | None = None
     cluster_domain: str = CLUSTER_DOMAIN
 
 
@@ -139,10 +145,15 @@ class ClusterReconciler(Reconciler[C]):
         self._parts = parts(context)
         clock, ask, console = context.runtime.clock, self._parts.shown, self._parts.console
         self._serving = None if ask is None else Serving(self._parts.engine.port, clock, ask)
-        self._settings = Settings(self._parts.engine, self._parts.topology, clock, self._parts.settings)
+        self._settings = Settings(
+            self._parts.engine, self._parts.topology, clock, self._parts.settings, self._parts.take_back
+        )
         self._poolers = Poolers(clock, console or no_console)
         furnish = self._parts.furnish
-        self._accounts = None if furnish is None else Accounts(self._parts.engine, clock, furnish)
+        mark, second = ClusterMark(self.client), contents(self._parts.engine.name).second_username
+        self._accounts = None if furnish is None else Accounts(self._parts.engine, clock, furnish, mark, second)
+        log_is_gone = self._parts.log_is_gone
+        self._outpaced = None if log_is_gone is None else Outpaced(self._parts.engine, clock, log_is_gone)
         self._initial = Initial(self.client, own.kind, self._parts.engine, contents, surveys, clock)
 
     async def reconcile(self, request: Request) -> Result:
@@ -241,6 +252,8 @@ class ClusterReconciler(Reconciler[C]):
             await surroundings.ensure_store(seen)
             # Before there is a member: it reads them as it makes the data.
             report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings)
+        if self._outpaced is not None:
+            observed = await self._outpaced.look(charge.view.key, observed, keys.ring)
         storage = await volumes.grow(observed.instances)
         findings.tell("StorageAsDeclared", storage.reason == "Sized", storage.reason, storage.message)
         await volumes.clean_up(seen.claims, observed)
@@ -255,7 +268,7 @@ class ClusterReconciler(Reconciler[C]):
             await switchovers.intend(charge, cluster, step, observed)
         if _pooler(cluster) is not None:
             waits = isinstance(step, SwitchOver) or findings.says("Available", "Upgrading")
-            await self._steer_poolers(charge, observed, keys.ring, waits=waits)
+            await self._steer_poolers(charge, observed, keys.ring, poolers, waits=waits)
         match step:
             case None | Wait():
                 pass
@@ -279,7 +292,7 @@ class ClusterReconciler(Reconciler[C]):
     ) -> None:
         """What is done by SQL at the primary."""
         if self._accounts is not None:
-            await self._accounts.ensure(charge, observed, keys)
+            await self._accounts.ensure(charge, cluster, observed, keys)
         if keys.application is not None:
             await self._initial.ensure(charge, cluster, keys.application, findings)
 
@@ -325,18 +338,19 @@ class ClusterReconciler(Reconciler[C]):
                 await charge.delete(Pod, pod)
         return refusing
 
-    async def _steer_poolers(self, charge: Charge, observed: Observed, ring: Keyring, *, waits: bool) -> None:
+    async def _steer_poolers(
+        self, charge: Charge, observed: Observed, ring: Keyring, pods: Sequence[Pod], *, waits: bool
+    ) -> None:
         """Has their clients wait, or go on with who serves now."""
         if self._parts.console is None:
             return
-        pods = await self._poolers.pods(charge)
         if waits:
             await self._poolers.hold(charge, pods, ring)
             return
         members, attempt = observed.members, observed.attempt
         # The request may be seen to be gone before the new leader is seen.
         under_way = attempt is not None and not attempt.ended and members.leader != attempt.to
-        handing_over = members.switchover is not None or members.primary is None or under_way
+        handing_over = members.switchover is not None or under_way or not await is_routed(charge, observed)
         serving = serving_in(observed)
         await self._poolers.release(charge, pods, ring, serving=serving, handing_over=handing_over)
 
@@ -372,7 +386,7 @@ class ClusterReconciler(Reconciler[C]):
             self._poolers.forget(cluster.key)
             self._settings.forget(cluster.key)
             self._initial.forget(cluster.key)
-            for each in (self._serving, self._accounts):
+            for each in (self._serving, self._accounts, self._outpaced):
                 if each is not None:
                     each.forget(cluster.key)
             return Result()

@@ -11,7 +11,7 @@ import msgspec
 
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Pod
-from steersman.meta import Condition, FrozenDict, set_condition
+from steersman.meta import Condition, FrozenDict, find_condition, set_condition
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, ClusterPhase, ClusterSecrets
 from steersman_databases.api.conditions import MYSQL_CLUSTER, next_step
@@ -217,9 +217,9 @@ def _pooling(deployment: Deployment, pods: Sequence[Pod]) -> tuple[str, str] | N
 
 
 def phase_of(cluster: Cluster, findings: Findings) -> ClusterPhase:
-    """One word for all of it."""
-    ready = findings.found.get("Ready")
-    if ready is not None and ready.holds:
+    """One word for all of it. Where nobody looked whether it is Ready, since it is paused, it is as it was."""
+    ready, available = findings.found.get("Ready") or _was_ready(cluster), findings.found.get("Available")
+    if ready is not None and ready.holds and (available is None or available.holds):
         return "Ready"
     if ready is not None and ready.reason == "Hibernated":
         return "Hibernated"
@@ -228,6 +228,11 @@ def phase_of(cluster: Cluster, findings: Findings) -> ClusterPhase:
     if ready is not None and ready.reason in _NEEDS_THE_CLUSTER:
         return "Pending"
     return "Degraded" if cluster.status is not None and cluster.status.phase in _ONCE_READY else "Provisioning"
+
+
+def _was_ready(cluster: Cluster) -> Finding | None:
+    ready = None if cluster.status is None else find_condition(cluster.status.conditions, "Ready")
+    return None if ready is None else Finding(ready.type, ready.status == "True", ready.reason, ready.message)
 
 
 _NEEDS_A_PERSON = frozenset(

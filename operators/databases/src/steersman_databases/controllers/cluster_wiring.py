@@ -28,7 +28,7 @@ from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers import initial, keys, poolers, upgrades
 from steersman_databases.controllers.cluster import C, ClusterParts, ClusterReconciler, OwnOf
 from steersman_databases.controllers.instances import CLUSTER_INDEX
-from steersman_databases.controllers.outcome import RECHECK_SECONDS
+from steersman_databases.controllers.outcome import RECHECK_SECONDS, WORKERS
 from steersman_databases.controllers.relevance import matters
 from steersman_databases.controllers.servers import ContentsOf
 from steersman_databases.controllers.surveys import Surveys
@@ -37,9 +37,11 @@ from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServe
 from steersman_databases.engines.mysql.furnishing import furnish as mysql_furnishing
 from steersman_databases.engines.mysql.topology import GroupTopology
 from steersman_databases.engines.postgresql.accounts import furnish
+from steersman_databases.engines.postgresql.altered import take_back
 from steersman_databases.engines.postgresql.catalog import catalog
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.postgresql.console import command
+from steersman_databases.engines.postgresql.outpaced import log_is_gone
 from steersman_databases.engines.postgresql.shown import shown_certificate
 from steersman_databases.engines.postgresql.topology import PatroniTopology
 from steersman_databases.engines.postgresql.upgrading import in_use
@@ -63,7 +65,9 @@ PartsOf = Callable[[Context], ClusterParts]
 def postgresql_parts(context: Context) -> ClusterParts:
     """PostgreSQL's part, with Patroni."""
     topology = PatroniTopology(context.client)
-    return ClusterParts(PostgreSQLServers(), topology, shown_certificate, command, catalog, furnish, in_use)
+    return ClusterParts(
+        PostgreSQLServers(), topology, shown_certificate, command, catalog, furnish, in_use, take_back, log_is_gone
+    )
 
 
 def mysql_parts(context: Context) -> ClusterParts:
@@ -112,7 +116,7 @@ def setup_clusters(manager: Manager, own: OwnOf[C], parts: PartsOf, contents: Co
         .permits(NetworkPolicy, "create", "patch", "delete")
         .permits(PersistentVolume, "get")
         .permits(Node, "list")
-        .max_concurrent_reconciles(64)
+        .max_concurrent_reconciles(WORKERS)
         .max_retry_delay(RECHECK_SECONDS)
     )
     # One index serves all kinds of clusters: none shares its name with another.

@@ -44,7 +44,7 @@ class Charge:
         applied = await self.client.apply(config, owner=self.cluster)
         if present is None:
             self.created(kind, config.key)
-        elif content_of(applied) != content_of(present):
+        elif applied is not present and content_of(applied) != content_of(present):
             self.events.normal(self.cluster, "Updated", f"updated {kind.api_resource.kind} {config.key.name}")
         return applied
 

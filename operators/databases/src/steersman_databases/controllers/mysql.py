@@ -42,8 +42,10 @@ class OfMySQL:
         errant = [f"{name(m.instance)} has {m.errant}, which the group has not" for m in members if m.errant]
         if errant:
             findings.tell("HistoryShared", False, "ErrantTransactions", "; ".join(errant))
-        elif any(m.in_group for m in members):
+        elif any(recovery.serves(i, observed) for i in observed.instances):
             findings.tell("HistoryShared", True, "Shared", "no instance has transactions that the group has not")
+        elif observed.members.initialized and not view.hibernated:
+            findings.tell("HistoryShared", None, "NoGroup", "nobody is in a group that data could be compared with")
         _judge_recovery(view, observed, findings)
 
     def completed(self, status: ClusterStatus, view: ClusterView, observed: Observed) -> ClusterStatus:

@@ -20,6 +20,10 @@ _LONGEST_MESSAGE = 1024
 # Truth is checked again this often: what was changed behind our back must be healed within 30 s.
 RECHECK_SECONDS = 10.0
 
+# Reconciles wait for servers most of their time: so many may hang at once, of each kind, and nobody else waits for
+# them.
+WORKERS = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

@@ -94,15 +94,17 @@ class PlacedDatabase:
                 await self._delete_secret()
             return
         if self.database.metadata.annotations.get(FORCE_DELETE) == "true":
+            self._retained(f"{FORCE_DELETE} is true")
             return
         if self.database.spec.deletion_policy != "Delete":
-            self.events.normal(self.database, "DataRetained", f"database {self.database.database_name} stays")
+            self._retained(f"deletionPolicy is {self.database.spec.deletion_policy}")
             return
         try:
             located = await self.servers.locate(self.database)
         except NotLocated as reason:
             if not reason.gone and not await self.servers.ends_with_its_namespace(self.database):
                 raise _waiting(str(reason)) from None
+            self._retained(str(reason))
         else:
             await self._drop(located, claim_of(self.database, await self.mark.read()))
         await self._delete_secret()
@@ -173,6 +175,10 @@ class PlacedDatabase:
         except EngineError as error:
             self._tell(error.changes)
             raise _waiting(str(error)) from error
+
+    def _retained(self, why: str) -> None:
+        told = f"database {self.database.database_name} and its owner were not dropped: {why}"
+        self.events.normal(self.database, "DataRetained", told)
 
     async def _delete_secret(self) -> None:
         secret = await find(self.client, Secret, Names(self.database.key).application_secret)

@@ -38,6 +38,16 @@ async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
             await _correct(charge, topology, observed, found)
 
 
+async def is_routed(charge: Charge, observed: Observed) -> bool:
+    """Whether clients are led to who leads now: who does so writes that, as soon as it takes writes."""
+    slices = [
+        await charge.client.find(EndpointSlice, key)
+        for key in charge.view.names.slices(charge.view.names.service("rw").name)
+    ]
+    wrote = [found.metadata.annotations.get(LEADERSHIP) for found in slices if found is not None and found.endpoints]
+    return observed.members.leader is not None and observed.members.leadership in wrote
+
+
 async def _correct(charge: Charge, topology: Topology, observed: Observed, found: EndpointSlice) -> None:
     live, target = charge.client.live, _target(observed)
     agreed = await live_members(charge, topology)

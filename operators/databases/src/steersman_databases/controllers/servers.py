@@ -78,7 +78,23 @@ class Servers:
         """
         if of.spec.server_ref is not None:
             return await self._foreign(of, of.spec.server_ref)
-        return await self._of_cluster(of, *cluster_of(of))
+        kind, key = cluster_of(of)
+        return await self._of_cluster(of, await self._labelled(key) if _is_labelled(of) else kind, key)
+
+    async def _labelled(self, key: ObjectKey) -> type[Cluster]:
+        """The kind of the cluster that a label names."""
+        kinds: tuple[type[Cluster], ...] = (PostgreSQLCluster, MySQLCluster)
+        found = [kind for kind in kinds if await find(self._client, kind, key) is not None]
+        if len(found) > 1:
+            both = " and ".join(f"a {kind.api_resource.kind}" for kind in found)
+            raise NotLocated(
+                "ServerNotFound",
+                f"there are {both} called {key.name}, and the label {TARGET_LABEL} does not say which is meant:"
+                " delete the one that is not, or say it by clusterRef",
+            )
+        if not found:
+            raise NotLocated("ServerNotFound", f"there is no PostgreSQLCluster or MySQLCluster {key.name}", gone=True)
+        return found[0]
 
     async def _of_cluster(self, of: Database | DatabaseUser, kind: type[Cluster], key: ObjectKey) -> Located:
         cluster = await find(self._client, kind, key)
@@ -209,7 +225,7 @@ def host_of(cluster: ObjectKey) -> str:
 
 
 def cluster_of(of: Database | DatabaseUser) -> tuple[type[Cluster], ObjectKey]:
-    """Kind and key of the cluster that an object without ``serverRef`` is on.
+    """Kind and key of the cluster that an object without ``serverRef`` is on; a label's may be of the other kind.
 
     Raises:
         NotLocated: it names none.
@@ -257,7 +273,12 @@ def _clusters_of(of: Database | DatabaseUser, kind: type[Cluster]) -> list[Objec
         found, key = cluster_of(of)
     except NotLocated:
         return []
-    return [key] if found is kind else []
+    return [key] if found is kind or _is_labelled(of) else []
+
+
+def _is_labelled(of: Database | DatabaseUser) -> bool:
+    """Whether a label names its cluster: by its name alone."""
+    return isinstance(of, DatabaseUser) and of.spec.cluster_ref is None and of.spec.server_ref is None
 
 
 def _was_let_in(of: Database | DatabaseUser) -> bool:

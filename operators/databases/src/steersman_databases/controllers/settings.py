@@ -7,10 +7,11 @@ since a server did not start with it, stands beside the configuration itself, wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from steersman.api.core_v1 import Pod
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.clusters import parameters, recovery
@@ -19,27 +20,44 @@ from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers.cluster_status import Findings, judge_parameters
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, SettingCatalog
-from steersman_databases.engines.cluster_names import OPERATOR
+from steersman_databases.engines.cluster_names import OPERATOR, SUPERUSER
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.server import Endpoint, Login, Server
 from steersman_databases.engines.topology import Topology
 
 AskSettings = Callable[[Server], Awaitable[SettingCatalog]]
+TakeBack = Callable[[Server, Collection[str]], Awaitable[Sequence[str]]]
 
 # So long a member may take to read what was written; then what it shows is what it will show.
 _SETTLES_SECONDS = 30.0
 # So long it may take until each member has noticed that it has to restart: the primary may do so before a replica.
 _NOTICED_SECONDS = 6.0
+# Where somebody may set a parameter past what all share, servers are looked at this often: what differs must be
+# healed within 30 s. It is a login and a query each time, so not with each reconcile.
+_AGAIN_SECONDS = 15.0
 
 
 @dataclass(slots=True)
 class _Told:
-    """What one server said about the parameters ``about``, and since when it is asked about them."""
+    """What one server said about the parameters ``about`` when it was asked, and since when it is asked about them.
+
+    ``altered`` are those that are not as they are kept since somebody set them at the server. Others that it waits
+    for a restart for may be among ``suspected``, which are to be looked at with more rights.
+    """
 
     about: tuple[Mapping[str, str], bool]
+    asked: float
     since: float
+    altered: frozenset[str] = frozenset()
+    suspected: frozenset[str] = frozenset()
+    alterable: bool = True
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     differs: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it runs with what is declared, as far as it can be told."""
+        return not (self.differs or self.altered)
 
 
 class Settings:
@@ -47,13 +65,22 @@ class Settings:
 
     Args:
         ask: asks a server for its parameters; None where nobody does, and everything is written as declared.
+        take_back: has a server forget what somebody set there, with a superuser's login; None where nobody can.
     """
 
-    def __init__(self, engine: ClusterEngine, topology: Topology, clock: Clock, ask: AskSettings | None) -> None:
+    def __init__(
+        self,
+        engine: ClusterEngine,
+        topology: Topology,
+        clock: Clock,
+        ask: AskSettings | None,
+        take_back: TakeBack | None = None,
+    ) -> None:
         self._engine = engine
         self._topology = topology
         self._clock = clock
         self._ask = ask
+        self._take_back = take_back
         self._clusters: dict[ObjectKey, dict[str, _Told]] = {}
 
     async def ensure(self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings) -> bool:
@@ -61,7 +88,8 @@ class Settings:
         view, stored = charge.view, observed.members.settings or {}
         trials = parameters.trials(view, observed)
         view = parameters.without(view, trials.back)
-        told, unreachable = await self._look(charge, view, observed, ring)
+        answers, unreachable = await self._look(charge, view, observed, ring)
+        told = list(answers.values())
         refused = {name: words for one in told for name, words in one.refused.items()}
         wanted = replace(view, parameters={k: v for k, v in view.parameters.items() if k not in refused})
         unjudged = not told and unreachable is not None
@@ -75,11 +103,13 @@ class Settings:
             estranged=estranged,
             present=frozenset(i.number for i in observed.instances),
             recovered=recovery.recovered(view, observed),
+            alterable=any(one.altered for one in told),
         )
         settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(trials)}
         written = await self._topology.configure(observed.members, settings)
         if written:
             charge.events.normal(charge.cluster, "Configured", "wrote the settings that all members share")
+        stubborn = await self._heal(charge, observed, ring, answers)
         judge_parameters(observed, findings)
         if unjudged and wanted.parameters != view.parameters:
             message = f"no server could be asked whether it takes the parameters ({unreachable})"
@@ -94,11 +124,18 @@ class Settings:
             for name, words in m.refused.items()
             if name in view.parameters
         }
-        wrong = {**unread, **unwilling, **differs, **refused, **{one.name: one.words for one in trials.back}}
+        wrong = {
+            **unread,
+            **unwilling,
+            **stubborn,
+            **differs,
+            **refused,
+            **{one.name: one.words for one in trials.back},
+        }
         if words := parameters.prevented(charge.view, observed):
             wrong["first start"] = words
         waits = written or any(
-            one.differs or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
+            not one.is_right or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
         )
         if wrong:
             message = "; ".join(wrong[name] for name in sorted(wrong))
@@ -126,11 +163,11 @@ class Settings:
 
     async def _look(
         self, charge: Charge, view: ClusterView, observed: Observed, ring: Keyring
-    ) -> tuple[list[_Told], str | None]:
-        """What the servers say that run, and why one says nothing."""
+    ) -> tuple[Mapping[str, _Told], str | None]:
+        """What the servers say that run, by their pods' UIDs, and why one says nothing."""
         ask = self._ask
         if ask is None:
-            return [], None
+            return {}, None
         former = self._clusters.get(charge.view.key, {})
         asked: dict[str, Awaitable[_Told]] = {}
         for instance in observed.instances:
@@ -143,20 +180,25 @@ class Settings:
                 raise answer
         told = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Told)}
         self._clusters[charge.view.key] = told
-        return list(told.values()), next((str(a) for a in answers.values() if isinstance(a, EngineError)), None)
+        return told, next((str(a) for a in answers.values() if isinstance(a, EngineError)), None)
 
     async def _told(
         self, ask: AskSettings, view: ClusterView, instance: Instance, ring: Keyring, former: _Told | None
     ) -> _Told:
-        """What one server says; it is asked again for as long as it differs."""
+        """What one server says; it is asked again for as long as it differs, or where it may by now."""
         assert instance.pod is not None and instance.member is not None
         restarts, waiting = instance.member.pending_restart, {p.name for p in instance.member.pending}
         about = dict(view.parameters), restarts
-        same = former is not None and former.about == about
-        if former is not None and same and not former.differs:
+        same, now = former is not None and former.about == about, self._clock.monotonic()
+        stays = not self._engine.can_be_altered(view)
+        if former is not None and same and former.is_right and (stays or now - former.asked < _AGAIN_SECONDS):
             return former
-        catalog = await ask(self._server(instance.pod.status.pod_ip or "", ring))
-        told = _Told(about, former.since if former is not None and same else self._clock.monotonic())
+        catalog = await ask(self._server(instance.pod, Login(OPERATOR, certificate=ring.login.as_client), ring))
+        told = _Told(about, now, now)
+        kept = self._engine.keeps(view, catalog)
+        told.altered = frozenset(name for name in kept if catalog[name].altered)
+        told.suspected = told.altered.union(name for name in kept if catalog[name].pending_restart)
+        told.alterable = "allow_alter_system" not in catalog or catalog["allow_alter_system"].value == "on"
         verdicts = {n: self._engine.judge(n, v, catalog) for n, v in view.parameters.items()}
         told.refused = {name: verdict.reason for name, verdict in verdicts.items() if verdict.kind == "Refused"}
         differs: dict[str, str] = {}
@@ -167,11 +209,49 @@ class Settings:
                 where = view.names.instance(instance.number)
                 differs[name] = f'parameter "{name}" is declared as {value}, and {where} runs with {shown}'
         told.differs = differs
+        if former is not None and same and told.is_right >= former.is_right:
+            told.since = former.since
         return told
 
-    def _server(self, address: str, ring: Keyring) -> Server:
-        endpoint = Endpoint(address, self._engine.port)
-        return ring.member(self._engine.name, endpoint, Login(OPERATOR, certificate=ring.login.as_client))
+    async def _heal(
+        self, charge: Charge, observed: Observed, ring: Keyring, told: Mapping[str, _Told]
+    ) -> Mapping[str, str]:
+        """Takes back what somebody set at servers; gives what could not be, by their names."""
+        suspected = {
+            charge.view.names.instance(i.number): (i, one)
+            for i in observed.instances
+            if i.pod is not None and (one := told.get(i.pod.metadata.uid)) is not None
+            if one.suspected and one.alterable
+        }
+        failures = await asyncio.gather(*(self._forget(charge, observed, ring, *each) for each in suspected.values()))
+        return {
+            where: f"{', '.join(sorted(one.altered))} at {where} is set by ALTER SYSTEM, and stays so: {words}"
+            for (where, (_, one)), words in zip(suspected.items(), failures, strict=True)
+            if words and one.altered
+        }
+
+    async def _forget(
+        self, charge: Charge, observed: Observed, ring: Keyring, instance: Instance, told: _Told
+    ) -> str:
+        """Has one server forget it; why that could not be, if so."""
+        if self._take_back is None or instance.pod is None or instance.member is None:
+            return ""
+        login = Login(SUPERUSER, certificate=ring.superuser(self._clock.now()).as_client)
+        try:
+            names = await self._take_back(self._server(instance.pod, login, ring), told.suspected)
+            if names or told.altered:
+                # By its Patroni, which so learns of what waits for a restart.
+                await self._topology.reload(observed.members, instance.member)
+        except EngineError as error:
+            return str(error)
+        told.suspected = frozenset()
+        if names:
+            what = f"{', '.join(names)} at {charge.view.names.instance(instance.number)}"
+            charge.events.normal(charge.cluster, "DriftRepaired", f"took back what ALTER SYSTEM had set: {what}")
+        return ""
+
+    def _server(self, pod: Pod, login: Login, ring: Keyring) -> Server:
+        return ring.member(self._engine.name, Endpoint(pod.status.pod_ip or "", self._engine.port), login)
 
 
 def _knows_who_is_gone(observed: Observed) -> bool:

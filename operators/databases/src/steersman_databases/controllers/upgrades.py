@@ -87,7 +87,9 @@ class Upgrades:
     async def go_on(self, observed: Observed, findings: Findings) -> Step | Wait | None:
         """The next step of an upgrade that has begun. None: there is none, and the cluster may do what it wants."""
         key = self.charge.view.names.upgrade_job
-        job = await find(self.charge.client, Job, key)
+        # Only where no server runs could one be started beside a Job that is not in the cache yet.
+        may_run = self.due is not None or observed.primary is None
+        job = await (find(self.charge.client, Job, key) if may_run else self.charge.client.find(Job, key))
         if job is not None and not self.charge.controls(job):
             # In the way of an upgrade only, and told when one begins.
             job = None

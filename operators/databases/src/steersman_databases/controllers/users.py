@@ -42,6 +42,8 @@ KIND = DatabaseUser.api_resource.kind
 SUCCEEDED = "The user provisioning has succeeded."
 _FAILED = "The user provisioning has failed: "
 
+_NAMESPACE_ENDS = "its namespace is being deleted"
+
 _RETRY_SECONDS = 30.0
 _LONGEST_MESSAGE = 1024
 _ROTATION_KEYS = ("next-username", "next-password", "previous-username", "previous-password", "rotated-at")
@@ -298,28 +300,36 @@ class UserReconciler(Reconciler[DatabaseUser]):
         if FINALIZER not in user.metadata.finalizers:
             return Result()
         try:
-            if user.spec.deletion_policy == "Delete" and user.metadata.annotations.get(FORCE_DELETE) != "true":
-                await self._drop(user)
+            left = await self._drop(user)
         except ServerBusy as busy:
             return Result(requeue_after=busy.retry_after)
         except Failed as failed:
             forced = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
             return await self._report_failure(user, Failed(f"{failed}; {forced}", failed.retry))
+        if left and (server := (user.status or DatabaseUserStatus()).server):
+            self.events.normal(user, "UserRetained", f"user {user.spec.user} was not dropped on {server}: {left}")
         await remove_finalizer(self.client, user, FINALIZER)
         return Result()
 
-    async def _drop(self, user: DatabaseUser) -> None:
+    async def _drop(self, user: DatabaseUser) -> str:
+        """Drops the user, or says why it is left as it is."""
+        if user.spec.deletion_policy != "Delete":
+            return f"deletionPolicy is {user.spec.deletion_policy}"
+        if user.metadata.annotations.get(FORCE_DELETE) == "true":
+            return f"{FORCE_DELETE} is true"
         try:
             _require_unmoved(user)
             located = await self._servers.locate(user)
         except Failed:
             if await self._servers.ends_with_its_namespace(user):
-                return
+                return _NAMESPACE_ENDS
             raise
         except NotLocated as reason:
-            # What was inside went with its server; and a namespace that goes must not wait for a Secret that went.
-            if reason.gone or await self._servers.ends_with_its_namespace(user):
-                return
+            if reason.gone:
+                return str(reason)
+            # It must not wait for a Secret that went.
+            if await self._servers.ends_with_its_namespace(user):
+                return _NAMESPACE_ENDS
             raise Failed(_with_advice(reason)) from None
         name = user.spec.user
         scope = Scope(users=frozenset({name, located.contents.second_username(name)}))
@@ -335,6 +345,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         try:
             changes = await self._surveys.carry_out(located, KIND, user.key, scope, planned)
             self._tell(user, changes)
+            return ""
         except EngineError as error:
             self._tell(user, error.changes)
             raise Failed(str(error), None) from error

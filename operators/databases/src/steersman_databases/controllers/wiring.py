@@ -20,7 +20,7 @@ from steersman.meta import metadata_only
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters import claims
 from steersman_databases.controllers.database import DatabaseReconciler
-from steersman_databases.controllers.outcome import RECHECK_SECONDS
+from steersman_databases.controllers.outcome import RECHECK_SECONDS, WORKERS
 from steersman_databases.controllers.rivals import CLAIMS
 from steersman_databases.controllers.servers import (
     ContentsOf,
@@ -34,9 +34,6 @@ from steersman_databases.controllers.users import KIND, TargetFilter, UserReconc
 from steersman_databases.resources import instance_of
 
 C = TypeVar("C", Database, DatabaseUser)
-
-# Reconciles wait for servers most of their time: so many servers may hang at once, and nobody else waits for them.
-_WORKERS = 256
 
 
 def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, target: str | None = None) -> None:
@@ -67,7 +64,7 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .permits(Secret, "create", "patch", "delete")
         .source(surveys)
         .source(surveys.tells(Database.api_resource.kind))
-        .max_concurrent_reconciles(_WORKERS)
+        .max_concurrent_reconciles(WORKERS)
         .max_retry_delay(RECHECK_SECONDS)
         .complete(lambda context: DatabaseReconciler(context, contents, surveys))
     )
@@ -78,7 +75,7 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .owns(Secret)
         .permits(Secret, "create", "patch", "delete")
         .source(surveys.tells(KIND))
-        .max_concurrent_reconciles(_WORKERS)
+        .max_concurrent_reconciles(WORKERS)
         .base_retry_delay(2.0)
         .max_retry_delay(30.0)
         .complete(lambda context: UserReconciler(context, contents, surveys, targeted))

@@ -11,6 +11,10 @@ from datetime import UTC, datetime
 from .desired import HourlyLimits
 from .survey import Membership, SecuredObject
 
+HALF_MADE = 1_935_764_851
+"""The connection limit of a new database until it is finished, by which it is known: CREATE DATABASE leaves no mark.
+A database that somebody closed has another."""
+
 FOREVER = datetime.max.replace(tzinfo=UTC)
 """The end of what does not expire."""
 
@@ -144,7 +148,7 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class CreateDatabase:
-    """A new database, the administrator's and closed to everybody until it is finished."""
+    """A new database: until it is finished the administrator's, closed to everybody, with the limit `HALF_MADE`."""
 
     name: str
     encoding: str
@@ -176,7 +180,7 @@ class AlterDatabase:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """What `former` owns inside a database becomes `owner`'s."""
+    """What `former` owns inside a database becomes `owner`'s, who owns nothing there."""
 
     database: str
     former: str

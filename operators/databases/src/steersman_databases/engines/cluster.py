@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -124,7 +124,8 @@ class ClusterView:
     volume is made. ``generation`` is the declaration's number. ``forgets_absent``: who is not there
     now does not come back. ``estranged`` are the instances that cannot be told to read their certificates again.
     ``present`` are those that have data or are about to. ``recovery`` is what a person consents to, ``recovered`` the
-    instance that may go on by it. ``upgrade_image``: the user's, for upgrades of the data.
+    instance that may go on by it. ``alterable``: servers take what they are told of parameters of their own, since
+    some have to forget it. ``upgrade_image``: the user's, for upgrades of the data.
     """
 
     key: ObjectKey
@@ -159,6 +160,7 @@ class ClusterView:
     present: frozenset[int] = frozenset()
     recovery: Consent | None = None
     recovered: int | None = None
+    alterable: bool = False
     upgrade_image: str = ""
     cluster_domain: str = CLUSTER_DOMAIN
 
@@ -216,7 +218,8 @@ SettingContext = Literal["internal", "postmaster", "sighup", "superuser-backend"
 class Setting:
     """One parameter as a server knows it. Source: PostgreSQL's view ``pg_settings``, column for column.
 
-    ``value`` is ``setting``, in ``unit``. ``of_session``: it is the asking session's alone.
+    ``value`` is ``setting``, in ``unit``. ``of_session``: it is the asking session's alone. ``altered``: it comes
+    from the file that ``ALTER SYSTEM`` writes.
     """
 
     name: str
@@ -229,6 +232,7 @@ class Setting:
     choices: Sequence[str] = ()
     pending_restart: bool = False
     of_session: bool = False
+    altered: bool = False
 
 
 SettingCatalog = Mapping[str, Setting]
@@ -312,4 +316,12 @@ class ClusterEngine(Protocol):
 
     def shown_instead(self, name: str, value: str, catalog: SettingCatalog) -> str | None:
         """What the server runs with in place of ``value``; None where it has that, or where that cannot be told."""
+        ...
+
+    def keeps(self, cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
+        """Those of the parameters ``names`` that are declared or the operator's, and nobody else's to set."""
+        ...
+
+    def can_be_altered(self, cluster: ClusterView) -> bool:
+        """Whether somebody could set one at a server of this version, past what all members share."""
         ...

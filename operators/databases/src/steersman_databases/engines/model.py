@@ -176,7 +176,7 @@ class ModelServer(State):
         )
 
     def _seen_user(self, name: str) -> UserState:
-        user = replace(self.users[name], stands_in=self.stands_in(name))
+        user = replace(self.users[name], stands_in=self.stands_in(name), owns_in=self.owns_in(name))
         if self.owners_matter:
             return user
         reached = self.reached_by(name)

@@ -8,6 +8,7 @@ from functools import singledispatchmethod
 
 from .actions import (
     FOREVER,
+    HALF_MADE,
     Action,
     AlterDatabase,
     AlterSchemaOwner,
@@ -91,6 +92,10 @@ class State:
     def stands_in(self, name: str) -> frozenset[str]:
         """The databases inside of which a role owns or was granted something."""
         return frozenset(database for database, inside in self.inside.items() if _mentions(inside, name))
+
+    def owns_in(self, name: str) -> frozenset[str]:
+        """The databases inside of which a role owns something."""
+        return frozenset(database for database, inside in self.inside.items() if name in _names(inside))
 
     def roles_of(self, name: str) -> set[str]:
         """A role and all whose rights it has: PUBLIC's, what it inherits, and who it acts as."""
@@ -265,7 +270,7 @@ class State:
             every = {(who, privilege) for privilege in ("CONNECT", "CREATE", "TEMPORARY")}
             every |= {(PUBLIC, privilege) for privilege in ("CONNECT", "TEMPORARY")}
             held = frozenset(Privilege(grantee, on, privilege, who) for grantee, privilege in every)
-            made = replace(made, owner=who, allows_connections=False, privileges=held)
+            made = replace(made, owner=who, allows_connections=False, connection_limit=HALF_MADE, privileges=held)
             inside = self.inside[action.name]
             inside.schemas["public"] = DATABASE_OWNER
             public = SecuredObject(ObjectKind.SCHEMA, action.name, "public")

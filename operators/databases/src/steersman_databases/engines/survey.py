@@ -74,8 +74,10 @@ class UserState:
     unless the survey says `verifiers_readable`. `second_verifier` is that of a retained former password (MySQL).
     On MySQL `superuser` says that it has, by itself or by a role, privileges with which one could become the
     administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
-    databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY). In `members`, `role` is who is a
-    member of it. `stands_in` are databases in which the role owns or was granted something.
+    databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY), `out_of_reach` its privileges on
+    the whole server that the administrator has not, and so cannot take from it (MySQL): they are listed nowhere else.
+    In `members`, `role` is who is a member of it. `stands_in` are databases in which the role owns or was granted
+    something, `owns_in` those where it owns something beside the database itself.
     """
 
     name: str
@@ -96,8 +98,10 @@ class UserState:
     settings: frozenset[str] = frozenset()
     memberships: frozenset[Membership] = frozenset()
     acts_as: frozenset[str] = frozenset()
+    out_of_reach: frozenset[str] = frozenset()
     members: frozenset[Membership] = frozenset()
     stands_in: frozenset[str] = frozenset()
+    owns_in: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ class Member:
 
     ``lag_bytes`` is behind the primary; None where nobody knows. ``version`` is the server's full one, "17.6".
     ``synchronous``: it has all that was committed, and may be promoted without loss. ``diverged``: its history is not
-    the primary's any more, and only a new copy helps. ``storage`` is the percentage of each volume that it uses at
+    the primary's any more, and only a new copy helps. ``behind`` is where its log ends, where the primary's surely
+    holds all of it and more; None otherwise. ``storage`` is the percentage of each volume that it uses at
     least, in coarse steps; at 100 a server can write no more. ``queued`` are transactions that it has received and
     not applied. ``errant`` are those that the others have not, as its engine writes them. ``refused`` are parameters
     that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost if the
@@ -58,6 +59,7 @@ class Member:
     pending: Sequence[PendingSetting] = ()
     version: str = ""
     diverged: bool = False
+    behind: int | None = None
     storage: Mapping[str, int] = field(default_factory=dict[str, int])
     queued: int | None = None
     errant: str = ""

@@ -13,11 +13,12 @@ from steersman.client import Client
 from steersman.meta import FrozenStruct, ObjectKey
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.kubectl import actions, bundle, logs, shell, status
+from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import WRONG, Place, note, on_cluster, usage
 
 app = typer.Typer(
     name="kubectl steersman",
-    help="Look at PostgreSQL clusters and act on them.",
+    help="Look at clusters and act on them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,7 +43,11 @@ class Done(FrozenStruct):
 
 
 def _tell(place: Place, done: Done) -> None:
-    place.tell(done, lambda: typer.echo(f"postgresqlcluster/{done.cluster} {done.done}"))
+    def as_kubectl_does() -> None:
+        found = place.run(lambda client, ns: find_cluster(client, ObjectKey(ns, done.cluster)))
+        typer.echo(f"{type(found).api_resource.kind.lower()}/{done.cluster} {done.done}")
+
+    place.tell(done, as_kubectl_does)
 
 
 @app.command("status")

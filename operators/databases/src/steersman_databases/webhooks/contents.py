@@ -60,7 +60,7 @@ def check_user(user: DatabaseUser, *, contents: ContentsOf) -> Iterator[Cause | 
     yield from _overreach(user)
     yield from _unverified(user.engine, spec.server_ref)
     if spec.cluster_ref is None and spec.server_ref is None and TARGET_LABEL not in user.metadata.labels:
-        yield Warn(f"no server is named: set the label {TARGET_LABEL} to a PostgreSQLCluster of this namespace")
+        yield Warn(f"no server is named: set the label {TARGET_LABEL} to a cluster of this namespace")
 
 
 def _refused(

@@ -65,10 +65,14 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """All of some names, whatever their hosts, and of the roles that they have, directly or by others."""
+    """All of some names, whatever their hosts, and of the roles that they have, directly or by others.
+
+    The `administrator` is who looks.
+    """
 
     found: Mapping[Key, Account]
     edges: Mapping[Key, tuple[Edge, ...]]
+    administrator: str
 
     def own(self, name: str) -> Account | None:
         """Who logs in from everywhere, or MariaDB's role."""
@@ -93,14 +97,28 @@ class Accounts:
             superuser=mighty,
             replication=replicates,
             acts_as=frozenset(account.acts_as),
+            out_of_reach=frozenset(self.out_of_reach(account)),
         )
 
     def might(self, account: Account) -> tuple[bool, bool]:
         """Whether it could become the administrator, and whether it may replicate."""
-        reached = [self.found[key] for key in reachable(self.edges, [account.key]) if key in self.found]
+        reached = self._reached([account.key])
         held = {privilege for one in reached for privilege in one.on_server}
         mighty = bool(held - HARMLESS - {REPLICATION}) or any(one.in_reserved or one.acts_as for one in reached)
         return mighty, REPLICATION in held
+
+    def out_of_reach(self, account: Account) -> set[str]:
+        """Its privileges on the whole server that the administrator has not: only who has one may take it away.
+
+        Not the dynamic ones, whose names have a `_`: those takes who may write the server's own tables.
+        """
+        own = self._reached(key for key in self.found if key[0] == self.administrator)
+        beyond = account.on_server - {word for one in own for word in one.on_server} - HARMLESS - {REPLICATION}
+        return {word for word in beyond if "_" not in word}
+
+    def _reached(self, keys: Iterable[Key]) -> list[Account]:
+        """These, and the roles that they have."""
+        return [self.found[key] for key in reachable(self.edges, keys) if key in self.found]
 
 
 def _grantor(host: str) -> str:
@@ -119,9 +137,9 @@ def reachable(edges: Mapping[Key, Iterable[Edge]], start: Iterable[Key]) -> set[
     return found
 
 
-async def read_accounts(session: Session, names: Iterable[str]) -> Accounts:
-    """The accounts and roles of these names, and all that could be theirs by a role."""
-    wanted = set(names)
+async def read_accounts(session: Session, names: Iterable[str], administrator: str) -> Accounts:
+    """The accounts and roles of these names and the administrator's, and all that could be theirs by a role."""
+    wanted = {*names, administrator}
     edges = await (_mariadb_edges if session.is_mariadb else _mysql_edges)(session)
     reached = {name for name, _ in reachable(edges, [key for key in edges if key[0] in wanted])}
     found = await (_mariadb_accounts if session.is_mariadb else _mysql_accounts)(session, sorted(wanted | reached))
@@ -132,7 +150,7 @@ async def read_accounts(session: Session, names: Iterable[str]) -> Accounts:
     for key, other in await _proxies(session, sorted(wanted | reached)):
         if (account := accounts.get(key)) is not None:
             account.acts_as.add(other)
-    return Accounts(accounts, edges)
+    return Accounts(accounts, edges, administrator)
 
 
 async def _in_reserved(session: Session, names: list[str]) -> set[Key]:

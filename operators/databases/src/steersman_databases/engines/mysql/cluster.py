@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from steersman.api.apply.core_v1 import ConfigMapApply
@@ -67,3 +67,11 @@ class MySQLCluster:
     def shown_instead(self, name: str, value: str, catalog: SettingCatalog) -> str | None:
         """See `parameters.shown_instead`."""
         return parameters.shown_instead(name, value, catalog)
+
+    def keeps(self, cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
+        """None that a server could have in a file of its own: what SET PERSIST writes is not read."""
+        return frozenset()
+
+    def can_be_altered(self, cluster: ClusterView) -> bool:
+        """Not so that it would outrank what the agent tells the server."""
+        return False

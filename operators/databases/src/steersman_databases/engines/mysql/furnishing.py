@@ -8,50 +8,60 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 
 from ..cluster_names import OPERATOR, REPLICATION, SUPERUSER
-from ..errors import AdministratorRejected, LoginRejected
+from ..errors import AdministratorRejected, LoginRejected, ServerUnreachable, SqlFailed
+from ..holder import Holder, locked
 from ..plan import Change
 from ..server import Credentials, Server
-from . import verifiers
+from . import grants, verifiers
 from .claims import read_marks, write_mark
-from .session import Session, account, connect
+from .session import ANYWHERE, Session, account, connect
 
 ADMINISTRATOR = "root"
 """The account for people, from everywhere; ``root@localhost`` is the agent's own, and takes no password."""
 _SECONDS = 10.0
 _MARK = ("cluster", "accounts")
+_HOLDER = ("cluster", "holder")
+Marks = Mapping[tuple[str, str], str]
 
 _REPLICATION = ("REPLICATION SLAVE", "CONNECTION_ADMIN", "BACKUP_ADMIN", "GROUP_REPLICATION_STREAM")
 """Source: MySQL 9.7 Reference Manual, "User Credentials For Distributed Recovery", "Cloning Remote Data"."""
-_OPERATOR_GIVES = (
-    *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "REFERENCES", "INDEX", "ALTER"),
-    *("CREATE TEMPORARY TABLES", "LOCK TABLES", "EXECUTE", "CREATE VIEW", "SHOW VIEW", "CREATE ROUTINE"),
-    *("ALTER ROUTINE", "EVENT", "TRIGGER", "PROCESS", "SHOW DATABASES", "REPLICATION SLAVE", "REPLICATION CLIENT"),
-    *("RELOAD", "CREATE USER", "CREATE ROLE", "DROP ROLE", "SHUTDOWN"),
-    *("ROLE_ADMIN", "APPLICATION_PASSWORD_ADMIN", "CONNECTION_ADMIN", "SET_ANY_DEFINER", "BACKUP_ADMIN"),
-)
-"""What it holds, and may hand on to users: no SYSTEM_USER, so it cannot touch the administrator."""
+_TELLS = ("replication_group_members", "replication_group_member_stats", "replication_connection_status")
+"""Tables of `performance_schema` by which a member that is in no group learns what the group has."""
+_OPERATOR_GIVES = sorted(grants.ON_DATABASES | grants.ON_SERVER | grants.ON_MYSQL_SERVER | {grants.REPLICATION})
+"""All that a user may be declared to have: only who has something gives it.
+
+The server also takes it from who may write its own tables, of dynamic privileges, but does not say that it does.
+"""
+_OPERATOR_DOES = ("CREATE USER", "SHUTDOWN", "ROLE_ADMIN", "CONNECTION_ADMIN", "ALLOW_NONEXISTENT_DEFINER")
+"""It restarts servers, comes in where clients have taken all connections, and makes and drops users who have defined
+views. No SYSTEM_USER: so none of its statements about accounts touches the administrator by mistake.
+"""
 
 
 @cache
 def statements() -> tuple[str, ...]:
     """The SQL that makes the accounts, each statement without its semicolon; they may be run again."""
     return (
-        *_made(REPLICATION, f"GRANT {', '.join(_REPLICATION)} ON *.* TO {account(REPLICATION)}"),
-        *_made(OPERATOR, f"GRANT {', '.join(_OPERATOR_GIVES)} ON *.* TO {account(OPERATOR)} WITH GRANT OPTION"),
-        *_made(SUPERUSER, f"GRANT ALL ON *.* TO {account(SUPERUSER)} WITH GRANT OPTION"),
+        *_made(REPLICATION, _REPLICATION),
+        *(f"GRANT SELECT ON performance_schema.{table} TO {account(REPLICATION)}" for table in _TELLS),
+        *_made(OPERATOR, _OPERATOR_GIVES, " WITH GRANT OPTION"),
+        f"GRANT {', '.join(_OPERATOR_DOES)} ON *.* TO {account(OPERATOR)}",
+        *_made(SUPERUSER, ["ALL"], " WITH GRANT OPTION"),
     )
 
 
-def _made(name: str, grant: str) -> tuple[str, ...]:
+def _made(name: str, privileges: Iterable[str], option: str = "") -> tuple[str, ...]:
     # By a certificate of the cluster's authority for clients, and by nothing else: the empty password opens nothing.
     means = f"IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT '/CN={name}'"
     return (
         f"CREATE USER IF NOT EXISTS {account(name)} {means}",
         f"ALTER USER {account(name)} {means} PASSWORD EXPIRE NEVER ACCOUNT UNLOCK",
-        grant,
+        f"GRANT {', '.join(privileges)} ON *.* TO {account(name)}{option}",
     )
 
 
@@ -61,8 +71,10 @@ def version() -> str:
     return f"accounts {hashlib.sha256(';'.join(statements()).encode()).hexdigest()[:16]}"
 
 
-async def furnish(server: Server, administrator: Credentials) -> tuple[Change, ...]:
+async def furnish(server: Server, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
     """Makes a primary have the accounts, and the administrator with this password; says what was changed.
+
+    Where the data were another object's before, users whom no object declares are locked.
 
     Args:
         server: with a superuser's login.
@@ -77,20 +89,22 @@ async def furnish(server: Server, administrator: Credentials) -> tuple[Change, .
         raise AdministratorRejected(server.login.username, str(refusal)) from None
     try:
         if not await session.begin_use(deadline):
-            return ()
-        return await _furnish(session, administrator)
+            raise ServerUnreachable(server.endpoint, "it is about to stop")
+        return await _furnish(session, administrator, holder)
     finally:
         await session.close()
 
 
-async def _furnish(session: Session, administrator: Credentials) -> tuple[Change, ...]:
+async def _furnish(session: Session, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
     name, password = administrator.username, administrator.password
     changes: list[Change] = []
-    if (await read_marks(session)).get(_MARK) != version():
+    marks = await read_marks(session)
+    if marks.get(_MARK) != version():
         for statement in statements():
             await session.run("making the accounts", statement)
         await write_mark(session, *_MARK, version())
         changes.append(Change("AccountsUpdated", "brought the cluster's own accounts up to date"))
+    changes += await _take_over(session, marks, holder)
     rows = await session.rows(
         "looking at the administrator",
         "SELECT plugin, authentication_string AS kept, Super_priv AS mighty FROM mysql.user"
@@ -107,6 +121,25 @@ async def _furnish(session: Session, administrator: Credentials) -> tuple[Change
     if not any(row["mighty"] == "Y" for row in rows):
         await session.run("giving rights", f"GRANT ALL ON *.* TO {account(name)} WITH GRANT OPTION")
     return tuple(changes)
+
+
+async def _take_over(session: Session, marks: Marks, holder: Holder) -> tuple[Change, ...]:
+    former = marks.get(_HOLDER)
+    if former == holder.text:
+        return ()
+    # Data of nobody are new, or of a version of the operator that left no word of it.
+    marked = [(name, mark) for (kind, name), mark in marks.items() if kind == "user"] if former else []
+    rows = await session.rows("looking at users", "SELECT User FROM mysql.user WHERE Host = ?", ANYWHERE)
+    there = {row["User"] for row in rows}
+    strangers = [name for name in holder.strangers(marked) if name in there]
+    for name in strangers:
+        await session.run(f"locking user {name}", f"ALTER USER {account(name)} ACCOUNT LOCK")
+    running = "SELECT ID AS id FROM performance_schema.processlist WHERE USER IN ?"
+    for row in await session.rows("looking at sessions", running, strangers):
+        with suppress(SqlFailed):  # it has ended by itself
+            await session.run("ending a session", f"KILL {int(row['id'])}")
+    await write_mark(session, *_HOLDER, holder.text)
+    return locked(strangers)
 
 
 def _text(value: object) -> str:

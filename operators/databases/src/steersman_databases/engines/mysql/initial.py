@@ -7,23 +7,16 @@ nobody knows how far it came. Where the server refuses a statement, the file is 
 
 from __future__ import annotations
 
-from steersman.api.apply.core_v1 import (
-    ContainerApply,
-    EnvVarApply,
-    EnvVarSourceApply,
-    SecretKeySelectorApply,
-    VolumeMountApply,
-)
+from steersman.api.apply.core_v1 import ContainerApply
 
-from ..cluster import ClusterView, Configurer, SqlSource
+from ..cluster import ClusterView, Configurer
 from ..desired import ObjectKind
+from ..initial_sql import AUTHORITY, container, host, path_of
 from ..survey import SecuredObject
 
 TABLE = "steersman_initial_configuration"
 """It is there once all SQL was applied."""
 PROGRESS = "steersman_initial_progress"
-FILES = "/var/lib/steersman/initial"
-AUTHORITY = "/var/lib/steersman/tls"
 REFUSED = (3, 4)
 """Exit statuses for a statement that the server refused, and for a file that was cut off before."""
 
@@ -69,11 +62,6 @@ def marker(database: str) -> SecuredObject:
     return SecuredObject(ObjectKind.TABLE, database, None, TABLE)
 
 
-def path_of(source: SqlSource) -> str:
-    """The file of a source, below `FILES`; it stands in the words of an error."""
-    return f"{source.kind.lower()}/{source.name}/{source.key}"
-
-
 def configurer(cluster: ClusterView) -> Configurer:
     """``mysql`` in the first database, as its owner."""
     initial = cluster.initial
@@ -86,29 +74,7 @@ def configurer(cluster: ClusterView) -> Configurer:
 
 
 def _container(cluster: ClusterView) -> ContainerApply:
-    names, initial = cluster.names, cluster.initial
-    service = names.service("rw")
-    environment = {
-        "HOST": f"{service.name}.{service.namespace}.svc",
-        "OWNER": initial.owner,
-        "DATABASE": initial.database,
-    }
-    password = SecretKeySelectorApply(name=names.application_secret.name, key="password")
-    return ContainerApply(
-        name="mysql",
-        command=["sh", "-uc", _literal(_SCRIPT), "sh", *(_literal(path_of(source)) for source in initial.sql)],
-        working_dir=FILES,
-        env=[
-            *(EnvVarApply(name=name, value=_literal(value)) for name, value in environment.items()),
-            EnvVarApply(name="MYSQL_PWD", value_from=EnvVarSourceApply(secret_key_ref=password)),
-        ],
-        volume_mounts=[
-            VolumeMountApply(name="sql", mount_path=FILES, read_only=True),
-            VolumeMountApply(name="application", mount_path=AUTHORITY, read_only=True),
-        ],
-    )
-
-
-def _literal(text: str) -> str:
-    """Kubernetes puts variables into commands and environments, and makes one ``$`` of two."""
-    return text.replace("$", "$$")
+    initial = cluster.initial
+    environment = {"HOST": host(cluster), "OWNER": initial.owner, "DATABASE": initial.database}
+    command = ["sh", "-uc", _SCRIPT, "sh", *map(path_of, initial.sql)]
+    return container(cluster, "mysql", command, environment, variable="MYSQL_PWD")

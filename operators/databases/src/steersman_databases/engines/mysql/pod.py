@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict
 
 from steersman.api.apply.core_v1 import (
     ConfigMapVolumeSourceApply,
     ContainerApply,
-    ContainerPortApply,
     EmptyDirVolumeSourceApply,
-    EnvVarApply,
-    EnvVarSourceApply,
     ExecActionApply,
-    ObjectFieldSelectorApply,
     ProbeApply,
-    SecretVolumeSourceApply,
     VolumeApply,
-    VolumeMountApply,
 )
 
 from ..cluster import ClusterView, PodParts
 from ..cluster_names import INSTANCE_LABEL, MEMBER_OF_LABEL
+from ..server_pod import ServerContainer, server_container, server_volumes
 
 PORT = 3306
 _AGENT = "steersman-agent"
 _PROBE = "steersman-member"
-_FIELDS = {
-    "POD_NAME": "metadata.name",
-    "POD_NAMESPACE": "metadata.namespace",
-    "POD_UID": "metadata.uid",
-    "POD_IP": "status.podIP",
-    "POD_IPS": "status.podIPs",
-    "NODE_NAME": "spec.nodeName",
+_MEMBER_FIELDS = {
     "CLUSTER_NAME": f"metadata.labels['{MEMBER_OF_LABEL}']",
     "INSTANCE": f"metadata.labels['{INSTANCE_LABEL}']",
 }
@@ -44,15 +32,6 @@ _MOUNTS = {
     "tls": "/etc/steersman/tls",
     "peer": "/etc/steersman/peer",
 }
-
-
-class _Common(TypedDict):
-    name: str
-    image: str
-    image_pull_policy: str
-    env: Sequence[EnvVarApply]
-    ports: Sequence[ContainerPortApply]
-    volume_mounts: Sequence[VolumeMountApply]
 
 
 def member_labels(cluster: ClusterView) -> dict[str, str]:
@@ -84,39 +63,16 @@ def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
     return PodParts(server=server, volumes=_volumes(cluster), labels=member_labels(cluster))
 
 
-def _common(cluster: ClusterView, *, member: bool) -> _Common:
-    return {
-        "name": "server",
-        "image": cluster.image,
-        "image_pull_policy": cluster.pods.image_pull_policy,
-        "env": [
-            EnvVarApply(
-                name=name,
-                value_from=EnvVarSourceApply(field_ref=ObjectFieldSelectorApply(field_path=path)),
-            )
-            for name, path in _FIELDS.items()
-            if member or name != "CLUSTER_NAME"
-        ],
-        "ports": [ContainerPortApply(name="sql", container_port=PORT, protocol="TCP")],
-        "volume_mounts": [
-            VolumeMountApply(name=name, mount_path=path, read_only=True)
-            if path.startswith("/etc/")
-            else VolumeMountApply(name=name, mount_path=path)
-            for name, path in _MOUNTS.items()
-        ],
-    }
+def _common(cluster: ClusterView, *, member: bool) -> ServerContainer:
+    fields = _MEMBER_FIELDS if member else {"INSTANCE": _MEMBER_FIELDS["INSTANCE"]}
+    return server_container(cluster, {"sql": PORT}, _MOUNTS, fields=fields)
 
 
 def _volumes(cluster: ClusterView) -> Sequence[VolumeApply]:
-    names = cluster.names
     return [
         VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(medium="Memory", size_limit="16Mi")),
-        VolumeApply(name="tmp", empty_dir=EmptyDirVolumeSourceApply(size_limit="1Gi")),
-        VolumeApply(name="mysql", config_map=ConfigMapVolumeSourceApply(name=names.mysql_configuration.name)),
-        *(
-            VolumeApply(name=name, secret=SecretVolumeSourceApply(secret_name=key.name, default_mode=0o440))
-            for name, key in (("tls", names.server_certificate), ("peer", names.peer_certificate))
-        ),
+        VolumeApply(name="mysql", config_map=ConfigMapVolumeSourceApply(name=cluster.names.mysql_configuration.name)),
+        *server_volumes(cluster),
     ]
 
 

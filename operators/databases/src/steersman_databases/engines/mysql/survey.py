@@ -11,7 +11,7 @@ from typing import Any, cast
 from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
 from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
-from .accounts import NOWHERE, Account, read_accounts
+from .accounts import NOWHERE, Account, Accounts, read_accounts
 from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
@@ -24,17 +24,18 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         [row] = await session.rows("looking at the server", "SELECT VERSION() AS v")
         major, minor = re.findall(r"\d+", row["v"])[:2]
         marks = await read_marks(session)
-        accounts = await read_accounts(session, scope.users)
+        administrator = sessions.server.login.username
+        accounts = await read_accounts(session, scope.users, administrator)
         own = [account for name in sorted(scope.users) if (account := accounts.own(name)) is not None]
         held: dict[str, set[Privilege]] = defaultdict(set)
-        for one in await _held(session, own, literal=await names_are_literal(session)):
+        for one in await _held(session, accounts, own, literal=await names_are_literal(session)):
             held[one.on.database].add(one)
         databases = await _databases(session, sorted(scope.databases | held.keys()), marks, held)
-        objects = await _objects(session, sorted(scope.inside), scope, sessions.server.login.username)
+        objects = await _objects(session, sorted(scope.inside), scope, administrator)
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
             version=(int(major), int(minor)),
-            administrator=sessions.server.login.username,
+            administrator=administrator,
             users={account.key[0]: accounts.state(account, marks.get(("user", account.key[0]))) for account in own},
             databases=databases,
             narrower={
@@ -94,13 +95,15 @@ async def _databases(
     return found
 
 
-async def _held(session: Session, accounts: list[Account], literal: bool) -> set[Privilege]:
+async def _held(session: Session, accounts: Accounts, own: list[Account], literal: bool) -> set[Privilege]:
     """What they were granted. By the server's own tables: those of information_schema say of a role of MariaDB's also
     what it has by other roles.
     """
     server = SecuredObject(ObjectKind.SERVER, EVERYWHERE)
-    held = {Privilege(one.key[0], server, word, "") for one in accounts for word in one.on_server}
-    keys = {one.key for one in accounts}
+    held = {
+        Privilege(one.key[0], server, word, "") for one in own for word in one.on_server - accounts.out_of_reach(one)
+    }
+    keys = {one.key for one in own}
     names = sorted({name for name, _ in keys})
     for table in ("db", "tables_priv", "columns_priv", "procs_priv"):
         for row in await session.rows(

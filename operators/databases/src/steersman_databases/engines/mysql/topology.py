@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
-from steersman.client import MergePatch
 from steersman.controller import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 
 from ..cluster_names import OPERATOR, ClusterNames
 from ..errors import ServerUnreachable
-from ..server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
+from ..notes import annotate, endpoint_of, json_in, mapping, number_of, whole
+from ..server import ClientCertificate, Login, Server, TLSMode, Verification
 from ..topology import Member, Members, MemberState, PendingSetting, SwitchoverRequest
 from . import shutdown
 from .pod import PORT
@@ -81,13 +81,9 @@ class GroupTopology:
 
     async def restart_server(self, members: Members, member: Member) -> None:
         """See `Topology.restart_server`."""
-        names, pod = ClusterNames(members.cluster), await self._client.find(Pod, member.pod)
-        address = None if pod is None else pod.status.pod_ip
-        endpoint = Endpoint(address or member.pod.name, PORT)
-        if not address:
-            raise ServerUnreachable(endpoint, "its pod has no address")
+        endpoint = await endpoint_of(self._client, member, PORT)
         try:
-            own = await self._client.live.get(Secret, names.operator_certificate)
+            own = await self._client.live.get(Secret, ClusterNames(members.cluster).operator_certificate)
         except NotFound as error:
             raise ServerUnreachable(endpoint, f"the cluster's certificates are not there: {error}") from error
         certificate = ClientCertificate(own.data.get("tls.crt", b""), own.data.get("tls.key", b""))
@@ -99,11 +95,7 @@ class GroupTopology:
         """See `Topology.reload`: agents see by themselves that files have changed."""
 
     async def _annotate(self, members: Members, annotations: Mapping[str, str | None]) -> None:
-        key = ClusterNames(members.cluster).group
-        metadata: dict[str, Any] = {"annotations": annotations}
-        if (seen := members.store_versions.get(key.name)) is not None:
-            metadata["resourceVersion"] = seen
-        await self._client.live.patch(ConfigMap, key, MergePatch({"metadata": metadata}))
+        await annotate(self._client, members, ClusterNames(members.cluster).group, annotations)
 
 
 def _annotations(settings: Mapping[str, Any]) -> Mapping[str, str | None]:
@@ -120,11 +112,11 @@ def _settings(told: Mapping[str, str]) -> Mapping[str, Any] | None:
     """What `_annotations` wrote."""
     if PARAMETERS not in told:
         return None
-    trials = _mapping(_json(told.get(TRIALS)))
+    trials = mapping(json_in(told.get(TRIALS)))
     return {
-        "mysql": {"parameters": _mapping(_json(told[PARAMETERS]))},
-        "instances": [n for n in map(_whole, told.get(INSTANCES, "").split(",")) if n is not None],
-        "recovered": _whole(told.get(CONSENT)),
+        "mysql": {"parameters": mapping(json_in(told[PARAMETERS]))},
+        "instances": [n for n in map(whole, told.get(INSTANCES, "").split(",")) if n is not None],
+        "recovered": whole(told.get(CONSENT)),
         **({"steersman": trials} if trials else {}),
     }
 
@@ -134,8 +126,8 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
     names = ClusterNames(cluster)
     nothing: Mapping[str, str] = {}
     told = next((c.metadata.annotations for c in store if c.key == names.group), nothing)
-    group = _mapping(_json(told.get(GROUP)))
-    epoch, leader = _whole(group.get("epoch")) or 0, _whole(group.get("leader"))
+    group = mapping(json_in(told.get(GROUP)))
+    epoch, leader = whole(group.get("epoch")) or 0, whole(group.get("leader"))
     found = [m for pod in pods if (m := _member(names, pod)) is not None]
     asked = told.get(SWITCHOVER)
     return Members(
@@ -145,7 +137,7 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
         leadership=f"{epoch} {'' if leader is None else leader} {group.get('uuid', '')}",
         initialized=epoch > 0,
         epoch=epoch,
-        switchover=None if asked is None else SwitchoverRequest(to=_whole(asked)),
+        switchover=None if asked is None else SwitchoverRequest(to=whole(asked)),
         asked=told.get(ASKED, ""),
         settings=_settings(told),
         store_versions={c.key.name: v for c in store if (v := c.metadata.resource_version)},
@@ -153,12 +145,10 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
 
 
 def _member(names: ClusterNames, pod: Pod) -> Member | None:
-    name = pod.key.name
-    number = names.number(name.removesuffix("-0")) if name.endswith("-0") else None
-    if number is None:
+    if (number := number_of(names, pod.key.name)) is None:
         return None
-    said = _mapping(_json(pod.metadata.annotations.get(MEMBER)))
-    pending = _mapping(said.get("pending"))
+    said = mapping(json_in(pod.metadata.annotations.get(MEMBER)))
+    pending = mapping(said.get("pending"))
     online = said.get("state") == "Online"
     return Member(
         pod=pod.key,
@@ -168,10 +158,10 @@ def _member(names: ClusterNames, pod: Pod) -> Member | None:
         pending_restart=bool(pending),
         pending=[_pending(name, values) for name, values in sorted(pending.items())],
         version=str(said.get("version", "")),
-        storage={k: n for k, v in _mapping(said.get("storage")).items() if (n := _whole(v)) is not None},
-        queued=_whole(said.get("queued")) if online else None,
+        storage={k: n for k, v in mapping(said.get("storage")).items() if (n := whole(v)) is not None},
+        queued=whole(said.get("queued")) if online else None,
         errant=str(said.get("errant") or ""),
-        refused={str(k): str(v) for k, v in _mapping(said.get("refused")).items()},
+        refused={str(k): str(v) for k, v in mapping(said.get("refused")).items()},
         lacks=str(said.get("lacks") or ""),
         unseen=_numbers(said.get("unseen")),
         because=str(said.get("unstarted") or said.get("because") or ""),
@@ -199,30 +189,11 @@ def _pending(name: str, values: Any) -> PendingSetting:
     return PendingSetting(name=name, former=former, value=value)
 
 
-def _json(text: str | None) -> Any:
-    """Annotations are anybody's to write, so what is no JSON counts as nothing."""
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
-
-
 def _list(value: Any) -> Sequence[Any]:
     return cast(Sequence[Any], value) if isinstance(value, list) else ()
 
 
 def _numbers(value: Any) -> frozenset[int] | None:
     """None where it is no list of numbers."""
-    numbers = frozenset(map(_whole, _list(value)))
+    numbers = frozenset(map(whole, _list(value)))
     return frozenset(n for n in numbers if n is not None) if isinstance(value, list) and None not in numbers else None
-
-
-def _whole(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None

@@ -43,6 +43,10 @@ def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
     if state is not None and desired.exact:
         # Who took it over may have no right to revoke that: MySQL lets those alone who may be in that place, too.
         missing += tuple(f"{desired.name} may act as {other}: revoke that by hand" for other in sorted(state.acts_as))
+        missing += tuple(
+            f"{desired.name} has {privilege} on the whole server, which only who has it can revoke: do that by hand"
+            for privilege in sorted(state.out_of_reach)
+        )
     return Plan(steps, missing) + plan_grants(survey, desired, GRANTING)
 
 

@@ -13,7 +13,9 @@ from importlib.resources import files
 
 from psycopg import sql
 
-from ..errors import AdministratorRejected, LoginRejected
+from ..cluster_names import OPERATOR
+from ..errors import AdministratorRejected, LoginRejected, ServerUnreachable
+from ..holder import Holder, locked
 from ..plan import Change
 from ..server import Credentials, Server
 from . import verifiers
@@ -24,6 +26,12 @@ _STATE = """
     SELECT pg_catalog.obj_description(pg_catalog.to_regnamespace('steersman')::oid, 'pg_namespace'),
            (SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = %s)
 """
+_HOLDER = "SELECT pg_catalog.shobj_description(pg_catalog.to_regrole(%s)::oid, 'pg_authid')"
+_MARKED = """
+    SELECT r.rolname, d.description FROM pg_catalog.pg_roles r JOIN pg_catalog.pg_shdescription d
+    ON d.objoid = r.oid AND d.classoid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+"""
+_END = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE usename = ANY(%s)"
 
 
 @cache
@@ -42,14 +50,16 @@ def _source() -> str:
     return files("steersman_databases.engines.postgresql").joinpath("roles.sql").read_text()
 
 
-async def furnish(server: Server, administrator: Credentials) -> tuple[Change, ...]:
+async def furnish(server: Server, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
     """Makes a primary have the accounts, and the administrator this password; says what was changed.
+
+    Where the data were another object's before, users whom no object declares are locked.
 
     Args:
         server: with a superuser's login.
 
     Raises:
-        EngineError: it does not do it in 10 s, or refuses.
+        EngineError: it does not do it in 10 s, refuses, or is no primary.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
     try:
@@ -58,13 +68,13 @@ async def furnish(server: Server, administrator: Credentials) -> tuple[Change, .
         raise AdministratorRejected(server.login.username, str(refusal)) from None
     try:
         if not await session.begin_use(deadline):
-            return ()
-        return await _furnish(session, administrator)
+            raise ServerUnreachable(server.endpoint, "it is no primary, or about to stop")
+        return await _furnish(session, administrator, holder)
     finally:
         await session.close()
 
 
-async def _furnish(session: Session, administrator: Credentials) -> tuple[Change, ...]:
+async def _furnish(session: Session, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
     name, password = administrator.username, administrator.password
     [(found, verifier)] = await session.rows("looking at the accounts", _STATE, name)
     changes: list[Change] = []
@@ -72,9 +82,25 @@ async def _furnish(session: Session, administrator: Credentials) -> tuple[Change
         # The text is the operator's own, from its package.
         await session.run("making the accounts", sql.Composed([sql.SQL(statements())]))  # pyright: ignore[reportArgumentType]
         changes.append(Change("AccountsUpdated", "brought the cluster's own accounts up to date"))
+    changes += await _take_over(session, holder)
     if not verifiers.opens(password, verifier):
         statement = sql.SQL("ALTER ROLE {} PASSWORD {}")
         made = sql.Literal(verifiers.verifier(password))
         await session.run("setting a password", statement.format(sql.Identifier(name), made))
         changes.append(Change("PasswordReset", f"set the password of {name} as its Secret has it"))
     return tuple(changes)
+
+
+async def _take_over(session: Session, holder: Holder) -> tuple[Change, ...]:
+    [(former,)] = await session.rows("looking at whose data these are", _HOLDER, OPERATOR)
+    if former == holder.text:
+        return ()
+    # Data of nobody are new, or of a version of the operator that left no word of it.
+    marked = await session.rows("looking at users' marks", _MARKED) if former else []
+    strangers = holder.strangers((name, mark) for name, mark in marked)
+    for name in strangers:
+        await session.run(f"locking user {name}", sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(name)))
+    await session.rows("ending sessions", _END, strangers)
+    statement = sql.SQL("COMMENT ON ROLE {} IS {}")
+    await session.run("marking the data", statement.format(sql.Identifier(OPERATOR), sql.Literal(holder.text)))
+    return locked(strangers)

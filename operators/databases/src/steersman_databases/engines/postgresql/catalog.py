@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from psycopg import sql
+
 from ..cluster import Setting, SettingCatalog
 from ..errors import AdministratorRejected, LoginRejected
 from ..server import Server
@@ -12,11 +14,14 @@ from .session import connect
 _SECONDS = 5.0
 _COLUMNS = (
     *("name", "value", "unit", "context", "kind", "minimum", "maximum", "choices", "pending_restart"),
-    "of_session",
+    *("of_session", "altered"),
 )
+# The operator's role has the rights of this one only where it asks for them.
+SEEING_ALL = sql.SQL("SET ROLE {}").format(sql.Identifier("pg_monitor"))
 _SETTINGS = """
     SELECT name, setting, unit, context, vartype, min_val, max_val, coalesce(enumvals, '{}'), pending_restart,
-           source IN ('client', 'session', 'user', 'database', 'database user')
+           source IN ('client', 'session', 'user', 'database', 'database user'),
+           coalesce(sourcefile LIKE '%%/postgresql.auto.conf', false)
     FROM pg_catalog.pg_settings
 """
 
@@ -34,6 +39,7 @@ async def catalog(server: Server) -> SettingCatalog:
         raise AdministratorRejected(server.login.username, str(refusal)) from None
     try:
         await session.begin_use(deadline)
+        await session.run("asking to see all parameters", SEEING_ALL)
         rows = await session.rows("looking at the parameters", _SETTINGS)
     finally:
         await session.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from steersman.api.apply.core_v1 import ConfigMapApply
@@ -63,6 +63,14 @@ class PostgreSQLCluster:
     def shown_instead(self, name: str, value: str, catalog: SettingCatalog) -> str | None:
         """See `parameters.shown_instead`."""
         return parameters.shown_instead(name, value, catalog)
+
+    def keeps(self, cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
+        """See `patroni.keeps`."""
+        return patroni.keeps(cluster, names)
+
+    def can_be_altered(self, cluster: ClusterView) -> bool:
+        """See `patroni.can_be_altered`."""
+        return patroni.can_be_altered(cluster)
 
 
 def _meta(key: ObjectKey, labels: Mapping[str, str]) -> ObjectMetaApply:

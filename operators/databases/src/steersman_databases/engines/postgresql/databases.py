@@ -1,7 +1,8 @@
 """The plan for a database of PostgreSQL: that it is there, whose it is, and that nobody else may connect to it.
 
-A new database belongs to the operator and is closed until its mark, its owner and its opening are set in one go:
-whatever cuts in between, a half-made database is recognized and never taken for somebody's.
+A new database belongs to the operator, is closed and has a connection limit that nobody else chooses, until its mark,
+its owner and its opening are set in one go: whatever cuts in between, a half-made database is recognized, and one
+that somebody closed is not taken for it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..actions import (
+    HALF_MADE,
     AlterDatabase,
     CreateDatabase,
     DropDatabase,
@@ -86,8 +88,10 @@ def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> 
         alter = AlterDatabase(state.name, state.owner, None, limit, None if state.allows_connections else True)
         yield Step(alter, Change(reason, message))
     if state.owner != desired.owner:
+        # Somebody who gave the database away, and no more, left its contents to the declared owner. One who has none
+        # is new: dropped, so that they went to the present owner, or declared now, in the place of the present one.
         # The contents first: as long as the database has the wrong owner, a cut is seen and this starts again.
-        if state.allows_connections:
+        if state.allows_connections and state.name not in survey.users[desired.owner].owns_in:
             yield Step(GiveBack(state.name, state.owner, desired.owner))
         change = Change("OwnerRestored", f"gave database {state.name} back to {desired.owner} from {state.owner}")
         yield Step(AlterDatabase(state.name, state.owner, desired.owner), change)
@@ -99,7 +103,8 @@ def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> 
 
 
 def _is_half_made(survey: Survey, state: DatabaseState) -> bool:
-    return state.owner == survey.administrator and not state.allows_connections and state.mark is None
+    unfinished = not state.allows_connections and state.connection_limit == HALF_MADE
+    return unfinished and state.owner == survey.administrator and state.mark is None
 
 
 def _require_as_made(state: DatabaseState, desired: DesiredDatabase) -> None:

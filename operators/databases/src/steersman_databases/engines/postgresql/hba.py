@@ -64,8 +64,12 @@ def access_rules(declared: Sequence[str], *, tls_required: bool) -> tuple[str, .
         f"hostssl all {ADMINISTRATOR} all scram-sha-256",
         *(f"host {what} {role} all reject" for role in (*ours, ADMINISTRATOR) for what in ("all", "replication")),
         *declared,
-        "hostssl all all all scram-sha-256",
-        *(() if tls_required else ("host all all all scram-sha-256",)),
+        # `all` databases are not what is streamed. By the second, only roles with the attribute REPLICATION get on.
+        *(
+            f"{connection} {what} all all scram-sha-256"
+            for connection in ("hostssl", *(() if tls_required else ("host",)))
+            for what in ("all", "replication")
+        ),
     )
 
 

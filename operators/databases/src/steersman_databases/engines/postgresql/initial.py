@@ -11,23 +11,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from steersman.api.apply.core_v1 import (
-    ContainerApply,
-    EnvVarApply,
-    EnvVarSourceApply,
-    SecretKeySelectorApply,
-    VolumeMountApply,
-)
+from steersman.api.apply.core_v1 import ContainerApply
 
 from ..cluster import ClusterView, Configurer, SqlSource
 from ..desired import ObjectKind
+from ..initial_sql import AUTHORITY, container, host, path_of
 from ..survey import SecuredObject
 
 SCHEMA, TABLE = "steersman", "initial_configuration"
-FILES = "/var/lib/steersman/initial"
-"""Where the files with the SQL are mounted, each under `path_of` its source."""
-AUTHORITY = "/var/lib/steersman/tls"
-"""Where the Secret for applications is mounted, for its ``ca.crt``."""
 REFUSED = (1, 3)
 """Exit statuses of ``psql`` for a statement and for a file that the server refused. 2 is a connection that failed."""
 
@@ -51,11 +42,6 @@ _MARK = (
 def marker(database: str) -> SecuredObject:
     """The table that is there once the SQL was applied."""
     return SecuredObject(ObjectKind.TABLE, database, SCHEMA, TABLE)
-
-
-def path_of(source: SqlSource) -> str:
-    """The file of a source, below `FILES`; it stands in the words of an error."""
-    return f"{source.kind.lower()}/{source.name}/{source.key}"
 
 
 def arguments(sources: Sequence[SqlSource], key: str) -> list[str]:
@@ -88,10 +74,9 @@ def configurer(cluster: ClusterView) -> Configurer:
 
 
 def _container(cluster: ClusterView) -> ContainerApply:
-    names, initial = cluster.names, cluster.initial
-    service = names.service("rw")
+    initial = cluster.initial
     environment = {
-        "PGHOST": f"{service.name}.{service.namespace}.svc",
+        "PGHOST": host(cluster),
         "PGPORT": "5432",
         "PGDATABASE": initial.database,
         "PGUSER": initial.owner,
@@ -104,22 +89,5 @@ def _container(cluster: ClusterView) -> ContainerApply:
         # Notices quote, too.
         "PGOPTIONS": "-c client_min_messages=error",
     }
-    password = SecretKeySelectorApply(name=names.application_secret.name, key="password")
-    return ContainerApply(
-        name="psql",
-        command=["psql", *map(_literal, arguments(initial.sql, secrets.token_hex(16)))],
-        working_dir=FILES,
-        env=[
-            *(EnvVarApply(name=name, value=_literal(value)) for name, value in environment.items()),
-            EnvVarApply(name="PGPASSWORD", value_from=EnvVarSourceApply(secret_key_ref=password)),
-        ],
-        volume_mounts=[
-            VolumeMountApply(name="sql", mount_path=FILES, read_only=True),
-            VolumeMountApply(name="application", mount_path=AUTHORITY, read_only=True),
-        ],
-    )
-
-
-def _literal(text: str) -> str:
-    """Kubernetes puts variables into commands and environments, and makes one ``$`` of two."""
-    return text.replace("$", "$$")
+    command = ["psql", *arguments(initial.sql, secrets.token_hex(16))]
+    return container(cluster, "psql", command, environment, variable="PGPASSWORD")

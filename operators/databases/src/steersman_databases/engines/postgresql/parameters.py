@@ -98,6 +98,11 @@ def refused(name: str, value: str) -> str | None:
     return _OURS.get(folded)
 
 
+def is_ours(name: str) -> bool:
+    """Whether the parameter of this name, in lower case, is the operator's alone."""
+    return name in _OURS
+
+
 def judge(name: str, value: str, catalog: SettingCatalog) -> Verdict:
     """What giving the parameter this value means on the server whose ``pg_settings`` is ``catalog``.
 

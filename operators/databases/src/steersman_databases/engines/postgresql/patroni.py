@@ -6,14 +6,14 @@ Source of the names: Patroni 4.0's documentation, "YAML Configuration Settings" 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from steersman.meta import Quantity
 from steersman_databases.engines.cluster import ClusterView, Synchronous
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL
 
-from . import hba
+from . import hba, parameters
 
 PORT = 5432
 REST_PORT = 8008
@@ -129,13 +129,26 @@ def server_parameters(cluster: ClusterView) -> dict[str, str]:
         "ssl_ca_file": f"{PEER}/ca.crt",
         "max_slot_wal_keep_size": f"{quarter}MB",
         "password_encryption": "scram-sha-256",
-        # What it sets outranks all that stands here. Earlier versions cannot be kept from it.
-        **({"allow_alter_system": "off"} if int(cluster.version) >= 17 else {}),
+        # What it sets outranks all that stands here.
+        **({} if can_be_altered(cluster) else {"allow_alter_system": "on" if cluster.alterable else "off"}),
     }
     preload = {"shared_preload_libraries": ",".join(cluster.preload_libraries)} if cluster.preload_libraries else {}
     # Nobody looks at it: where a value changes, Patroni has the server read its files again, without anybody's TLS.
     reread = {"steersman.estranged": " ".join(map(str, sorted(cluster.estranged)))} if cluster.estranged else {}
     return {**defaults, **cluster.parameters, **preload, **ours, **reread}
+
+
+def can_be_altered(cluster: ClusterView) -> bool:
+    """Whether its servers cannot be kept from taking ``ALTER SYSTEM``."""
+    return int(cluster.version) < 17
+
+
+def keeps(cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
+    """Those of the parameters that are declared, the operator's, Patroni's, or what a promise of theirs rests on."""
+    written = {name.lower() for name in server_parameters(cluster)}
+    if cluster.synchronous.mode != "Off":
+        written.add("synchronous_commit")
+    return frozenset(n for n in names if n.lower() in written or parameters.is_ours(n.lower()))
 
 
 def _synchronous(declared: Synchronous) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from ..actions import (
     FOREVER,
+    HALF_MADE,
     Action,
     AlterDatabase,
     AlterSchemaOwner,
@@ -248,6 +249,7 @@ def _(action: Revoke) -> Work:
 @work.register
 def _(action: CreateDatabase) -> Work:
     clauses = [_sql("ALLOW_CONNECTIONS false"), _sql("TEMPLATE {}", Name(action.template))]
+    clauses.append(_sql("CONNECTION LIMIT {}", sql.Literal(HALF_MADE)))
     clauses.append(_sql("ENCODING {}", sql.Literal(action.encoding)))
     if action.collation is not None:
         clauses.append(_sql("LC_COLLATE {}", sql.Literal(action.collation)))

@@ -48,7 +48,11 @@ _ROLES = """
            ARRAY(SELECT DISTINCT d.datname::text
                  FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d
                    ON d.oid = u.dbid OR d.oid = u.objid AND u.classid = 'pg_catalog.pg_database'::pg_catalog.regclass
-                 WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid)
+                 WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid),
+           ARRAY(SELECT DISTINCT d.datname::text
+                 FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
+                 WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid
+                   AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass)
     FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%s)
 """
 
@@ -211,9 +215,10 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
         *("bypass_row_level_security", "connection_limit", "valid_until", "mark"),
     )
     users: dict[str, dict[str, Any]] = {}
-    for name, *values, settings, stands_in in await session.rows("looking at users", _ROLES, wanted):
+    for name, *values, settings, stands_in, owns_in in await session.rows("looking at users", _ROLES, wanted):
         state = dict(zip(fields, values, strict=True))
-        users[name] = {**state, "settings": frozenset(settings or ()), "stands_in": frozenset(stands_in)}
+        places = {"stands_in": frozenset(stands_in), "owns_in": frozenset(owns_in)}
+        users[name] = {**state, "settings": frozenset(settings or ()), **places}
     memberships: dict[str, set[Membership]] = defaultdict(set)
     members: dict[str, set[Membership]] = defaultdict(set)
     for member, role, *rest in await session.rows("looking at memberships", _MEMBERSHIPS, wanted, wanted):

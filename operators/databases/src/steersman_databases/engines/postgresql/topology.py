@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
-from steersman.client import MergePatch
 from steersman.controller import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.engines.errors import ServerUnreachable
-from steersman_databases.engines.server import Endpoint
+from steersman_databases.engines.notes import annotate, endpoint_of, json_in, mapping, number_of, whole
 from steersman_databases.engines.topology import (
     Member,
     Members,
@@ -63,7 +62,8 @@ class PatroniTopology:
         """See `Topology.configure`."""
         if members.settings == settings:
             return False
-        await self._annotate(members, _names(members).store_config, {"config": json.dumps(settings)})
+        config = {"config": json.dumps(settings)}
+        await annotate(self._client, members, _names(members).store_config, config)
         return True
 
     async def switch_over(self, members: Members, to: int | None) -> None:
@@ -73,11 +73,11 @@ class PatroniTopology:
         candidate = None if to is None else names.pod(to).name
         version = members.store_versions.get(names.store_failover.name)
         asked = {"leader": leader, "member": candidate, ASKED: version}
-        await self._annotate(members, names.store_failover, asked)
+        await annotate(self._client, members, names.store_failover, asked)
 
     async def forget_data(self, members: Members) -> None:
         """See `Topology.forget_data`: Patroni ends where the system identifier is another than it wrote down."""
-        await self._annotate(members, _names(members).store_config, {"initialize": None})
+        await annotate(self._client, members, _names(members).store_config, {"initialize": None})
 
     async def restart_server(self, members: Members, member: Member) -> None:
         """See `Topology.restart_server`."""
@@ -87,20 +87,9 @@ class PatroniTopology:
         """See `Topology.reload`."""
         await self._ask(members, member, "/reload", {})
 
-    async def _annotate(self, members: Members, key: ObjectKey, annotations: Mapping[str, str | None]) -> None:
-        seen = members.store_versions.get(key.name)
-        metadata: dict[str, Any] = {"annotations": annotations}
-        if seen is not None:
-            metadata["resourceVersion"] = seen
-        await self._client.live.patch(ConfigMap, key, MergePatch({"metadata": metadata}))
-
     async def _ask(self, members: Members, member: Member, path: str, body: Mapping[str, Any]) -> None:
         names = _names(members)
-        pod = await self._client.find(Pod, member.pod)
-        address = None if pod is None else pod.status.pod_ip
-        endpoint = Endpoint(address or member.pod.name, patroni.REST_PORT)
-        if not address:
-            raise ServerUnreachable(endpoint, "its pod has no address")
+        endpoint = await endpoint_of(self._client, member, patroni.REST_PORT)
         try:
             own = await self._client.live.get(Secret, names.operator_certificate)
             theirs = await self._client.live.get(Secret, names.server_certificate)
@@ -116,28 +105,28 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
     nothing: Mapping[str, str] = {}
     config, lock, sync, failover = (told.get(key.name, nothing) for key in names.store_of("postgresql").every)
     standbys = frozenset(filter(None, (sync.get("sync_standby") or "").split(",")))
-    history = _json(config.get("history"), [])
+    history = json_in(config.get("history"), [])
     primary = lock.get("leader") or None
     reported = {pod.key.name: _status(pod) for pod in pods}
     position = _position(reported.get(primary or "", {}), lock)
-    timeline = _whole(reported.get(primary or "", {}).get("timeline"))
+    timeline = whole(reported.get(primary or "", {}).get("timeline"))
     members = [
         _member(pod, number, reported[pod.key.name], _Cluster(position, timeline, history, standbys))
         for pod in pods
-        if (number := _number(names, pod.key.name)) is not None
+        if (number := number_of(names, pod.key.name)) is not None
     ]
     return Members(
         cluster=cluster,
         members=sorted(members, key=lambda member: member.instance),
-        leader=_number(names, primary or ""),
-        former_leader=None if primary else _number(names, _former(sync, history)),
+        leader=number_of(names, primary or ""),
+        former_leader=None if primary else number_of(names, _former(sync, history)),
         leadership=f"{lock.get('transitions', '0')} {lock.get('acquireTime', '')}",
         initialized=bool(config.get("initialize")),
         begun=config.get("initialize") == "",
         switchover=_switchover(names, failover),
         asked=failover.get(ASKED, ""),
         kept=_kept(names, lock),
-        settings=_json(config.get("config"), None),
+        settings=json_in(config.get("config")),
         store_versions={
             config_map.key.name: config_map.metadata.resource_version
             for config_map in store
@@ -160,8 +149,8 @@ class _Cluster:
             number: position
             for entry in history
             if len(entry) > 1
-            and (number := _whole(entry[0])) is not None
-            and (position := _whole(entry[1])) is not None
+            and (number := whole(entry[0])) is not None
+            and (position := whole(entry[1])) is not None
         }
 
     def diverged(self, timeline: int | None, position: int | None) -> bool:
@@ -170,9 +159,17 @@ class _Cluster:
             return False
         return position > self.branches.get(timeline, position)
 
+    def behind(self, timeline: int | None, position: int | None) -> bool:
+        """Whether somebody has nothing that the primary has not, and less."""
+        if timeline is None or position is None or self.timeline is None or self.position is None:
+            return False
+        if timeline == self.timeline:
+            return position < self.position
+        return position <= self.branches.get(timeline, -1)
+
 
 def _member(pod: Pod, number: int, status: Mapping[str, Any], cluster: _Cluster) -> Member:
-    position, timeline = _whole(status.get("xlog_location")), _whole(status.get("timeline"))
+    position, timeline = whole(status.get("xlog_location")), whole(status.get("timeline"))
     is_primary = status.get("role") in _PRIMARIES
     state = _state(pod, status)
     serves = state in ("Running", "Streaming")
@@ -189,8 +186,9 @@ def _member(pod: Pod, number: int, status: Mapping[str, Any], cluster: _Cluster)
         synchronous=pod.key.name in cluster.standbys,
         pending_restart=bool(status.get("pending_restart")),
         pending=_pending(status.get("pending_restart_reason")),
-        version=str(_mapping(status.get("tags")).get("version", "")),
+        version=str(mapping(status.get("tags")).get("version", "")),
         diverged=not is_primary and state != "Streaming" and cluster.diverged(timeline, position),
+        behind=position if serves and not is_primary and cluster.behind(timeline, position) else None,
         storage=_storage(pod),
     )
 
@@ -210,17 +208,17 @@ def _state(pod: Pod, status: Mapping[str, Any]) -> MemberState:
 
 
 def _status(pod: Pod) -> Mapping[str, Any]:
-    return _mapping(_json(pod.metadata.annotations.get("status"), {}))
+    return mapping(json_in(pod.metadata.annotations.get("status"), {}))
 
 
 def _storage(pod: Pod) -> Mapping[str, int]:
-    told = _mapping(_json(pod.metadata.annotations.get(_STORAGE), {}))
-    return {name: level for name in ("data", "wal") if (level := _whole(told.get(name))) is not None}
+    told = mapping(json_in(pod.metadata.annotations.get(_STORAGE), {}))
+    return {name: level for name in ("data", "wal") if (level := whole(told.get(name))) is not None}
 
 
 def _position(primary: Mapping[str, Any], lock: Mapping[str, str]) -> int | None:
     """Where the primary is: both are written every loop, so the later of the two."""
-    known = [one for one in (_whole(primary.get("xlog_location")), _whole(lock.get("optime"))) if one is not None]
+    known = [one for one in (whole(primary.get("xlog_location")), whole(lock.get("optime"))) if one is not None]
     return max(known, default=None)
 
 
@@ -228,22 +226,22 @@ def _pending(reason: Any) -> tuple[PendingSetting, ...]:
     return tuple(
         PendingSetting(
             name=name,
-            former=str(_mapping(values).get("old_value", "")),
-            value=str(_mapping(values).get("new_value", "")),
+            former=str(mapping(values).get("old_value", "")),
+            value=str(mapping(values).get("new_value", "")),
         )
-        for name, values in sorted(_mapping(reason).items())
+        for name, values in sorted(mapping(reason).items())
     )
 
 
 def _switchover(names: ClusterNames, failover: Mapping[str, str]) -> SwitchoverRequest | None:
     if not (failover.get("leader") or failover.get("member")):
         return None
-    return SwitchoverRequest(to=_number(names, failover.get("member") or ""))
+    return SwitchoverRequest(to=number_of(names, failover.get("member") or ""))
 
 
 def _kept(names: ClusterNames, lock: Mapping[str, str]) -> frozenset[int]:
     """Whose slots are kept. A slot is called as its member, with underscores."""
-    slots = _json(lock.get("retain_slots"), [])
+    slots = json_in(lock.get("retain_slots"), [])
     named = cast(Sequence[Any], slots) if isinstance(slots, list) else ()
     prefix = names.instance(0).removesuffix("0").replace("-", "_")
     found = (re.fullmatch(rf"{prefix}(\d+)_0", str(slot)) for slot in named)
@@ -258,26 +256,3 @@ def _former(sync: Mapping[str, str], history: Sequence[Sequence[Any]]) -> str:
 
 def _names(members: Members) -> ClusterNames:
     return ClusterNames(members.cluster)
-
-
-def _number(names: ClusterNames, pod: str) -> int | None:
-    return names.number(pod.removesuffix("-0")) if pod.endswith("-0") else None
-
-
-def _json(text: str | None, otherwise: Any) -> Any:
-    """Annotations are anybody's to write, so what is no JSON counts as nothing."""
-    try:
-        return json.loads(text) if text else otherwise
-    except ValueError:
-        return otherwise
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast(Mapping[str, Any], value) if isinstance(value, dict) else {}
-
-
-def _whole(value: Any) -> int | None:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        return None
