@@ -37,7 +37,7 @@ from steersman_databases.engines.desired import (
 from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotSupported, ObjectsMissing
 from steersman_databases.engines.mysql import verifiers
 from steersman_databases.engines.plan import Plan, Step
-from steersman_databases.engines.server import Login, Tenancy, TLSMode, Verification
+from steersman_databases.engines.server import Credentials, Login, Tenancy, TLSMode, Verification
 from steersman_databases.engines.server import Server as Located
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
@@ -58,8 +58,18 @@ def claim(name: str) -> Claim:
 class At:
     """A server and what is asked of it."""
 
-    def __init__(self, server: Server, sessions: Sessions) -> None:
-        self.server, self.contents, self.sessions = server, server.contents, sessions
+    def __init__(self, server: Server) -> None:
+        self.server, self.contents = server, server.contents
+        self.sessions, self.others = self._connect(server.administrator), self._connect(server.superuser)
+
+    def _connect(self, credentials: Credentials) -> Sessions:
+        login = Login(credentials.username, credentials.password)
+        verification = Verification(TLSMode.REQUIRE)
+        return self.contents.connect(Located("mysql", self.server.endpoint, login, verification, Tenancy.FOREIGN))
+
+    async def close(self) -> None:
+        await self.sessions.close()
+        await self.others.close()
 
     async def make(self, desired: DesiredUser | DesiredDatabase) -> list[str]:
         """The reasons of what was changed. Afterwards nothing is left to do."""
@@ -68,8 +78,8 @@ class At:
         return reasons
 
     async def do(self, *actions: Action) -> None:
-        """Something that somebody does behind our back."""
-        await self.contents.carry_out(self.sessions, Plan(tuple(map(Step, actions))))
+        """Something that somebody does behind our back, who may do anything."""
+        await self.contents.carry_out(self.others, Plan(tuple(map(Step, actions))))
 
     async def held(self, name: str) -> set[tuple[str, str]]:
         """What a user holds: the object in words, and the privilege."""
@@ -90,10 +100,7 @@ class At:
 @pytest.fixture
 async def at(like_mysql: Server, with_table: Callable[[str, str, tuple[str, ...]], object]) -> AsyncGenerator[At]:
     """A server with one database, in it a table `till` with the columns `coin` and `note`."""
-    login = Login(like_mysql.administrator.username, like_mysql.administrator.password)
-    located = Located("mysql", like_mysql.endpoint, login, Verification(TLSMode.REQUIRE), Tenancy.FOREIGN)
-    sessions = like_mysql.contents.connect(located)
-    found = At(like_mysql, sessions)
+    found = At(like_mysql)
     if SHOP not in await like_mysql.databases():
         await found.make(DesiredUser("accounts", "0wner", owns=frozenset({SHOP}), exact=False))
         await found.make(DesiredDatabase(SHOP, "accounts"))
@@ -103,7 +110,7 @@ async def at(like_mysql: Server, with_table: Callable[[str, str, tuple[str, ...]
     yield found
     for name in ("clerk", "reader", "writer"):
         await found.drop(name)
-    await sessions.close()
+    await found.close()
 
 
 def user(name: str = "clerk", **fields: object) -> DesiredUser:
@@ -134,13 +141,23 @@ class TestAccounts:
         assert await at.held("clerk") == declared | {("the whole server", "PROCESS")}
         note = SecuredObject(ObjectKind.TABLE, SHOP, None, "till", column="note")
         await at.do(
-            Grant("clerk", SERVER, ("FILE", "GRANT OPTION"), ""),
+            Grant("clerk", SERVER, ("INSERT", "GRANT OPTION"), ""),
             Grant("clerk", note, ("SELECT",), ""),
             Revoke("clerk", replace(note, column=None), ("UPDATE",), ""),
         )
         assert sorted(await at.make(clerk)) == ["GrantRevoked", "GrantRevoked", "Granted"]
         assert await at.held("clerk") == declared | {("the whole server", "PROCESS")}
         assert await at.make(user()) == ["GrantRevoked"] * 3
+        assert await at.held("clerk") == set()
+
+    async def test_all_that_may_be_declared_can_be_given_and_taken(self, at: At) -> None:
+        database = DesiredGrant(SHOP, frozenset({"ALL"}), with_grant_option=True)
+        grants = (on_server("ALL"), database, on_table("ALL", option=True))
+        await at.make(user(grants=grants, replication=True))
+        held = await at.held("clerk")
+        assert {("the whole server", "REPLICATION SLAVE"), (TILL, "GRANT OPTION"), (TILL, "TRIGGER")} <= held
+        assert {on for on, _ in held} == {"the whole server", f"database {SHOP}", TILL}
+        assert set(await at.make(user())) == {"GrantRevoked"}
         assert await at.held("clerk") == set()
 
     async def test_what_is_narrowed_to_columns_keeps_them(self, at: At) -> None:

@@ -47,7 +47,6 @@ class ClusterKubelet:
         self._hosts = hosts
         self._members = members or Patroni(server, client, hosts)
         self._jobs = JobRunner(server, client, hosts.sql, hosts.applied)
-        self._addresses = 0
 
     async def run(self, clock: Clock) -> None:
         """Never returns."""
@@ -135,8 +134,8 @@ class ClusterKubelet:
             body = {"status": {"phase": "Pending", "conditions": nowhere}}
             await self._client.patch(Pod, key, MergePatch(body), subresource="status")
             return
-        self._addresses += 1
-        address = f"10.0.{self._addresses // 256}.{self._addresses % 256}"
+        self._hosts.addresses += 1
+        address = f"10.0.{self._hosts.addresses // 256}.{self._hosts.addresses % 256}"
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
         body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
         await self._client.patch(Pod, key, MergePatch(body), subresource="status")

@@ -1,4 +1,4 @@
-"""A ``PostgreSQLCluster`` as its user sees it: YAML in, kubectl, Services and SQL out."""
+"""A cluster as its user sees it: YAML in, kubectl, Services and SQL out."""
 
 from __future__ import annotations
 
@@ -13,23 +13,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from benchmarks.databases import writer
-from benchmarks.databases.gaps import longest_gap
+from benchmarks.databases import gaps, writer
 
+from cluster_engines import POSTGRESQL, Engine
+from database_under_test import CLIENT
 from devcluster.errors import CommandFailed
 from devcluster.target import Target, wait_until
 
 API = "databases.steersman.dev/v1alpha1"
 RATE = 50.0
 """Rows a second that a writing client asks for."""
-SMALL: Mapping[str, Any] = {
-    "instances": 3,
-    "deletionPolicy": "Delete",
-    "storage": {"size": "512Mi"},
-    "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-    "postgresql": {"parameters": {"shared_buffers": "32MB", "max_connections": "40"}},
-}
-"""A spec that a machine with other things to do can bear."""
+SMALL = POSTGRESQL.small
 
 T = TypeVar("T")
 
@@ -72,6 +66,25 @@ class Place:
         """The Secret's entries, decoded; empty where there is none."""
         found: dict[str, str] = self.get("secret", name).get("data") or {}
         return {key: base64.b64decode(value).decode() for key, value in found.items()}
+
+    def log_in(self, pod: str, login: Mapping[str, str], statement: str, engine: str = "postgresql") -> str:
+        """What a server answers to who has nothing but the entries of a Secret. Raises CommandFailed with its words.
+
+        Args:
+            pod: where the client runs, beside some server.
+        """
+        values = [login[key] for key in ("host", "port", "user", "dbname", "password")]
+        command = ("exec", pod, "--container=server", "--", "sh", "-c", CLIENT[engine], "sh", *values, statement)
+        return self.kubectl(*command, seconds=30).strip()
+
+    def shows(self, kind: str, name: str, *words: str) -> None:
+        """Waits until ``kubectl get`` has these words in its line."""
+
+        def shown() -> bool:
+            line = self.kubectl("get", kind, name, "--no-headers")
+            return all(word in line for word in words)
+
+        self.until(f"kubectl get {kind} {name} shows {words}", shown, 120, about=(kind, name))
 
     def condition(self, kind: str, name: str, what: str = "Ready") -> dict[str, Any]:
         """Empty before there is one."""
@@ -124,21 +137,31 @@ class Place:
 
 @dataclass
 class ClusterUnderTest:
-    """One ``PostgreSQLCluster``."""
+    """One cluster, of PostgreSQL unless another engine is given, with a spec of that one."""
 
     place: Place
     name: str = "orders"
     spec: dict[str, Any] = field(default_factory=lambda: dict(SMALL))
+    engine: Engine = POSTGRESQL
 
     def apply(self, **spec: Any) -> None:
         """``kubectl apply``; ``spec`` adds or replaces fields by their wire names, None takes one out."""
         fields = {**self.spec, **spec}
         self.spec = {key: value for key, value in fields.items() if value is not None}
-        self.place.declare("PostgreSQLCluster", self.name, self.spec)
+        self.place.declare(self.engine.kind, self.name, self.spec)
 
     @property
     def found(self) -> dict[str, Any]:
-        return self.place.get("postgresqlcluster", self.name)
+        return self.place.get(self.kind, self.name)
+
+    @property
+    def kind(self) -> str:
+        """As kubectl takes it."""
+        return self.engine.kind.lower()
+
+    def reference(self, **more: Any) -> dict[str, Any]:
+        """The part of a spec that puts something on this cluster, and more."""
+        return {"clusterRef": {"kind": self.engine.kind, "name": self.name}, **more}
 
     @property
     def status(self) -> dict[str, Any]:
@@ -151,9 +174,8 @@ class ClusterUnderTest:
     @property
     def leader(self) -> str:
         """The instance that leads, as the members say: it is known with the operator away too."""
-        store = self.place.get("configmap", f"{self.name}-leader")
-        pod: str = store.get("metadata", {}).get("annotations", {}).get("leader") or ""
-        return pod.removesuffix("-0")
+        store = self.place.get("configmap", f"{self.name}-{self.engine.store}")
+        return self.engine.leader(self.name, store.get("metadata", {}).get("annotations") or {})
 
     @property
     def replicas(self) -> list[str]:
@@ -172,15 +194,15 @@ class ClusterUnderTest:
 
     def until(self, what: str, probe: Callable[[], T | None], seconds: float = 180) -> T:
         """As that of the place; says the status if it does not come."""
-        return self.place.until(what, probe, seconds, about=("postgresqlcluster", self.name))
+        return self.place.until(what, probe, seconds, about=(self.kind, self.name))
 
     def wait_reason(self, reason: str, what: str = "Ready", seconds: float = 120) -> dict[str, Any]:
-        return self.place.wait_reason("postgresqlcluster", self.name, reason, what, seconds)
+        return self.place.wait_reason(self.kind, self.name, reason, what, seconds)
 
     def annotate(self, name: str, value: str | None) -> None:
         """One of the product's annotations; None takes it away."""
         key = f"databases.steersman.dev/{name}"
-        self.place.patch("postgresqlcluster", self.name, {"metadata": {"annotations": {key: value}}})
+        self.place.patch(self.kind, self.name, {"metadata": {"annotations": {key: value}}})
 
     def leads(self, service: str = "rw") -> list[str]:
         """The pods that a Service leads to."""
@@ -215,25 +237,23 @@ class ClusterUnderTest:
         """Runs a command beside an instance's server. Raises CommandFailed."""
         return self.place.kubectl("exec", f"{instance}-0", "--container=server", "--", *command, seconds=seconds)
 
-    def sql(self, statement: str, database: str = "postgres", instance: str = "") -> str:
+    def sql(self, statement: str, database: str = "", instance: str = "") -> str:
         """As the superuser, in the pod of the primary or of an instance."""
-        command = ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement)
+        command = self.engine.inside(statement, database or self.engine.administrative)
         return self.execute(instance or self.leader, *command).strip()
 
     def shown(self, parameter: str) -> set[str]:
         """What the servers of all instances say of a parameter."""
         members = [member["name"] for member in self.status["members"]]
-        return {self.sql(f"SHOW {parameter}", instance=member) for member in members}
+        return {self.sql(self.engine.show(parameter), instance=member) for member in members}
 
     def delete(self, seconds: float = 170) -> None:
-        self.place.kubectl(
-            "delete", "postgresqlcluster", self.name, f"--timeout={seconds:.0f}s", seconds=seconds + 10
-        )
+        self.place.kubectl("delete", self.kind, self.name, f"--timeout={seconds:.0f}s", seconds=seconds + 10)
 
 
 @dataclass
 class Client:
-    """A pod beside a cluster, with psql, whose user has nothing but what a Secret of the product says.
+    """A pod beside a cluster, with its client, whose user has nothing but what a Secret of the product says.
 
     Args:
         secret: with ``host``, ``port``, ``user``, ``dbname`` and ``password``.
@@ -253,23 +273,18 @@ class Client:
     def login(self) -> str:
         """A connection string, but for the password. The servers are verified by name."""
         entries = self.cluster.place.secret(self.secret)
-        host = self.host or entries["host"]
-        return (
-            f"host={host} port={entries['port']} user={entries['user']} dbname={entries['dbname']} "
-            "sslmode=verify-full sslrootcert=/tls/ca.crt connect_timeout=5 "
-            # A server that is gone without a word is given up as soon as a driver can.
-            "tcp_user_timeout=3000 keepalives_idle=1 keepalives_interval=1 keepalives_count=3"
-            + (f" options={self.settings}" if self.settings else "")
-        )
+        said = self.cluster.engine.login(entries, self.host or entries["host"])
+        return f"{said} options={self.settings}" if self.settings else said
 
     def start(self, command: Sequence[str] = ("sleep", "7200")) -> None:
         image = self.cluster.status["image"]
+        reference = {"name": self.secret, "key": "password"}
         ca = {"secretName": f"{self.cluster.name}-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
         container = {
             "name": "client",
             "image": image,
             "command": list(command),
-            "env": [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": {"name": self.secret, "key": "password"}}}],
+            "env": [{"name": self.cluster.engine.password, "valueFrom": {"secretKeyRef": reference}}],
             "volumeMounts": [
                 {"name": "tls", "mountPath": "/tls"},
                 {"name": "source", "mountPath": "/source"},
@@ -293,7 +308,7 @@ class Client:
 
     def sql(self, statement: str, login: str = "") -> str:
         """What the server answers. Raises CommandFailed with its words."""
-        command = ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", login or self.login, "-c", statement)
+        command = self.cluster.engine.outside(statement, login or self.login)
         return self.cluster.place.kubectl("exec", self.name, "--", *command, seconds=40).strip()
 
     def stop(self) -> None:
@@ -313,9 +328,8 @@ class Writing:
     def look(self) -> None:
         """Reads its log."""
         lines = self.client.cluster.place.kubectl("logs", self.client.name, seconds=30).splitlines()
-        words = [line.split(maxsplit=1) for line in lines]
-        self.acknowledged = [(int(w[0]), float(w[1])) for w in words if len(w) == 2 and w[0].isdecimal()]
-        self.errors = [line for line, w in zip(lines, words, strict=True) if w and not w[0].isdecimal()]
+        self.acknowledged = gaps.acknowledged(lines)
+        self.errors = [line for line in lines if line and not line.split()[0].isdecimal()]
 
     def goes_on(self, since: float, seconds: float = 120) -> None:
         """Waits until a write that began after ``since`` was acknowledged, for two seconds on end."""
@@ -329,7 +343,7 @@ class Writing:
     @property
     def gap(self) -> float:
         """The longest time between two acknowledgements, in seconds."""
-        return longest_gap(self.acknowledged)
+        return gaps.longest_gap(self.acknowledged)
 
     def lost(self) -> int:
         """How many rows were acknowledged and are not there."""
@@ -341,15 +355,19 @@ class Writing:
 
 @contextmanager
 def writing(
-    cluster: ClusterUnderTest, secret: str, host: str = "", on: str = "", table: str = "written", settings: str = ""
+    cluster: ClusterUnderTest,
+    secret: str,
+    host: str = "",
+    on: str = "",
+    table: str = "written",
+    settings: str = "",
 ) -> Generator[Writing]:
     """A client that writes meanwhile, as the owner of a database."""
-    client = Client(cluster, secret, host, name=f"writer-{secrets.token_hex(3)}", on=on, settings=settings)
+    name = f"writer-{secrets.token_hex(3)}"
+    client = Client(cluster, secret, host, name=name, on=on, settings=settings)
     entries = cluster.place.secret(secret)
-    columns = "number bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
-    made = f"DROP TABLE IF EXISTS {table}; SET ROLE {entries['user']}; CREATE TABLE {table} ({columns})"
-    cluster.sql(made, entries["dbname"])
-    client.start(("python3", "/source/writer.py", client.login, str(RATE), table))
+    cluster.sql(cluster.engine.table(table, entries["user"]), entries["dbname"])
+    client.start(("python3", "/source/writer.py", cluster.engine.driver, client.login, str(RATE), table))
     seen = Writing(client, table)
     try:
         seen.goes_on(time.time())

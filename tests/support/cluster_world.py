@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,8 +28,8 @@ from steersman_databases.api import Database, MySQLCluster, PostgreSQLCluster, P
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
 from steersman_databases.engines.cluster import InUse, Setting, SettingCatalog
-from steersman_databases.engines.cluster_names import INSTANCE_LABEL, ClusterNames
-from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL, SUPERUSER, VERSION_LABEL, ClusterNames
+from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.server import Endpoint, Server
 
@@ -52,7 +52,12 @@ class ClusterWorld:
     """What servers run with, whatever they are told."""
     unreachable: bool = False
     """Whether nobody can ask servers for their parameters."""
+    kept_by_hand: set[str] = field(default_factory=set[str])
+    """Parameters that no server forgets."""
     asked: int = 0
+    log_begins: int = 0
+    """Where the log of the primary begins."""
+    asked_for_log: int = 0
     has: InUse = field(default_factory=InUse)
 
     def __post_init__(self) -> None:
@@ -69,7 +74,14 @@ class ClusterWorld:
     def parts(self, context: Context) -> ClusterParts:
         """PostgreSQL's objects, and the model of its members."""
         topology = ModelTopology(context.client, self.hosts)
-        return ClusterParts(PostgreSQLServers(), topology, settings=self.settings, in_use=self.in_use)
+        return ClusterParts(
+            PostgreSQLServers(),
+            topology,
+            settings=self.settings,
+            in_use=self.in_use,
+            take_back=self.take_back,
+            log_is_gone=self.log_is_gone,
+        )
 
     async def in_use(self, _server: Server) -> InUse:
         """What the databases have."""
@@ -78,20 +90,54 @@ class ClusterWorld:
     async def settings(self, server: Server) -> SettingCatalog:
         """What the server of a pod knows, and what it runs with: numbers in its own unit, or in MB."""
         self.asked += 1
-        pod = next(p for p in self.server.read_all(Pod) if p.status.pod_ip == server.endpoint.host)
+        pod = self.pod_of(server)
         if self.unreachable:
             raise ServerUnreachable(server.endpoint, "no answer")
-        store = self.server.read(ConfigMap, NAMES.store_config)
-        assert store is not None
-        told = json.loads(store.metadata.annotations["config"])["postgresql"]["parameters"]
-        shown = {**told, **self.hosts.running.get(pod.metadata.uid, {}), **self.stubborn}
+        told = self._stored()
+        altered = self.hosts.loaded.get(pod.metadata.name, {})
+        shown = {**told, **altered, **self.hosts.running.get(pod.metadata.uid, {}), **self.stubborn}
         known = {row["name"]: Setting(**row) for row in json.loads(_SETTINGS.read_text())}
         for name in known.keys() & shown.keys():
             value = shown[name]
             unit = 8 if known[name].unit == "8kB" else 1
             number = str(int(value[:-2]) * 1024 // unit) if value.endswith("MB") else value
-            known[name] = replace(known[name], value=number)
+            known[name] = replace(known[name], value=number, altered=name in altered)
+        if int(pod.metadata.labels[VERSION_LABEL]) < 17:
+            del known["allow_alter_system"]
         return known
+
+    async def log_is_gone(self, server: Server, position: int) -> bool:
+        """Whether the primary has not what comes after a position."""
+        self.asked_for_log += 1
+        assert self.pod_of(server).metadata.name == f"{self.status.primary}-0"
+        if self.unreachable:
+            raise ServerUnreachable(server.endpoint, "no answer")
+        return position < self.log_begins
+
+    async def take_back(self, server: Server, names: Collection[str]) -> Sequence[str]:
+        """Has a server forget what ALTER SYSTEM wrote."""
+        assert server.login.username == SUPERUSER
+        pod = self.pod_of(server)
+        if self.unreachable:
+            raise ServerUnreachable(server.endpoint, "no answer")
+        written = self.hosts.altered.get(pod.metadata.name, {})
+        standing = sorted(names & written.keys())
+        assert not standing or self._stored().get("allow_alter_system", "on") == "on", "the server refuses it"
+        if self.kept_by_hand & set(standing):
+            raise SqlFailed("resetting it", None, "it is kept")
+        for name in standing:
+            del written[name]
+        return standing
+
+    def _stored(self) -> dict[str, str]:
+        """The parameters that Patroni is told."""
+        store = self.server.read(ConfigMap, NAMES.store_config)
+        assert store is not None
+        return json.loads(store.metadata.annotations["config"])["postgresql"]["parameters"]
+
+    def pod_of(self, server: Server) -> Pod:
+        """The pod that runs it."""
+        return next(p for p in self.server.read_all(Pod) if p.status.pod_ip == server.endpoint.host)
 
     async def create(self, **spec: Any) -> Any:
         """Creates the cluster orders."""

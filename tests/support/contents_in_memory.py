@@ -40,7 +40,7 @@ class ServerInMemory(ModelServer):
         self.hangs = hangs
         self.refuses = ""
         """Words with which it refuses whatever would change it."""
-        self.looks = 0
+        self.looks = self.refusals = 0
 
     @property
     def others(self) -> set[str]:
@@ -87,5 +87,6 @@ class ContentsInMemory(ModelContents):
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
         held = self._all.get(sessions.server.endpoint)
         if held is not None and held.refuses:
+            held.refusals += 1
             raise SqlFailed("changing it", "42501", held.refuses)
         return await super().carry_out(sessions, plan, timeout)

@@ -21,7 +21,7 @@ _ADMIN = {
     "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" '
     'exec mysql --default-character-set=utf8mb4 -h 127.0.0.1 -u steersman_admin -N -e "$2" "$1"',
 }
-_CLIENT = {
+CLIENT = {
     "postgresql": 'PGPASSWORD="$5" PGCONNECT_TIMEOUT=5 '
     'exec psql -h "$1" -p "$2" -U "$3" -d "$4" -v ON_ERROR_STOP=1 -At -c "$6"',
     "mysql": 'MYSQL_PWD="$5" '
@@ -164,7 +164,7 @@ class DatabaseUnderTest:
         entries = self.secret()
         password = entries["password"] if password is None else password
         where = (entries["host"], entries["port"], entries["user"], entries["dbname"])
-        return self._in_pod(_CLIENT[self.engine], *where, password, statement)
+        return self._in_pod(CLIENT[self.engine], *where, password, statement)
 
     def _in_pod(self, script: str, *arguments: str) -> str:
         command = ("exec", f"--namespace={self.namespace}", self.pod, "--container=server", "--")

@@ -26,11 +26,15 @@ from steersman_databases.engines import (
 
 
 class Server(Protocol):
-    """A running server: how to reach it, what is true on it, and how to spoil it."""
+    """A running server: how to reach it, what is true on it, and how to spoil it.
+
+    The `administrator` is who engines come as; the `superuser` may do anything.
+    """
 
     contents: Contents
     endpoint: Endpoint
     administrator: Credentials
+    superuser: Credentials
 
     async def can_log_in(self, credentials: Credentials, database: str) -> bool: ...
     async def create_table(self, credentials: Credentials, database: str) -> None: ...

@@ -49,6 +49,7 @@ class Server:
     gtids: GtidSet = field(default_factory=GtidSet)
     runs: bool = False
     in_group: int = 0
+    epoch: int = 0
     with_: dict[str, str] = field(default_factory=dict[str, str])
     joining: bool = False
 
@@ -211,6 +212,7 @@ class Agents:
             uuid=server.uuid if server.runs else "",
             address=f"{pod.status.pod_ip}:3306",
             gtids=server.gtids if server.runs else GtidSet(),
+            epoch=server.epoch,
         )
 
     async def _do(
@@ -230,17 +232,27 @@ class Agents:
                     server.runs, server.with_ = True, dict(agreed.parameters)
             case "Found":
                 to = replace(
-                    view.store, epoch=view.store.epoch + 1, leader=me.instance, leader_uuid=me.uuid, consent=None
+                    view.store.with_member(me.instance),
+                    epoch=view.epoch + 1,
+                    leader=me.instance,
+                    leader_uuid=me.uuid,
+                    leader_view="",
+                    consent=None,
                 )
                 await self._client.patch(ConfigMap, names.group, MergePatch(dict(store.written(to, agreed.version))))
                 assert not farm.online(), "a second group is founded while there is one"
                 farm.group = to.epoch
-                server.in_group, farm.primary = to.epoch, server.uuid
+                server.in_group = server.epoch = to.epoch
+                farm.primary = server.uuid
                 farm.founded.append(names.instance(me.instance))
                 farm.history.append(server.uuid)
             case "Join":
+                joined = view.store.with_member(me.instance)
+                if joined != view.store:
+                    words = dict(store.written(joined, agreed.version))
+                    await self._client.patch(ConfigMap, names.group, MergePatch(words))
                 if not me.gtids - (view.group or GtidSet()):
-                    server.in_group = farm.group
+                    server.in_group = server.epoch = farm.group
                     for one in farm.online():
                         server.gtids = server.gtids | one.gtids
             case "HandOver":
@@ -267,7 +279,9 @@ class Agents:
             int(pod.metadata.labels[INSTANCE_LABEL]),
             store.agreed(to_builtins(self._api.read(ConfigMap, names.group))),
         )
-        leads = replace(known.store, leader=me, leader_uuid=server.uuid)
+        view = f"{self._farm.group + 1000}:{len(self._farm.history)}"
+        leads = replace(known.store.with_member(me), leader=me, leader_uuid=server.uuid, leader_view=view)
+        leads = replace(leads, epoch=max(leads.epoch, self._farm.group))
         if leads != known.store:
             await self._client.patch(ConfigMap, names.group, MergePatch(dict(store.written(leads, known.version))))
         if self._farm.writes:

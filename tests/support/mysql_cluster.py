@@ -14,6 +14,7 @@ from typing import Any
 
 from certificates import Authority
 from devcluster.target import Target
+from steersman_databases.engines.mysql.furnishing import statements
 
 PREFIX = "databases.steersman.dev"
 _TESTER = "tester"
@@ -160,11 +161,8 @@ class MySQLMembers:
 
     def _config(self) -> list[dict[str, Any]]:
         accounts = (
-            "CREATE USER steersman_replication@'%' IDENTIFIED WITH caching_sha2_password BY ''"
-            " REQUIRE SUBJECT '/CN=steersman_replication';\n"
-            "GRANT REPLICATION SLAVE, BACKUP_ADMIN, GROUP_REPLICATION_STREAM, CONNECTION_ADMIN ON *.*"
-            " TO steersman_replication@'%';\n"
-            f"CREATE USER {_TESTER}@'%' IDENTIFIED BY '{_TESTER}';\n"
+            "".join(f"{statement};\n" for statement in statements())
+            + f"CREATE USER {_TESTER}@'%' IDENTIFIED BY '{_TESTER}';\n"
             f"GRANT ALL ON *.* TO {_TESTER}@'%' WITH GRANT OPTION;\n"
         )
         data = {"accounts.sql": accounts, "slices": f"{self.name}-rw-ipv4\n"}

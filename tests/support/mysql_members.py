@@ -40,8 +40,10 @@ from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.client.sync import SyncClient
+from steersman.errors import NotFound
 from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.testing.envtest import Envtest
+from steersman_databases.engines.mysql.furnishing import statements
 
 T = TypeVar("T")
 
@@ -49,14 +51,15 @@ PREFIX = "databases.steersman.dev"
 CLUSTER = "orders"
 GROUP_NAME = "7b1f4a52-5a3e-4d0e-9f4c-0f1f3f1c7a11"
 TESTER = "tester"
-# What the servers' own accounts need, and no more; the tester is nobody's but the tests'.
-ACCOUNTS = f"""
-CREATE USER steersman_replication@'%' IDENTIFIED WITH caching_sha2_password BY ''
-  REQUIRE SUBJECT '/CN=steersman_replication';
-GRANT REPLICATION SLAVE, BACKUP_ADMIN, GROUP_REPLICATION_STREAM, CONNECTION_ADMIN ON *.* TO steersman_replication@'%';
-CREATE USER {TESTER}@'%' IDENTIFIED BY '{TESTER}';
-GRANT ALL ON *.* TO {TESTER}@'%' WITH GRANT OPTION;
-"""
+ACCOUNTS = "".join(
+    f"{statement};\n"
+    for statement in (
+        *statements(),
+        # Nobody's but the tests'.
+        f"CREATE USER {TESTER}@'%' IDENTIFIED BY '{TESTER}'",
+        f"GRANT ALL ON *.* TO {TESTER}@'%' WITH GRANT OPTION",
+    )
+)
 _PATIENCE = 150.0  # seconds: the machine may have thirty other things to do
 
 
@@ -203,6 +206,12 @@ class Member:
 
     def sql(self, *statements: str) -> Sequence[Sequence[Any]]:
         """As a client; the rows of the last one."""
+        with self.session() as ask:
+            return [ask(statement) for statement in statements][-1]
+
+    @contextlib.contextmanager
+    def session(self) -> Generator[Callable[[str], Sequence[Sequence[Any]]]]:
+        """A client that stays for a while, and gets the rows of each statement."""
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         connection = pymysql.connect(
@@ -215,10 +224,14 @@ class Member:
             connect_timeout=5,
             read_timeout=20,
         )
-        with contextlib.closing(connection), connection.cursor() as cursor:
-            for statement in statements:
+
+        def ask(statement: str) -> Sequence[Sequence[Any]]:
+            with connection.cursor() as cursor:
                 cursor.execute(statement)
-            return cursor.fetchall()
+                return cursor.fetchall()
+
+        with contextlib.closing(connection):
+            yield ask
 
     def shows(self) -> bytes:
         """The certificate of its server, in DER."""
@@ -273,8 +286,19 @@ class Members:
         annotations = {f"{PREFIX}/{name.replace('_', '-')}": value for name, value in said.items()}
         self.client.patch(ConfigMap, self.key, MergePatch({"metadata": {"annotations": annotations}}))
 
+    def make_store_anew(self, group_name: str = GROUP_NAME) -> None:
+        """As the operator does where somebody has deleted it."""
+        with contextlib.suppress(NotFound):
+            self.client.delete(ConfigMap, self.key)
+        self.client.apply(ConfigMapApply(metadata=ObjectMetaApply(name=self.key.name, namespace=self.key.namespace)))
+        self.annotate(group_name=group_name, instances=",".join(str(one.number) for one in self.all))
+
+    def agreed(self) -> Mapping[str, Any]:
+        """What members wrote there."""
+        return json.loads(self.annotations().get(f"{PREFIX}/group", "{}"))
+
     def epoch(self) -> int:
-        return json.loads(self.annotations().get(f"{PREFIX}/group", "{}")).get("epoch", 0)
+        return self.agreed().get("epoch", 0)
 
     def endpoint(self) -> str | None:
         """The pod that -rw leads to."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import ssl
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,9 @@ import asyncmy
 from real_server import ADMINISTRATOR, RealServer
 from server_process import Process, data_directory, free_port, program, run
 from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL
+from steersman_databases.engines.cluster_names import OPERATOR as OF_CLUSTERS
+from steersman_databases.engines.mysql.furnishing import statements
+from steersman_databases.engines.mysql.session import account
 
 
 class MySQLServer(RealServer):
@@ -22,7 +26,19 @@ class MySQLServer(RealServer):
         self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str | None = None
     ) -> list[Any]:
         """Run a statement, its `{}` filled with quoted names."""
-        query = statement.format(*("`" + name.replace("`", "``") + "`" for name in names))
+        async with (
+            self._connected(credentials, database) as connection,
+            await connection.prepare(_filled(statement, names)) as prepared,
+        ):
+            return list((await prepared.execute()).rows or ())
+
+    async def execute_unprepared(self, statement: str, *names: str) -> None:
+        """One of the statements that MySQL does not prepare."""
+        async with self._connected(ADMINISTRATOR, None) as connection:
+            await connection.query(_filled(statement, names))
+
+    @asynccontextmanager
+    async def _connected(self, credentials: Credentials, database: str | None) -> AsyncGenerator[Any]:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
@@ -37,8 +53,7 @@ class MySQLServer(RealServer):
             autocommit=True,
         )
         try:
-            async with await connection.prepare(query) as prepared:
-                return list((await prepared.execute()).rows or ())
+            yield connection
         finally:
             await connection.ensure_closed()
 
@@ -86,10 +101,24 @@ class MySQLServer(RealServer):
         await self.execute("GRANT SELECT, INSERT ON *.* TO {}@'10.%'", username)
 
 
+def _filled(statement: str, names: tuple[str, ...]) -> str:
+    return statement.format(*("`" + name.replace("`", "``") + "`" for name in names))
+
+
 MAKE_ADMINISTRATOR = (
     f"CREATE USER `{ADMINISTRATOR.username}`@`%` IDENTIFIED BY '{ADMINISTRATOR.password}';\n"
     f"GRANT ALL ON *.* TO `{ADMINISTRATOR.username}`@`%` WITH GRANT OPTION;\n"
 )
+
+
+OPERATOR = Credentials("the-operator", "0perator-s3cret")
+
+
+def _make_operator() -> str:
+    """Who may do in a server what the operator may in those of its clusters, and logs in by a password."""
+    theirs, ours = account(OF_CLUSTERS), account(OPERATOR.username)
+    grants = [one.replace(theirs, ours) for one in statements() if one.startswith("GRANT") and theirs in one]
+    return ";\n".join([f"CREATE USER {ours} IDENTIFIED BY '{OPERATOR.password}'", *grants, ""])
 
 
 def start_mariadb(root: Path, *, tls: bool = True) -> Generator[MySQLServer]:
@@ -113,9 +142,10 @@ def start_mariadb(root: Path, *, tls: bool = True) -> Generator[MySQLServer]:
 
 
 def start_mysql(root: Path) -> Generator[MySQLServer]:
+    """One in which the operator may do what it may in a cluster, and no more."""
     with data_directory() as directory:
         setup = directory / "setup.sql"
-        setup.write_text(MAKE_ADMINISTRATOR)
+        setup.write_text(MAKE_ADMINISTRATOR + _make_operator())
         setup.chmod(0o644)
         common = [
             *(program("mysqld", str(root / "usr/sbin")), "--no-defaults", f"--basedir={root}/usr"),
@@ -124,7 +154,9 @@ def start_mysql(root: Path) -> Generator[MySQLServer]:
         ]
         run([*common, "--initialize-insecure", f"--init-file={setup}"], directory)
         certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]
-        yield from serve_mysql(directory, [*common, "--mysqlx=OFF", "--sync-binlog=0", *certificate])
+        for server in serve_mysql(directory, [*common, "--mysqlx=OFF", "--sync-binlog=0", *certificate]):
+            server.administrator = OPERATOR
+            yield server
 
 
 def serve_mysql(directory: Path, command: list[str]) -> Generator[MySQLServer]:

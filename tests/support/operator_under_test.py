@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from devcluster.operator import DEPLOYMENT, NAMESPACE
 from devcluster.process import Process
@@ -17,12 +19,13 @@ _SELECTOR = f"--selector=app.kubernetes.io/name={DEPLOYMENT}"
 
 
 def running(cluster: Target) -> dict[str, str]:
-    """Name and container of the pod that runs and is not on its way out; empty where there is none."""
+    """Name, container and node of the pod that runs and is not on its way out; empty where there is none."""
     pods = json.loads(cluster.kubectl("get", "pods", _SCOPE, _SELECTOR, "--output=json"))
     for pod in pods["items"]:
         statuses: list[dict[str, Any]] = pod["status"].get("containerStatuses") or [{}]
         if "deletionTimestamp" not in pod["metadata"] and "running" in statuses[0].get("state", {}):
-            return {"name": pod["metadata"]["name"], "container": statuses[0]["containerID"].rpartition("/")[2]}
+            container = statuses[0]["containerID"].rpartition("/")[2]
+            return {"name": pod["metadata"]["name"], "container": container, "node": pod["spec"]["nodeName"]}
     return {}
 
 
@@ -51,6 +54,23 @@ def away(cluster: Target) -> Generator[None]:
     finally:
         cluster.kubectl("scale", f"deployment/{DEPLOYMENT}", _SCOPE, "--replicas=1")
         rolled_out(cluster)
+
+
+def present(_cluster: Target) -> AbstractContextManager[None]:
+    """The operator goes on."""
+    return nullcontext()
+
+
+Presence = Callable[[Target], AbstractContextManager[None]]
+"""`present` or `away`."""
+EITHER_WAY = pytest.mark.parametrize(
+    "operator",
+    [
+        pytest.param(present, id="with-the-operator"),
+        pytest.param(away, id="without-the-operator", marks=pytest.mark.disruptive),
+    ],
+)
+"""Of a test that is carried out with the operator, and without it."""
 
 
 def rolled_out(cluster: Target) -> None:

@@ -26,6 +26,7 @@ from steersman_databases.engines.postgresql.topology import PatroniTopology
 from steersman_databases.engines.topology import Member, Members
 from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to
 
+STRAYED, WRITTEN = 16 << 20, 32 << 20
 RESTART_BOUND = ("max_connections", "shared_buffers")
 
 
@@ -47,6 +48,8 @@ class Hosts:
     running: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     restarts: list[str] = field(default_factory=list[str])
     systems: int = 0
+    addresses: int = 0
+    """How many were given to pods."""
     history: list[str] = field(default_factory=list[str])
     unschedulable: set[str] = field(default_factory=set[str])
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -61,6 +64,8 @@ class Hosts:
     """Whether the next server that is to make the data ends before it does."""
     slow: bool = False
     """Whether primaries leave their EndpointSlices as they are."""
+    silent: bool = False
+    """Whether members have not come round to say what has become of them."""
     sql: ServerInMemory = field(default_factory=lambda: ServerInMemory(administrator=Credentials(OPERATOR, "")))
     """What is inside the primary."""
     applied: list[str] = field(default_factory=list[str])
@@ -73,8 +78,18 @@ class Hosts:
     """Whether the pod of that Job runs on, and does not even end when it is deleted."""
     lacks: str = ""
     """What the Job ends with that looks whether the image of the upgrade has everything."""
+    altered: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    """What ALTER SYSTEM wrote, by the pod: the file, which its server has read as far as it is in ``loaded``."""
+    loaded: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    lagging: set[str] = field(default_factory=set[str])
+    """Pods whose servers do not follow: their log ends at `STRAYED`, that of the others at `WRITTEN`."""
     unreadable: list[str] = field(default_factory=list[str])
     """Servers that were started on data of another version."""
+
+    def alter(self, pod: str, **values: str) -> None:
+        """Somebody sets parameters by ALTER SYSTEM, and has the server read its files."""
+        self.altered.setdefault(pod, {}).update(values)
+        self.loaded[pod] = dict(self.altered[pod])
 
 
 class ModelTopology(PatroniTopology):
@@ -87,6 +102,9 @@ class ModelTopology(PatroniTopology):
     async def restart_server(self, members: Members, member: Member) -> None:
         self._hosts.restarts.append(member.pod.name)
 
+    async def reload(self, members: Members, member: Member) -> None:
+        self._hosts.loaded[member.pod.name] = dict(self._hosts.altered.get(member.pod.name, {}))
+
 
 class Patroni:
     """All members of all clusters, played in one."""
@@ -97,8 +115,8 @@ class Patroni:
         self._hosts = hosts
 
     def news(self) -> object:
-        """Nothing beside what stands in Kubernetes."""
-        return None
+        """Beside what stands in Kubernetes, who follows no more."""
+        return frozenset(self._hosts.lagging)
 
     async def look(self) -> None:
         """One round of every cluster's members."""
@@ -175,8 +193,9 @@ class Patroni:
             self._hosts.volumes[self._claim_uid(pod)] = volume
         system = volume.system
         await self._annotate(names.store_config, {"initialize": system})
-        await self._annotate(names.store_leader, {"leader": pod.metadata.name})
         self._hosts.history.append(pod.metadata.name)
+        lock = {"leader": pod.metadata.name, "transitions": str(len(self._hosts.history))}
+        await self._annotate(names.store_leader, lock)
 
     async def _elect(self, names: ClusterNames, usable: Sequence[Pod], settings: Mapping[str, Any]) -> Pod | None:
         sync = self._note(names.store_sync)
@@ -191,8 +210,9 @@ class Patroni:
         history = json.loads(self._note(names.store_config).get("history", "[]"))
         history.append([volume.timeline - 1, 1, "no recovery target specified", "", pod.metadata.name])
         await self._annotate(names.store_config, {"history": json.dumps(history)})
-        await self._annotate(names.store_leader, {"leader": pod.metadata.name})
         self._hosts.history.append(pod.metadata.name)
+        lock = {"leader": pod.metadata.name, "transitions": str(len(self._hosts.history))}
+        await self._annotate(names.store_leader, lock)
         return pod
 
     async def _follow(self, names: ClusterNames, leader: Pod, pods: Sequence[Pod], config: Mapping[str, str]) -> None:
@@ -211,7 +231,8 @@ class Patroni:
             if pod is leader:
                 await self._say(pod, "primary", "running", data.timeline, settings)
             else:
-                streaming.append(pod.metadata.name)
+                if pod.metadata.name not in self._hosts.lagging:
+                    streaming.append(pod.metadata.name)
                 await self._say(pod, "replica", "running", data.timeline, settings)
         chosen = streaming if settings.get("synchronous_mode") else []
         note = {"leader": leader.metadata.name, "sync_standby": ",".join(chosen)}
@@ -232,7 +253,8 @@ class Patroni:
                 await self._client.patch(EndpointSlice, key, MergePatch(body))
 
     async def _say(self, pod: Pod, role: str, state: str, timeline: int, settings: Mapping[str, Any]) -> None:
-        wanted = {k: v for k, v in settings.get("postgresql", {}).get("parameters", {}).items() if k in RESTART_BOUND}
+        told = settings.get("postgresql", {}).get("parameters", {}) | self._hosts.loaded.get(pod.metadata.name, {})
+        wanted = {k: v for k, v in told.items() if k in RESTART_BOUND}
         if pod.metadata.name in self._hosts.restarts:
             self._hosts.restarts.remove(pod.metadata.name)
             self._hosts.running.pop(pod.metadata.uid, None)
@@ -251,11 +273,16 @@ class Patroni:
         }
         if reason:
             said |= {"pending_restart": True, "pending_restart_reason": reason}
+        strays = pod.metadata.name in self._hosts.lagging
         if role == "replica":
-            said["replication_state"] = "streaming"
+            said["replication_state"] = "in archive recovery" if strays else "streaming"
+        if self._hosts.lagging:
+            said["xlog_location"] = STRAYED if strays else WRITTEN
         note = json.dumps(said, sort_keys=True)
-        ready = state == "running"
+        ready = state == "running" and not strays
         labelled = pod.metadata.labels.get(ROLE_LABEL) == role
+        if self._hosts.silent:
+            return
         if pod.metadata.annotations.get("status") != note or not labelled:
             body = {"metadata": {"annotations": {"status": note}, "labels": {ROLE_LABEL: role}}}
             await self._client.patch(Pod, pod.key, MergePatch(body))

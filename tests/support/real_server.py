@@ -29,7 +29,7 @@ class RealServer:
 
     def __init__(self, endpoint: Endpoint, statements: Path) -> None:
         self.endpoint = endpoint
-        self.administrator = ADMINISTRATOR
+        self.superuser = self.administrator = ADMINISTRATOR
         self.log = statements
         self._unread = statements.open(errors="replace")
         self._writes = 0

@@ -234,6 +234,12 @@ def test_fences_are_put_up_and_taken_down_one_by_one(server: InMemoryApiServer) 
     assert told == {"cluster": "shop", "done": "fenced: shop-0", "fenced": ["shop-0"]}
 
 
+def test_what_was_done_names_the_kind(server: InMemoryApiServer) -> None:
+    metadata = {"name": "stock", "namespace": KEY.namespace}
+    server.load({"apiVersion": f"{GROUP}/v1alpha1", "kind": "MySQLCluster", "metadata": metadata, "spec": {}})
+    assert call("pause", "stock").output == "mysqlcluster/stock paused\n"
+
+
 def test_pause_restart_and_hibernation_are_written_where_the_operator_looks(server: InMemoryApiServer) -> None:
     assert call("pause", "shop").output == "postgresqlcluster/shop paused\n"
     assert written(server) == {"paused": "true"}

@@ -2,24 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+
+import psycopg
+import pytest
 
 from access_rules import TAKEN, WRONG
 from postgresql_server import PostgreSQLServer
+from steersman_databases.engines.postgresql.hba import access_rules
 
 # A line that runs on makes another one of the next, and is therefore looked at by itself: by us alone.
 LINES = (*TAKEN, *(line for line in WRONG if not line.endswith("\\")))
 
 
-def test_what_we_take_the_server_takes_and_what_we_refuse_it_refuses(postgresql: PostgreSQLServer) -> None:
+@contextmanager
+def rules(postgresql: PostgreSQLServer, lines: tuple[str, ...]) -> Generator[None]:
+    """The server's file has these lines. It reads them only when told to."""
     ((name,),) = postgresql.administer("SHOW hba_file")
     file = Path(name)
     former = file.read_text()
     try:
-        # Nothing is loaded: the view reads the file as it is.
-        file.write_text("".join(f"{line}\n" for line in LINES))
-        found = postgresql.administer("SELECT line_number, error FROM pg_hba_file_rules WHERE error IS NOT NULL")
+        file.write_text("".join(f"{line}\n" for line in lines))
+        yield
     finally:
         file.write_text(former)
+
+
+def test_what_we_take_the_server_takes_and_what_we_refuse_it_refuses(postgresql: PostgreSQLServer) -> None:
+    with rules(postgresql, LINES):
+        found = postgresql.administer("SELECT line_number, error FROM pg_hba_file_rules WHERE error IS NOT NULL")
     refused: set[str] = {LINES[number - 1] for number, _ in found}
     assert refused == set(LINES) - set(TAKEN), found
+
+
+def test_who_may_stream_streams_by_password_and_nobody_else(postgresql: PostgreSQLServer) -> None:
+    receiver, clerk = "hba receiver", "hba clerk"
+    postgresql.administer("CREATE ROLE {} LOGIN REPLICATION PASSWORD 's3cret'", receiver)
+    postgresql.administer("CREATE ROLE {} LOGIN PASSWORD 's3cret'", clerk)
+    try:
+        with rules(postgresql, access_rules((), tls_required=True)):
+            postgresql.administer("SELECT pg_reload_conf()")
+            stream(postgresql, receiver)
+            with pytest.raises(psycopg.OperationalError, match=r"walsender|WAL sender"):
+                stream(postgresql, clerk)
+            # The file is read before it is looked whether there is such a role.
+            for name in ("steersman_rewind", "steersman_operator", "postgres"):
+                with pytest.raises(psycopg.OperationalError, match=r"pg_hba\.conf rejects|certificate"):
+                    stream(postgresql, name)
+    finally:
+        postgresql.administer("SELECT pg_reload_conf()")
+        for name in (receiver, clerk):
+            postgresql.administer("DROP ROLE {}", name)
+
+
+def stream(postgresql: PostgreSQLServer, name: str) -> None:
+    """Begins to, as ``pg_receivewal`` does. Raises psycopg's errors."""
+    at = postgresql.endpoint
+    # libpq's own word for it, which psycopg's signature does not have.
+    told = f"host={at.host} port={at.port} user='{name}' password=s3cret sslmode=require replication=true"
+    with psycopg.connect(told, autocommit=True, prepare_threshold=None) as connection:
+        connection.pgconn.exec_(b"IDENTIFY_SYSTEM")

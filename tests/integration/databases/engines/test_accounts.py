@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import psycopg
+import pytest
+
 from postgresql_server import PostgreSQLServer
-from steersman_databases.engines import Credentials
+from steersman_databases.engines import Credentials, ServerUnreachable
+from steersman_databases.engines.desired import Claim
+from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.postgresql.accounts import furnish, version
+from steersman_databases.engines.postgresql.session import Session
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+
+HOLDER = Holder("the first", "5f0c4a71", {})
+CLERK = Claim("5f0c4a71", "DatabaseUser", "shop", "clerk")
+
+
+def administrated(postgresql: PostgreSQLServer) -> Server:
+    """The server, as somebody who may do everything logs in."""
+    login = Login(postgresql.administrator.username, postgresql.administrator.password)
+    return Server("postgresql", postgresql.endpoint, login, Verification(TLSMode.REQUIRE))
 
 
 async def test_a_server_of_another_version_gets_the_accounts_and_the_password(postgresql: PostgreSQLServer) -> None:
-    administrator = postgresql.administrator
-    login = Login(administrator.username, administrator.password)
-    server = Server("postgresql", postgresql.endpoint, login, Verification(TLSMode.REQUIRE))
+    server = administrated(postgresql)
     postgresql.administer("CREATE ROLE somebody LOGIN")
     somebody = Credentials("somebody", "first")
 
     async def reasons(credentials: Credentials) -> list[str]:
-        return [change.reason for change in await furnish(server, credentials)]
+        return [change.reason for change in await furnish(server, credentials, HOLDER)]
 
-    await furnish(server, somebody)
+    await furnish(server, somebody, HOLDER)
     assert await reasons(somebody) == []
     assert await postgresql.can_log_in(somebody, "postgres")
     postgresql.administer("DROP FUNCTION steersman.pooled(text)")
@@ -34,3 +49,65 @@ async def test_a_server_of_another_version_gets_the_accounts_and_the_password(po
     ]
     assert postgresql.administer("SELECT to_regprocedure('steersman.pooled(text)') IS NOT NULL") == [(True,)]
     postgresql.administer("DROP ROLE somebody")
+
+
+async def test_who_adopts_data_lets_in_only_users_that_are_declared(postgresql: PostgreSQLServer) -> None:
+    server, somebody = administrated(postgresql), postgresql.administrator
+    others = replace(CLERK, cluster="another")
+    roles = {
+        "clerk": CLERK.text,
+        "clerk~": CLERK.text,
+        'it\'s "gone"': replace(CLERK, name="gone").text,
+        "renamed": replace(CLERK, name="jane").text,
+        "elsewhere": others.text,
+        "owner": replace(CLERK, kind="Database").text,
+        "made by hand": "for the reports",
+    }
+    for name, mark in roles.items():
+        quoted, literal = name.replace('"', '""'), mark.replace("'", "''")
+        postgresql.administer(f"CREATE ROLE \"{quoted}\" LOGIN PASSWORD 's3cret'")
+        postgresql.administer(f"COMMENT ON ROLE \"{quoted}\" IS '{literal}'")
+    gone = Credentials('it\'s "gone"', "s3cret")
+    declared = {CLERK.text: {"clerk", "clerk~"}, replace(CLERK, name="jane").text: {"jane", "jane~"}}
+    second = Holder("the second", CLERK.cluster, declared)
+    try:
+        postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
+        assert await furnish(server, somebody, HOLDER) == (), "of data that bear no word nobody knows who left them"
+        assert await furnish(server, somebody, HOLDER) == (), "of one's own data, whoever was retained stays"
+        async with logged_in(postgresql, gone) as session:
+            [change] = await furnish(server, somebody, second)
+            assert change.reason == "UsersLocked" and 'it\'s "gone", renamed:' in change.message
+            with pytest.raises(psycopg.OperationalError):
+                await session.execute("SELECT 1")
+        for name in roles:
+            opens = name not in ('it\'s "gone"', "renamed")
+            assert await postgresql.can_log_in(Credentials(name, "s3cret"), "postgres") is opens, name
+        assert await furnish(server, somebody, second) == ()
+    finally:
+        for name in roles:
+            quoted = name.replace('"', '""')
+            postgresql.administer(f'DROP ROLE "{quoted}"')
+
+
+async def test_a_standby_is_not_taken_for_furnished(
+    postgresql: PostgreSQLServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_begun(_session: Session, _deadline: float) -> bool:
+        return False
+
+    monkeypatch.setattr(Session, "begin_use", not_begun)
+    with pytest.raises(ServerUnreachable, match="no primary"):
+        await furnish(administrated(postgresql), postgresql.administrator, HOLDER)
+
+
+@asynccontextmanager
+async def logged_in(
+    postgresql: PostgreSQLServer, credentials: Credentials
+) -> AsyncGenerator[psycopg.AsyncConnection[tuple[object, ...]]]:
+    """A session of an application's."""
+    at = postgresql.endpoint
+    connection = await psycopg.AsyncConnection.connect(
+        host=at.host, port=at.port, user=credentials.username, password=credentials.password, dbname="postgres"
+    )
+    async with connection:
+        yield connection

@@ -14,6 +14,7 @@ from server_process import program
 from steersman_databases.engines import Desired, PostgreSQL, ensure
 from steersman_databases.engines.cluster import SqlSource
 from steersman_databases.engines.desired import DesiredDatabase
+from steersman_databases.engines.initial_sql import path_of
 from steersman_databases.engines.postgresql import initial
 from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
 from steersman_databases.engines.survey import Scope
@@ -32,7 +33,7 @@ class Job:
     def run(self, *given: tuple[SqlSource, str]) -> tuple[int, str]:
         """Exit status, and all that was written."""
         for source, text in given:
-            path = self._files / initial.path_of(source)
+            path = self._files / path_of(source)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         environment = {

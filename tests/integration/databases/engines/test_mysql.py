@@ -9,7 +9,15 @@ import pytest
 
 from mysql_server import MySQLServer
 from steersman_databases import engines
-from steersman_databases.engines import Desired, InvalidName, MySQL, ServerUnreachable, SqlFailed
+from steersman_databases.engines import (
+    AdministratorRejected,
+    Credentials,
+    Desired,
+    InvalidName,
+    MySQL,
+    ServerUnreachable,
+    SqlFailed,
+)
 
 _numbers = itertools.count(1)
 
@@ -98,3 +106,22 @@ async def test_server_that_stops_answering_midway(mysql_server: MySQLServer, des
         with pytest.raises(ServerUnreachable, match="in time"):
             await engines.ensure(MySQL(), endpoint, mysql_server.administrator, desired, timeout=0.5)
         assert time.monotonic() - started < 20
+
+
+async def test_the_administrators_password_is_changed_while_both_are_valid(mysql: MySQLServer) -> None:
+    former, later = Credentials("rotated_admin", "f0rmer"), Credentials("rotated_admin", "l8ter")
+    desired = Desired("rotated_shop", "rotated_clerk", "s3cret")
+
+    async def made_by(administrator: Credentials) -> None:
+        await engines.ensure(MySQL(), mysql.endpoint, administrator, desired)
+
+    await mysql.execute("CREATE USER {} IDENTIFIED BY 'f0rmer'", former.username)
+    await mysql.execute("GRANT ALL ON *.* TO {} WITH GRANT OPTION", former.username)
+    await made_by(former)
+    await mysql.execute("ALTER USER {} IDENTIFIED BY 'l8ter' RETAIN CURRENT PASSWORD", former.username)
+    await made_by(former)
+    await made_by(later)
+    await mysql.execute("ALTER USER {} DISCARD OLD PASSWORD", former.username)
+    await made_by(later)
+    with pytest.raises(AdministratorRejected):
+        await made_by(former)

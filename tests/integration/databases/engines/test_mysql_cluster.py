@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
+import pytest
+
 from mysql_server import MySQLServer
 from real_server import ADMINISTRATOR
-from steersman_databases.engines import Credentials
+from steersman_databases.engines import Credentials, ServerUnreachable
+from steersman_databases.engines.desired import Claim
+from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.mysql.catalog import catalog
 from steersman_databases.engines.mysql.furnishing import furnish, statements
 from steersman_databases.engines.mysql.parameters import judge, shown_instead
+from steersman_databases.engines.mysql.session import Session, connect
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+
+HOLDER = Holder("the first", "5f0c4a71", {})
 
 
 def administrated(mysql: MySQLServer) -> Server:
@@ -21,15 +31,68 @@ async def test_accounts_are_made_once_and_the_administrator_has_the_password_of_
     mysql: MySQLServer,
 ) -> None:
     server, first, second = administrated(mysql), Credentials("root", 'it\'s "s3cret"'), Credentials("root", "other")
-    assert {change.reason for change in await furnish(server, first)} == {"AccountsUpdated", "PasswordReset"}
-    assert await furnish(server, first) == ()
+    assert {change.reason for change in await furnish(server, first, HOLDER)} == {"AccountsUpdated", "PasswordReset"}
+    assert await furnish(server, first, HOLDER) == ()
     assert await mysql.can_log_in(first, "mysql")
-    assert [change.reason for change in await furnish(server, second)] == ["PasswordReset"]
+    assert [change.reason for change in await furnish(server, second, HOLDER)] == ["PasswordReset"]
     assert await mysql.can_log_in(second, "mysql") and not await mysql.can_log_in(first, "mysql")
     for name in ("steersman_replication", "steersman_operator", "steersman_superuser"):
         assert not await mysql.can_log_in(Credentials(name, ""), "mysql"), "without its certificate nobody comes in"
         rows = await mysql.execute(f"SELECT x509_subject FROM mysql.user WHERE User = '{name}'")
         assert rows == [(f"/CN={name}".encode(),)] or rows == [(f"/CN={name}",)]
+
+
+async def test_who_adopts_data_lets_in_only_users_that_are_declared(mysql: MySQLServer) -> None:
+    server, root = administrated(mysql), Credentials("root", "other")
+    await furnish(server, root, HOLDER)
+    clerk = Claim("5f0c4a71", "DatabaseUser", "shop", "clerk")
+    gone = Credentials("it's `gone`", "s3cret")
+    users = {
+        "clerk": clerk.text,
+        gone.username: replace(clerk, name="gone").text,
+        "elsewhere": replace(clerk, cluster="another").text,
+        "never-made": replace(clerk, name="never-made").text,
+    }
+    for name, mark in users.items():
+        await mysql.execute(
+            f"REPLACE INTO steersman.claims VALUES ('user', {{}}, '{mark}')".replace("{}", literal(name))
+        )
+        if name != "never-made":
+            await mysql.execute("CREATE USER {}@'%' IDENTIFIED BY 's3cret'", name)
+    second = Holder("the second", clerk.cluster, {clerk.text: {"clerk"}})
+    try:
+        assert await furnish(server, root, HOLDER) == ()
+        session = await connect(
+            server, Login(gone.username, gone.password), None, asyncio.get_running_loop().time() + 10
+        )
+        [change] = await furnish(server, root, second)
+        assert change.reason == "UsersLocked" and f"locked {gone.username}:" in change.message
+        with pytest.raises(ServerUnreachable):
+            await session.rows("asking", "SELECT 1")
+        await session.close()
+        for name in ("clerk", "elsewhere", gone.username):
+            assert await mysql.can_log_in(Credentials(name, "s3cret"), "") is (name != gone.username), name
+        assert await furnish(server, root, second) == ()
+    finally:
+        for name in users:
+            await mysql.execute("DROP USER IF EXISTS {}@'%'", name)
+        await mysql.execute("DELETE FROM steersman.claims")
+
+
+async def test_a_server_that_is_about_to_stop_is_not_taken_for_furnished(
+    mysql: MySQLServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def not_begun(_session: Session, _deadline: float) -> bool:
+        return False
+
+    monkeypatch.setattr(Session, "begin_use", not_begun)
+    with pytest.raises(ServerUnreachable, match="about to stop"):
+        await furnish(administrated(mysql), Credentials("root", "other"), HOLDER)
+
+
+def literal(text: str) -> str:
+    """A string of SQL's."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 async def test_the_statements_may_be_run_again(mysql: MySQLServer) -> None:

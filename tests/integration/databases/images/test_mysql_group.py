@@ -14,7 +14,7 @@ import pytest
 
 from certificates import Authority
 from devcluster import servers
-from mysql_members import Member, Members, members, until
+from mysql_members import GROUP_NAME, Member, Members, members, until
 from server_process import data_directory
 from steersman.testing.envtest import Envtest
 
@@ -125,6 +125,18 @@ def test_all_that_are_killed_come_back_with_everything(group: Members, primary: 
     write(again)
 
 
+def test_a_store_that_is_deleted_while_the_group_lives_is_written_anew(group: Members, primary: Member) -> None:
+    epoch, (replica, *_) = group.epoch(), replicas(group, primary)
+    assert group.agreed()["members"] == [0, 1, 2]
+    replica.kill()
+    group.make_store_anew(group_name="00000000-1111-2222-3333-444444444444")
+    replica.start()
+    # What stands at its pod is from before.
+    until("it starts", lambda: replica.says()["state"] != "Online")
+    assert settled(group) is primary
+    assert group.epoch() == epoch and group.annotations()["databases.steersman.dev/group-name"] == GROUP_NAME
+
+
 @pytest.mark.skipif(os.environ.get("FAULTS") != "whole", reason="it takes minutes: make faults")
 def test_a_group_that_was_given_up_ends_once_it_reads_of_the_other(group: Members, primary: Member) -> None:
     write(primary)
@@ -163,6 +175,82 @@ def test_who_has_what_the_group_has_not_stays_out_and_says_so(group: Members, pr
     one.start()
     settled(group)
     assert one.sql("SHOW DATABASES LIKE 'stray'") == ()
+
+
+def test_what_others_have_not_applied_yet_is_no_reason_to_stay_out(group: Members, primary: Member) -> None:
+    write(primary)
+    early, late = replicas(group, primary)
+    rows = kept(primary)
+    until("it has them", lambda: kept(late) == rows)
+    with late.session() as ask:
+        ask("LOCK TABLES shop.kept READ")
+        write(primary)
+        until("it has them", lambda: kept(early) == rows + 10)
+        before = len(early.log)
+        for one in (early, primary):
+            one.signal(signal.SIGSTOP)
+            one.sql("STOP GROUP_REPLICATION")
+        # The only one that had executed them, too.
+        primary.kill_server()
+        early.signal(signal.SIGCONT)
+        try:
+            until("it joins", lambda: "Join: instance" in early.log[before:])
+        finally:
+            primary.signal(signal.SIGCONT)
+    settled(group)
+    assert "that the group has not" not in early.log[before:]
+    assert all(kept(one) == rows + 10 for one in group.all)
+
+
+def test_who_lacks_what_nobody_has_logs_of_takes_another_copy(group: Members, primary: Member) -> None:
+    write(primary)
+    [one, *_] = replicas(group, primary)
+    until("it has them", lambda: kept(one) == kept(primary))
+    assert one.end() == 0
+    write(primary)
+    for other in group.all:
+        if other is not one:
+            until("it has them", lambda other=other: kept(other) == kept(primary))
+            other.sql("FLUSH BINARY LOGS", "PURGE BINARY LOGS BEFORE '2099-01-01'")
+    before = len(one.log)
+    one.start()
+    words = "nobody in the group has the binary logs of"
+    until("it says so", lambda: str(one.says().get("because")).startswith(words))
+    settled(group)
+    until("it has them", lambda: kept(one) == kept(primary))
+    said = one.log[before:]
+    assert f"Clone: {words}" in said
+    # By its own hands: Group Replication's would drop the data before it has others.
+    assert "Shutdown complete" in said and "RESTART failed" not in said
+    assert not (one.directory / "volume/mysql.former").exists()
+
+
+def test_what_a_large_change_sorts_is_on_the_volume(group: Members, primary: Member) -> None:
+    volume = primary.directory / "volume"
+    [places] = primary.sql("SELECT @@tmpdir, @@replica_load_tmpdir, @@innodb_tmpdir, @@innodb_temp_tablespaces_dir")
+    assert all((volume / "mysql" / place).resolve().is_relative_to(volume) for place in places), places
+    # What is sorted has no name there; without the directory it cannot be sorted.
+    temporary = Path(places[0])
+    temporary.chmod(0)
+    rows = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i, UUID() FROM n"
+    try:
+        with pytest.raises(pymysql.MySQLError, match=str(temporary)):
+            primary.sql(
+                "CREATE DATABASE IF NOT EXISTS large",
+                "CREATE TABLE large.sorted (id INT PRIMARY KEY, word CHAR(200))",
+                f"INSERT INTO large.sorted {rows}",
+                "SET SESSION innodb_ddl_buffer_size = 65536",
+                "ALTER TABLE large.sorted ADD INDEX (word)",
+            )
+    finally:
+        temporary.chmod(0o700)
+        primary.sql("DROP DATABASE large")
+    (temporary / "left").touch()
+    primary.sql("SHUTDOWN")
+    until("it has been started", lambda: primary.says()["state"] != "Online")
+    settled(group)
+    assert not (temporary / "left").exists()
+    assert not any("temporary" in name for (name,) in primary.sql("SHOW DATABASES"))
 
 
 def test_parameters_change_while_it_runs(group: Members, primary: Member) -> None:

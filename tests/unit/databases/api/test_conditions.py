@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
-from steersman_databases.api import UserCondition
+from steersman.crd import definition
+from steersman_databases.api import CLUSTERS, UserCondition
 from steersman_databases.api.conditions import BY_KIND, next_step
 from steersman_databases.api.users import set_user_condition
 
@@ -54,3 +56,18 @@ def test_a_reason_of_trouble_says_what_to_do_next() -> None:
         if not next_step(kind, condition, reason)
     }
     assert silent == going_on_by_themselves | well
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_a_next_step_names_fields_that_the_kind_has(kind: type[Any]) -> None:
+    version: Any = definition(kind)["spec"]["versions"][0]
+    told = BY_KIND[kind.api_resource.kind].values()
+    named = {
+        path for reasons in told for words in reasons.values() for path in re.findall(r"\bspec[.](\S+\b)", words)
+    }
+    assert "storage.size" in named
+    for path in named:
+        found = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        for name in path.split("."):
+            assert name in found.get("properties", {}), f"{kind.__name__} has no spec.{path}"
+            found = found["properties"][name]

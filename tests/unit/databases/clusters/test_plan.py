@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec import structs
 
+from planned_cluster import NOW, THREE, VIEW, WELL, asking, instance, member, observed, primary
 from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod, ResourceRequirements
-from steersman.meta import ObjectKey, Quantity, decode_builtins
+from steersman.api.core_v1 import PersistentVolumeClaim
+from steersman.meta import decode_builtins
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
-from steersman_databases.clusters.observed import FENCED, RESTART_HASH, Instance, Observed
+from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.plan import next_step
-from steersman_databases.clusters.rollout import restart_hash
 from steersman_databases.clusters.steps import (
     BeginAnew,
     ChooseSwitchover,
@@ -31,79 +31,9 @@ from steersman_databases.clusters.steps import (
     SwitchOver,
     Wait,
 )
-from steersman_databases.controllers.cluster_status import Findings, describe, judge_available, judge_trust, phase_of
-from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
-from steersman_databases.engines.topology import Member, Members, MemberState, PendingSetting, SwitchoverRequest
-
-KEY = ObjectKey("shop", "orders")
-NOW = datetime(2026, 11, 22, tzinfo=UTC)
-VIEW = ClusterView(
-    key=KEY,
-    uid="1",
-    kind="PostgreSQLCluster",
-    engine="postgresql",
-    version="17",
-    image="postgresql:17",
-    instances=3,
-    storage_size=Quantity("1Gi"),
-    wal_size=None,
-    pods=PodSettings(resources=ResourceRequirements(), shm_size=Quantity("64Mi")),
-    synchronous=Synchronous(mode="Quorum"),
-    initial=InitialDatabase(database="orders", owner="orders"),
-    writable_services=("orders-rw",),
-)
-
-
-def instance(number: int, *, ready: bool = True, hash_: str | None = None, fenced: bool = False) -> Instance:
-    """One that is there; its pod was made for what is declared unless ``hash_`` says otherwise."""
-    made_for = restart_hash(VIEW, VIEW.image) if hash_ is None else hash_
-    notes = {RESTART_HASH: made_for, **({FENCED: "true"} if fenced else {})}
-    pod = {
-        "metadata": {"name": f"orders-{number}-0", "annotations": notes, "creationTimestamp": "2026-11-21T23:59:00Z"},
-        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
-    }
-    claim = {"metadata": {"name": f"data-orders-{number}"}, "status": {"phase": "Bound"}}
-    template = {"spec": {"containers": [{"name": "server", "image": VIEW.image}]}}
-    stateful = {"metadata": {"name": f"orders-{number}"}, "spec": {"replicas": 1, "template": template}}
-    return Instance(
-        number=number,
-        pod=decode_builtins(pod, Pod),
-        data=decode_builtins(claim, PersistentVolumeClaim),
-        statefulset=decode_builtins(stateful, StatefulSet),
-    )
-
-
-def member(number: int, **said: Any) -> Member:
-    """A replica that follows, and is synchronous."""
-    fields: dict[str, Any] = {"state": "Streaming", "timeline": 1, "lag_bytes": 0, "synchronous": True, **said}
-    return Member(pod=ObjectKey("shop", f"orders-{number}-0"), instance=number, **fields)
-
-
-def primary(number: int, **said: Any) -> Member:
-    """The primary."""
-    return member(number, role="Primary", state="Running", synchronous=False, **said)
-
-
-def observed(instances: list[Instance], *members: Member, **agreed: Any) -> Observed:
-    """A cluster of these, led by whoever is primary."""
-    leader = next((m.instance for m in members if m.role == "Primary"), None)
-    known = {m.instance: m for m in members}
-    fields = dict[str, Any](leader=leader, initialized=True) | agreed
-    return Observed(
-        instances=[replace(i, member=known.get(i.number)) for i in instances],
-        members=Members(cluster=KEY, members=members, **fields),
-        used=frozenset(i.number for i in instances),
-        now=NOW,
-    )
-
-
-THREE = [instance(n) for n in range(3)]
-WELL = observed(THREE, primary(0), member(1), member(2))
-
-
-def asking(**requests: Any) -> ClusterView:
-    """What is declared, and an annotation."""
-    return replace(VIEW, requests=Requests(**requests))
+from steersman_databases.controllers.cluster_status import Findings, describe, judge_available, phase_of
+from steersman_databases.engines.cluster import Synchronous
+from steersman_databases.engines.topology import MemberState, PendingSetting, SwitchoverRequest
 
 
 def test_nothing_is_done_where_all_is_as_declared() -> None:
@@ -151,70 +81,6 @@ def test_takes_the_newest_that_is_not_the_primary() -> None:
 def test_never_takes_the_only_synchronous_standby() -> None:
     seen = observed(THREE, primary(0), member(1, synchronous=False), member(2))
     assert next_step(replace(VIEW, instances=2), seen) == RetireInstance(1, "spec.instances is smaller")
-
-
-def estranged(*numbers: int, unready: int | None = None) -> list[Instance]:
-    """Three instances, of which these trust authorities that are lost."""
-    made = [instance(n, ready=n != unready) for n in range(3)]
-    return [replace(i, estranged=i.number in numbers) for i in made]
-
-
-def test_who_trusts_lost_authorities_is_renewed_and_the_primary_last() -> None:
-    because = "it trusts only authorities whose Secrets are lost"
-    members = (primary(1), member(0), member(2))
-    assert next_step(VIEW, observed(estranged(0, 1, 2), *members)) == RenewPod(0, because)
-    # Who was renewed cannot follow the primary yet; but it is to be there.
-    strays = (primary(1), member(0, state="Running"), member(2))
-    assert next_step(VIEW, observed(estranged(1, 2), *strays)) == RenewPod(2, because)
-    assert isinstance(next_step(VIEW, observed(estranged(1, 2, unready=0), *strays)), Wait)
-    assert next_step(VIEW, observed(estranged(1), *members)) == RenewPod(1, because)
-    assert next_step(VIEW, observed([*estranged(0)[:1]], primary(0))) == RenewPod(0, because), "nobody else is there"
-    fenced = next_step(asking(fenced=frozenset({1})), observed(estranged(1), *members))
-    assert not (isinstance(fenced, RenewPod) and fenced.because == because)
-
-
-def test_a_cluster_is_not_ready_while_nobody_can_verify_a_server() -> None:
-    """From the first refusal on, and not only when it is clear that a server has to be restarted for it."""
-    findings, declared = Findings(), PostgreSQLCluster(spec=PostgreSQLClusterSpec())
-    known: list[Instance] = []
-    for one in WELL.instances:
-        assert one.pod is not None
-        metadata = structs.replace(one.pod.metadata, uid=str(one.number))
-        known.append(replace(one, pod=structs.replace(one.pod, metadata=metadata)))
-    seen = replace(WELL, instances=known)
-    for strangers, ready in ((set[str](), "ClusterReady"), ({"1", "2"}, "Degraded"), ({"7"}, "ClusterReady")):
-        findings = Findings()
-        judge_trust(VIEW, seen, strangers, findings)
-        describe(declared, VIEW, None, findings)
-        assert findings.found["Ready"].reason == ready
-    judge_trust(VIEW, seen, {"1", "2"}, findings)
-    told = findings.found["CertificatesValid"]
-    assert (told.holds, told.reason) == (False, "NotTrusted") and told.message.startswith("orders-1, orders-2 and")
-
-
-@pytest.mark.parametrize("mode", ["Off", "Quorum"])
-def test_no_primary_is_renewed_while_somebody_lacks_what_it_committed(mode: Literal["Off", "Quorum"]) -> None:
-    view = replace(VIEW, synchronous=Synchronous(mode=mode))
-    strays = (member(0, state="Running"), member(2))
-    assert isinstance(next_step(view, observed(estranged(1), primary(1), *strays)), Wait)
-    led = observed(estranged(1), member(1, state="Starting"), *strays, leader=1)
-    assert isinstance(next_step(view, led), Wait), "it holds the lock and does not serve yet"
-    lost = estranged(1)
-    lost[2] = replace(lost[2], data=None)
-    assert next_step(view, observed(lost, primary(1), member(0))) == RetireInstance(
-        2, "its volume is gone", failed=True
-    )
-    without = replace(view, requests=Requests(fenced=frozenset({0})))
-    fenced = [instance(0, fenced=True), *estranged(1)[1:]]
-    assert isinstance(next_step(without, observed(fenced, primary(1), member(2))), RenewPod)
-
-
-def test_who_trusts_lost_authorities_and_has_no_room_serves_on() -> None:
-    """It may not come up again."""
-    seen = observed(estranged(0, 1), primary(1, storage=FULL), member(0), member(2))
-    assert next_step(VIEW, seen) == RenewPod(0, "it trusts only authorities whose Secrets are lost")
-    full = Wait("DiskFull", "no room is left at orders-1")
-    assert next_step(VIEW, observed(estranged(1), primary(1, storage=FULL), member(0), member(2))) == full
 
 
 def test_disturbs_nobody_while_one_is_not_well() -> None:
@@ -285,16 +151,6 @@ def test_hibernated_is_said_when_nobody_runs_any_more() -> None:
 def _stopped(one: Instance) -> StatefulSet:
     assert one.statefulset is not None
     return msgspec.structs.replace(one.statefulset, spec=msgspec.structs.replace(one.statefulset.spec, replicas=0))
-
-
-def test_never_replaces_the_primary_nor_without_one() -> None:
-    lost = [replace(THREE[0], data=None), *THREE[1:]]
-    assert not isinstance(next_step(VIEW, observed(lost, primary(0), member(1), member(2))), RetireInstance)
-    lost = [*THREE[:2], replace(THREE[2], data=None)]
-    assert isinstance(next_step(VIEW, observed(lost, member(0), member(1), member(2), leader=None)), Wait)
-    assert next_step(VIEW, observed(lost, primary(0), member(1), member(2))) == RetireInstance(
-        2, "its volume is gone", failed=True
-    )
 
 
 @pytest.mark.parametrize(
@@ -411,97 +267,3 @@ def test_it_is_where_its_volume_grows_then() -> None:
     grown = replace(instance(0, hash_="old"), data=decode_builtins(claim, PersistentVolumeClaim))
     seen = observed([grown, *THREE[1:]], primary(0, storage=FULL), member(1), member(2))
     assert next_step(VIEW, seen) == SwitchOver(1, "its primary is renewed")
-
-
-def grown(number: int, *, since: timedelta = timedelta(seconds=-120), ready: bool = True) -> Instance:
-    """One whose volume has become larger, and its file system grows with a new pod; this one is an hour old."""
-    condition = {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": (NOW + since).isoformat()}
-    claim = {"metadata": {"name": f"data-orders-{number}"}, "status": {"phase": "Bound", "conditions": [condition]}}
-    one = instance(number, ready=ready)
-    assert one.pod is not None
-    metadata = structs.replace(one.pod.metadata, creation_timestamp=NOW - timedelta(hours=1))
-    pod = structs.replace(one.pod, metadata=metadata)
-    return replace(one, pod=pod, data=decode_builtins(claim, PersistentVolumeClaim))
-
-
-def test_who_is_full_and_serves_nobody_is_renewed_where_its_volume_grows_then() -> None:
-    renewed = RenewPod(1, "its volume is full, and has become larger")
-    all_full = [member(n, state="Running", storage=FULL) for n in range(3)]
-    three = [grown(n, ready=False) for n in range(3)]
-    assert next_step(VIEW, observed(three, *all_full, leader=1)) == renewed, "who led has most"
-    assert next_step(VIEW, observed(three, *all_full, former_leader=1)) == renewed
-    one = observed([instance(0), grown(1), instance(2)], primary(0), all_full[1], member(2))
-    assert next_step(VIEW, one) == renewed
-    # Who is renewed is there before the next.
-    seen = observed([grown(0), instance(1, ready=False), instance(2)], all_full[0], member(1), member(2), leader=1)
-    assert isinstance(next_step(VIEW, seen), Wait)
-    serves = observed([grown(0), *THREE[1:]], primary(0, storage=FULL), member(1), member(2))
-    assert next_step(VIEW, serves) is None, "it may go on, and somebody asks for its restart"
-
-
-def test_without_synchronous_replication_who_led_is_not_renewed_where_another_may_take_over() -> None:
-    """It would lack what was committed last, and nobody asked for that."""
-    alone = replace(VIEW, synchronous=Synchronous(mode="Off"))
-    led = [instance(0), grown(1, ready=False), instance(2)]
-    full = member(1, state="Running", storage=FULL)
-    others = (member(0, synchronous=False), member(2, storage=FULL, synchronous=False))
-    for holder in ({"leader": 1}, {"former_leader": 1}):
-        step = next_step(alone, observed(led, full, *others, **holder))
-        assert isinstance(step, Wait) and step.reason == "DiskFull"
-        assert "orders-0 may take over" in step.message and "delete orders-1-0" in step.message
-        assert isinstance(next_step(VIEW, observed(led, full, *others, **holder)), RenewPod), "only who has all may"
-    nobody = [instance(0, fenced=True), *led[1:]]
-    without = replace(alone, requests=Requests(fenced=frozenset({0})))
-    assert isinstance(next_step(without, observed(nobody, full, others[1], leader=1)), RenewPod), "nobody may"
-    assert isinstance(next_step(replace(alone, instances=1), observed([led[1]], full, leader=1)), RenewPod)
-
-
-@pytest.mark.parametrize("since", [-30, -7200])
-def test_a_growth_that_is_under_way_or_that_a_start_did_not_bring_restarts_nobody(since: int) -> None:
-    one = grown(1, since=timedelta(seconds=since))
-    seen = observed([instance(0), one, instance(2)], primary(0), member(1, storage=FULL), member(2))
-    assert next_step(VIEW, seen) is None
-
-
-def broken(number: int, hash_: str = "", **status: Any) -> Instance:
-    """One whose server has not been ready for two hours."""
-    pod = {
-        "metadata": {
-            "name": f"orders-{number}-0",
-            "annotations": {RESTART_HASH: hash_ or restart_hash(VIEW, VIEW.image)},
-            "creationTimestamp": "2026-11-21T22:00:00Z",
-        },
-        "status": status,
-    }
-    return replace(instance(number), pod=decode_builtins(pod, Pod))
-
-
-def step_of(two: Instance, **said: Any) -> object:
-    fields = {"synchronous": False, **said}
-    return next_step(VIEW, observed([*THREE[:2], two], primary(0), member(1), member(2, **fields)))
-
-
-def test_a_replica_with_broken_data_is_replaced() -> None:
-    replaced = RetireInstance(2, "its data are broken", failed=True)
-    assert step_of(broken(2), state="StartFailed") == replaced
-    assert step_of(broken(2), state="Running", diverged=True) == replaced
-    assert isinstance(step_of(broken(2), state="Starting"), Wait), "it recovers"
-    ended = {"name": "server", "image": "", "lastState": {"terminated": {"exitCode": 65}}}
-    assert step_of(broken(2, containerStatuses=[ended]), state="Stopped") == replaced
-    replays = {**ended, "state": {"running": {"startedAt": "2026-11-21T22:01:00Z"}}}
-    assert isinstance(step_of(broken(2, containerStatuses=[replays]), state="Starting"), Wait), "it was readable then"
-    counted = step_of(broken(2, containerStatuses=[{**ended, "state": {}}]), state="Stopped", synchronous=True)
-    assert isinstance(counted, Wait), "the primary counts on it"
-    ended = {"name": "server", "image": "", "lastState": {"terminated": {"exitCode": 1}}}
-    assert isinstance(step_of(broken(2, containerStatuses=[ended]), state="Stopped"), Wait)
-
-
-def test_a_replica_that_fails_with_what_is_new_is_not_replaced_by_another_that_would() -> None:
-    """The primary's pod is the former declaration's."""
-    old = instance(0, hash_="old")
-    seen = observed([old, THREE[1], broken(2)], primary(0), member(1), member(2, state="StartFailed"))
-    assert isinstance(next_step(VIEW, seen), Wait)
-
-
-def test_a_replica_without_room_is_not_copied_to_a_volume_that_is_as_small() -> None:
-    assert isinstance(step_of(broken(2), state="StartFailed", storage=FULL), Wait)

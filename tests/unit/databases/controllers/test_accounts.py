@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster_world import NAMES, ClusterWorld
+from cluster_world import KEY, NAMES, ClusterWorld
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import MergePatch
 from steersman.controller import Context
+from steersman.meta import decode_builtins
 from steersman.testing import virtual_time
+from steersman_databases.api import DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import ClusterParts
 from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Server
 
@@ -21,11 +24,13 @@ class FurnishedWorld(ClusterWorld):
     password = ""
     looks = 0
     answers = True
+    holder: Holder | None = None
 
     def parts(self, context: Context) -> ClusterParts:
         return replace(super().parts(context), furnish=self.furnish)
 
-    async def furnish(self, server: Server, administrator: Credentials) -> tuple[Change, ...]:
+    async def furnish(self, server: Server, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
+        self.holder = holder
         assert (server.login.username, administrator.username) == ("steersman_superuser", "postgres")
         leader = self.server.read(ConfigMap, NAMES.store_leader)
         assert leader is not None
@@ -79,3 +84,33 @@ async def test_a_new_primary_is_looked_at_at_once_and_one_that_does_not_answer_a
         await world.until("asked again", lambda: world.looks == looks + 1, 90)
         await world.rest(120)
         assert world.looks == looks + 1
+
+
+@virtual_time
+async def test_who_is_declared_on_the_cluster_is_known_to_who_looks_for_users_without_an_object() -> None:
+    world = FurnishedWorld()
+    for name, of in {
+        "clerk": {"clusterRef": {"name": "orders"}},
+        "jane": {"clusterRef": {"name": "other"}},
+        "joe": {"engine": "postgresql", "serverRef": {"host": "db.example.com", "administrator": {"name": "admin"}}},
+    }.items():
+        wire = {"metadata": {"name": name, "namespace": "default"}, "spec": {"user": f"{name}s", **of}}
+        await world.client.create(decode_builtins(wire, DatabaseUser))
+    labelled = {"metadata": {"name": "jim", "namespace": "default", "labels": {"target": "orders"}}}
+    await world.client.create(decode_builtins({**labelled, "spec": {"user": "jim"}}, DatabaseUser))
+    async with world.operator():
+        await world.create(instances=1)
+        await world.until("furnished", lambda: world.holder, 60)
+        former = world.holder
+        assert former is not None
+        assert former.text.endswith(f" PostgreSQLCluster default/orders {world.cluster.metadata.uid}")
+        names = {claim.rpartition(" ")[2]: names for claim, names in former.users.items()}
+        assert names == {
+            f"default/{n}": {u, f"{u}~"} for n, u in (("clerk", "clerks"), ("joe", "joes"), ("jim", "jim"))
+        }
+        await world.client.delete(PostgreSQLCluster, KEY)
+        await world.until("gone", lambda: world.cluster is None)
+        await world.create(instances=1)
+        await world.until("furnished anew", lambda: world.holder is not former, 120)
+        assert world.holder is not None and world.holder.text != former.text
+        assert world.holder.cluster == former.cluster

@@ -6,8 +6,7 @@ import pytest
 
 from cluster_world import ClusterWorld
 from steersman.testing import virtual_time
-from steersman_databases.engines import versions
-from steersman_databases.engines.postgresql import pod
+from steersman_databases.engines import server_pod, versions
 
 
 @virtual_time
@@ -128,7 +127,7 @@ async def test_another_template_of_the_operator_restarts_nothing(monkeypatch: py
         await world.create()
         await world.ready(3)
     before = world.uids()
-    monkeypatch.setitem(pod._FIELDS, "ANOTHER", "metadata.name")  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setitem(server_pod._FIELDS, "ANOTHER", "metadata.name")  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setitem(versions.SUPPORTED_VERSIONS["postgresql"], "17", "steersman.dev/postgresql:17-newer")  # type: ignore[arg-type]
     async with world.operator():
         await world.until("told", lambda: world.condition("Upgraded") == "False/MinorAvailable")

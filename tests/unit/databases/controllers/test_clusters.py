@@ -230,6 +230,7 @@ async def test_paused_changes_nothing() -> None:
         await world.ready(1)
         await world.annotate(paused="true")
         await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
+        assert world.status.phase == "Ready", "nobody looks, and it is as it was"
         await world.change(instances=3)
         await world.client.delete(Service, NAMES.service("ro"))
         await world.rest(120)

@@ -100,6 +100,24 @@ async def test_a_password_set_by_hand_is_taken_over() -> None:
         await world.until("in the URI", lambda: "by%3A%20hand" in world.secret("orders-app")["uri"], 30)
 
 
+@virtual_time
+async def test_the_administrators_password_is_changed_on_the_server_and_then_in_the_secret() -> None:
+    world = World()
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        administrator = world.secret("orders-admin")["username"]
+        world.sql.set_password(administrator, "by hand")
+
+        def reason() -> str:
+            status = world.database.status if world.database else None
+            return next((c.reason for c in status.conditions if c.type == "Ready"), "") if status else ""
+
+        await world.until("told", lambda: reason() == "AdministratorRejected", 30)
+        await world.client.patch(Secret, _key("orders-admin"), MergePatch({"stringData": {"password": "by hand"}}))
+        await world.until("ready again", lambda: reason() == "DatabaseReady", 5)
+
+
 @pytest.mark.parametrize(
     ("fields", "reason", "says"),
     [

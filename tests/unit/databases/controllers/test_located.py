@@ -14,8 +14,17 @@ from steersman.client import MergePatch
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.testing import virtual_time
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster, PostgreSQLClusterStatus
+from steersman_databases.api import (
+    Cluster,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    MySQLClusterStatus,
+    PostgreSQLCluster,
+    PostgreSQLClusterStatus,
+)
 from steersman_databases.clusters.keyring import KeysWish, keyring
+from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers import wiring
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint
@@ -24,6 +33,8 @@ from steersman_databases.engines.server import Server, Tenancy, TLSMode
 from users_world import UsersWorld
 
 MAIN = ObjectKey("default", "main")
+NOWHERE: dict[str, Any] = {"engine": None, "serverRef": None}
+"""Instead of what users have in other tests."""
 
 
 class _Recorded(ContentsInMemory):
@@ -59,17 +70,19 @@ class ClusterWorld(UsersWorld):
         patch = MergePatch({"spec": {"allowedNamespaces": list(namespaces)}})
         await self.client.patch(PostgreSQLCluster, MAIN, patch)
 
-    async def cluster(self, name: str = MAIN.name, **spec: Any) -> None:
+    async def cluster(self, name: str = MAIN.name, *, kind: type[Cluster] = PostgreSQLCluster, **spec: Any) -> None:
         wire = {"metadata": {"name": name, "namespace": MAIN.namespace}, "spec": {"instances": 1, **spec}}
-        made = await self.client.create(decode_builtins(wire, PostgreSQLCluster))
-        operator = Credentials("steersman_operator", "")
-        self.servers[Endpoint(f"{name}-rw.default.svc", 5432)] = ServerInMemory(administrator=operator)
+        made = await self.client.create(decode_builtins(wire, kind))
+        operator, engine = Credentials("steersman_operator", ""), engine_of(kind)
+        endpoint = Endpoint(f"{name}-rw.default.svc", 5432 if engine == "postgresql" else 3306)
+        self.servers[endpoint] = ServerInMemory(engine=engine, administrator=operator)
         ring = keyring(view(name, MAIN.namespace), KeysWish(), {}, None, self.runtime.clock.now())
         for key, data in ring.data.items():
             labels = {"app.kubernetes.io/managed-by": "steersman-databases"}
             metadata = ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
             await self.client.apply(SecretApply(metadata=metadata, data=data))
-        await self.client.apply_status(made, PostgreSQLClusterStatus(primary=f"{name}-0"))
+        status = PostgreSQLClusterStatus if kind is PostgreSQLCluster else MySQLClusterStatus
+        await self.client.apply_status(made, status(primary=f"{name}-0"))
 
 
 @virtual_time
@@ -77,7 +90,7 @@ async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
     world = ClusterWorld()
     async with world.operator():
         await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
-        await world.failed("there is no PostgreSQLCluster main", "seed")
+        await world.failed("there is no PostgreSQLCluster or MySQLCluster main", "seed")
         await world.cluster()
         await world.ready("seed", seconds=5)
         await world.user("clerk", clusterRef={"name": "main"}, engine=None, serverRef=None)
@@ -91,6 +104,35 @@ async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
         assert server.elevate is not None and server.elevate().username == "steersman_superuser"
         assert world.entries()["ca.crt"].encode() == server.verification.authorities
         assert world.entries()["uri"].endswith("?sslmode=verify-full")
+
+
+@virtual_time
+async def test_a_label_names_a_cluster_of_either_kind() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
+        await world.failed("there is no PostgreSQLCluster or MySQLCluster main", "seed")
+        await world.cluster(kind=MySQLCluster)
+        await world.ready("seed", seconds=5)
+        assert "seed" in world.servers[Endpoint("main-rw.default.svc", 3306)].users
+        # Of two from the same second either may be the first.
+        await world.runtime.clock.sleep(1)
+        await world.user("seed-too", user="seed", clusterRef={"name": "main", "kind": "MySQLCluster"}, **NOWHERE)
+        await world.failed("user seed on this server is claimed by DatabaseUser seed", "seed-too")
+
+
+@virtual_time
+async def test_a_label_that_names_two_clusters_names_none() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.cluster()
+        await world.cluster(kind=MySQLCluster)
+        await world.user("seed", labels={"target": "main"}, **NOWHERE)
+        await world.failed("there are a PostgreSQLCluster and a MySQLCluster called main", "seed")
+        assert not any("seed" in server.users for server in world.servers.values())
+        await world.client.delete(PostgreSQLCluster, MAIN)
+        await world.ready("seed", seconds=60)
+        assert "seed" in world.servers[Endpoint("main-rw.default.svc", 3306)].users
 
 
 @virtual_time
@@ -178,6 +220,7 @@ async def test_with_its_cluster_a_user_goes_at_once() -> None:
         await world.client.delete(PostgreSQLCluster, MAIN)
         await world.client.delete(DatabaseUser, ObjectKey("default", "clerk"))
         await world.until("gone", lambda: world.read() is None, 5)
+        assert any("user clerk was not dropped on main-rw.default.svc:5432: " in note for note in world.notes())
 
 
 @virtual_time

@@ -9,7 +9,7 @@ import pytest
 from cluster_world import ClusterWorld
 from group_model import GtidSet
 from group_world import KEY, NAMES, GroupWorld
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from steersman.client import MergePatch
 from steersman.crd import violations
 from steersman.meta import ObjectMeta
@@ -254,6 +254,48 @@ async def test_after_a_total_outage_it_comes_back_by_itself() -> None:
         assert world.status.outage is None
 
 
+@virtual_time
+async def test_an_instance_that_never_ran_keeps_nobody_from_coming_back() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        world.farm.away.add("orders-1-0")
+        await world.change(instances=2)
+        await world.until("it should run", lambda: world.group["instances"] == "0,1" and "orders-1" in world.pods())
+        await world.kill("orders-0")
+        await world.until("founded", lambda: world.farm.founded == ["orders-0", "orders-0"])
+        await world.until("serves", lambda: world.status.primary == "orders-0")
+        world.farm.away.clear()
+        await world.ready(2)
+
+
+@virtual_time
+@pytest.mark.parametrize("unseen", [False, True])
+async def test_a_store_that_was_lost_in_an_outage_founds_nothing_beside_the_data(unseen: bool) -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        if unseen:
+            world.farm.away.add("orders-0-0")
+        await world.client.delete(ConfigMap, NAMES.group)
+        await world.kill("orders-0", "orders-1", "orders-2")
+        if unseen:
+            await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 900)
+            assert len(world.farm.founded) == 1
+            loss = {"instances": ["orders-0"]}
+            told = next(c for c in world.status.outage.choices if c.instance == "orders-1")
+            assert [*told.loss.instances] == loss["instances"]
+            recovery = {"epoch": world.status.outage.epoch, "instance": "orders-1", "loss": loss}
+            await world.change(recovery=recovery)
+            await world.until("founded", lambda: world.farm.founded == ["orders-0", "orders-1"])
+        else:
+            await world.until("founded", lambda: len(world.farm.founded) == 2)
+            await world.ready(3)
+        assert world.farm.initialised == 1 and json.loads(world.group["group"])["epoch"] == 2
+
+
 async def outage(world: GroupWorld) -> None:
     """Ends with the primary's data away for good, and the others with less."""
     await world.create()
@@ -308,6 +350,7 @@ async def test_a_majority_that_died_for_good_is_given_up_by_consent(container: d
         await world.rest(30)
         assert "consent" not in world.group and not world.condition("Recoverable").endswith("ConsentNeeded")
         await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 600)
+        assert world.condition("HistoryShared") == "Unknown/NoGroup", "the dead are no group"
         told, loss = world.status.outage, {"instances": ["orders-0", "orders-1"]}
         assert [(c.instance, [*c.loss.instances]) for c in told.choices] == [("orders-2", loss["instances"])]
         await world.change(recovery={"epoch": told.epoch, "instance": "orders-2"})

@@ -122,6 +122,23 @@ async def test_clients_wait_while_the_primary_is_handed_over() -> None:
 
 
 @virtual_time
+async def test_clients_go_on_as_soon_as_they_are_led_to_who_leads() -> None:
+    """Members say of themselves what they are with their next loop only."""
+    world = PooledWorld()
+    async with world.operator():
+        await world.create(instances=2, pooler=Pooler())
+        await world.ready()
+        await world.start_pooler()
+        await world.until("told", lambda: world.waits == ["RESUME"])
+        world.hosts.silent = True
+        await world.annotate(switchover="orders-1")
+        # Sooner than a switchover counts as failed.
+        await world.until("told", lambda: world.waits == ["RESUME", "PAUSE", "RESUME"], seconds=15)
+        assert world.hosts.history == ["orders-0-0", "orders-1-0"]
+        assert world.status.primary != "orders-1"
+
+
+@virtual_time
 async def test_a_refused_switchover_is_asked_for_once_and_clients_go_on() -> None:
     world = PooledWorld()
     world.hosts.refuses |= {"orders-1-0"}

@@ -107,7 +107,85 @@ async def test_servers_that_run_with_something_else_are_told_with_both_values() 
 
 
 @virtual_time
+@pytest.mark.parametrize("pod", ["orders-0-0", "orders-1-0"])
+async def test_what_somebody_sets_at_a_server_is_taken_back_within_30_s(pod: str) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        parameters = FrozenDict({"work_mem": "8MB"})
+        await world.create(version="15", postgresql=PostgreSQLSettings(parameters=parameters))
+        await world.ready(3)
+        await world.rest()
+        asked, uids = world.asked, world.uids()
+        await world.rest(120)
+        assert world.asked - asked <= 3 * 120 / 15, "not with each reconcile"
+        for values in ({"work_mem": "5MB", "enable_seqscan": "off"}, {"fsync": "off", "synchronous_commit": "off"}):
+            kept = {name: value for name, value in values.items() if name != "enable_seqscan"}
+            world.hosts.alter(pod, **values)
+            await world.until("healed", lambda kept=kept: not kept.keys() & world.hosts.loaded[pod].keys(), 30)
+            what = f"took back what ALTER SYSTEM had set: {', '.join(sorted(kept))} at {pod.removesuffix('-0')}"
+            await world.until("told", lambda what=what: what in world.messages("DriftRepaired"), 5)
+        assert world.hosts.altered[pod] == {"enable_seqscan": "off"}, "nobody else says anything about it"
+        await world.ready(3)
+        assert world.uids() == uids and world.condition("ParametersApplied") == "True/Applied"
+
+
+@virtual_time
+@pytest.mark.parametrize("in_effect", [False, True])
+async def test_what_takes_a_restart_is_taken_back_before_and_after_it(in_effect: bool) -> None:
+    """It may be in effect already, or may be so with the next restart."""
+    world = ClusterWorld()
+    async with world.operator():
+        parameters = FrozenDict({"shared_buffers": "64MB"})
+        await world.create(version="15", postgresql=PostgreSQLSettings(parameters=parameters))
+        await world.ready(3)
+        world.hosts.alter("orders-1-0", shared_buffers="128MB")
+        if in_effect:
+            world.hosts.running[world.uids()["orders-1"]]["shared_buffers"] = "128MB"
+        await world.until("healed", lambda: not world.hosts.loaded["orders-1-0"], 30)
+        await world.until("as declared", lambda: buffers(world, "orders-1") == "64MB")
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+        assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
+
+
+def buffers(world: ClusterWorld, instance: str) -> str:
+    """What its server runs with."""
+    return world.hosts.running[world.uids()[instance]]["shared_buffers"]
+
+
+@virtual_time
+async def test_what_an_upgrade_brought_along_is_taken_back_once_it_is_declared() -> None:
+    """ALTER SYSTEM is refused by then, and is let in for a moment."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        world.hosts.alter("orders-0-0", work_mem="5MB")
+        await world.rest()
+        assert stored(world)["allow_alter_system"] == "off" and world.hosts.loaded["orders-0-0"]
+        await declare(world, work_mem="8MB")
+        await world.until("healed", lambda: not world.hosts.loaded["orders-0-0"], 30)
+        await world.until("closed", lambda: stored(world)["allow_alter_system"] == "off", 30)
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+
+@virtual_time
+async def test_what_cannot_be_taken_back_is_told() -> None:
+    world = ClusterWorld(kept_by_hand={"work_mem"})
+    async with world.operator():
+        parameters = FrozenDict({"work_mem": "8MB"})
+        await world.create(version="15", instances=1, postgresql=PostgreSQLSettings(parameters=parameters))
+        await world.ready(1)
+        world.hosts.alter("orders-0-0", work_mem="5MB")
+        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
+        words = "work_mem at orders-0 is set by ALTER SYSTEM, and stays so: resetting it: it is kept"
+        assert words in message(world)
+        world.kept_by_hand.clear()
+        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+
+@virtual_time
 async def test_servers_are_not_asked_again_when_all_is_as_declared() -> None:
+    """From version 17 on, nobody can set anything past what is declared."""
     world = ClusterWorld()
     async with world.operator():
         await world.create(instances=2, postgresql=PostgreSQLSettings(parameters=FrozenDict({"work_mem": "8MB"})))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from msgspec import structs
 
 from cluster_world import KEY, NAMES, ClusterWorld
+from database_world import CuttableTransport
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
-from steersman.client import MergePatch
+from steersman.client import HttpRequest, HttpResponse, MergePatch
 from steersman.errors import ConnectionFailed, Invalid
 from steersman.meta import to_builtins
-from steersman.testing import matching, virtual_time
+from steersman.testing import InMemoryApiServer, matching, virtual_time
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.clusters.observed import MAJOR_LABEL, is_retired
@@ -53,6 +56,31 @@ async def test_the_primary_is_upgraded_and_the_others_are_copied_anew() -> None:
         assert world.hosts.systems == 1 and world.hosts.unreadable == []
         await world.until("the Jobs are gone", lambda: not world.server.read_all(Job))
         assert "Upgraded" in world.events() and "Failover" not in world.events()
+
+
+class CountingTransport(CuttableTransport):
+    """Counts the objects that are read one by one, by their paths."""
+
+    def __init__(self, server: InMemoryApiServer) -> None:
+        super().__init__(server)
+        self.reads: Counter[str] = Counter()
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        if request.method == "GET":
+            self.reads[request.path] += 1
+        return await super().request(request)
+
+
+@virtual_time
+async def test_nobody_asks_for_an_upgrade_where_none_is_under_way() -> None:
+    world = ClusterWorld()
+    transport = CountingTransport(world.server)
+    async with world.operator(transport):
+        await on_15(world, instances=1)
+        await world.rest(15)
+        transport.reads.clear()
+        await world.rest(60)
+        assert not [path for path in transport.reads if "/jobs/" in path]
 
 
 @virtual_time

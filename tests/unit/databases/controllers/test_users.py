@@ -99,8 +99,9 @@ async def test_the_servers_own_words_are_in_the_condition_and_it_is_tried_again(
         world.sql.refuses = "permission denied to create role"
         await world.user()
         await world.failed("permission denied to create role")
-        first = world.condition()
-        await world.runtime.clock.sleep(100)
+        first, former = world.condition(), world.sql.refusals
+        await world.runtime.clock.sleep(150)
+        assert 6 <= world.sql.refusals - former <= 8, "after 2, 4, 8 and 16 seconds, and then each 30"
         again = world.condition()
         assert first is not None and again is not None
         assert again.last_update_time == first.last_update_time, "the same words are not told twice"
@@ -117,8 +118,12 @@ async def test_a_service_that_is_not_there_yet_is_found_when_it_comes() -> None:
     async with world.operator():
         await world.user(serverRef={"service": {"name": "late"}, "administrator": {"name": "admin"}})
         await world.failed("there is no Service late")
+        await world.database(serverRef={"service": {"name": "late"}, "administrator": {"name": "admin"}})
+        await world.until("told", lambda: world.database_reason("shop") == "ServerNotFound")
+        await world.runtime.clock.sleep(300)
         await world.service("late")
         await world.ready(seconds=2)
+        await world.until("found", lambda: world.database_reason("shop") == "DatabaseReady", 2)
 
 
 @virtual_time
@@ -161,6 +166,23 @@ async def test_a_wrong_administrator_password_is_told_and_mended() -> None:
         await world.failed('the server rejected the administrator "admin"')
         await world.secret("admin", {"username": "admin", "password": ADMINISTRATOR.password})
         await world.ready(seconds=5)
+
+
+@virtual_time
+async def test_an_administrators_password_that_is_changed_later_is_told_and_followed() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.database()
+        await world.ready()
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        world.sql.set_password("admin", "changed")
+        await world.failed('the server rejected the administrator "admin"', seconds=30)
+        await world.until("told", lambda: world.database_reason("shop") == "AdministratorRejected", 30)
+        assert world.sql.lets_in("clerk", world.entries()["password"])
+        await world.secret("admin", {"username": "admin", "password": "changed"})
+        await world.ready(seconds=5)
+        await world.until("well", lambda: world.database_reason("shop") == "DatabaseReady", 30)
 
 
 @virtual_time
@@ -231,6 +253,28 @@ async def test_deletion_by_force_and_with_retain() -> None:
         await world.client.patch(DatabaseUser, CLERK, MergePatch(FORCED))
         await world.until("by force", lambda: world.read() is None, 5)
         assert world.sql.others == {"clerk", "kept"}
+        left = {note for note in world.notes() if note.startswith("UserRetained")}
+        forced, place = "databases.steersman.dev/force-delete is true", "on db.example.com:5432"
+        assert left == {
+            f"UserRetained: user kept was not dropped {place}: deletionPolicy is Retain",
+            f"UserRetained: user clerk was not dropped {place}: {forced}",
+        }
+
+
+@virtual_time
+async def test_a_database_that_is_left_behind_by_force_is_told() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(deletionPolicy="Delete")
+        key = ObjectKey("default", "shop")
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        world.sql.up = False
+        await world.client.delete(Database, key)
+        await world.until("it waits", lambda: world.database_reason("shop") == "Deleting")
+        await world.client.patch(Database, key, MergePatch(FORCED))
+        await world.until("by force", lambda: world.server.read(Database, key) is None, 5)
+        told = "database shop and its owner were not dropped: databases.steersman.dev/force-delete is true"
+        assert f"DataRetained: {told}" in world.notes()
 
 
 @virtual_time

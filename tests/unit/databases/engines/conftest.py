@@ -20,7 +20,7 @@ class Model:
 
     def __init__(self, like: PostgreSQL | MySQL) -> None:
         self.endpoint = Endpoint("model", like.port)
-        self.administrator = Credentials("the-administrator", "4dmin-s3cret")
+        self.superuser = self.administrator = Credentials("the-administrator", "4dmin-s3cret")
         self.model = ModelServer(like, self.administrator, self._pause)
         self.servers = {self.endpoint: self.model}
         self.contents = ModelContents(like, self.servers)

@@ -72,8 +72,10 @@ def test_users_lines_come_between_ours_and_the_general_ones() -> None:
     for role in (*hba.BY_CERTIFICATE, hba.REPLICATION, hba.ADMINISTRATOR):
         for what in ("all", "replication"):
             assert lines.index(f"host {what} {role} all reject") < users
-    assert lines[users + 1 :] == ("hostssl all all all scram-sha-256",)
-    assert hba.access_rules([], tls_required=False)[-1] == "host all all all scram-sha-256"
+    encrypted = ("hostssl all all all scram-sha-256", "hostssl replication all all scram-sha-256")
+    assert lines[users + 1 :] == encrypted
+    plain = ("host all all all scram-sha-256", "host replication all all scram-sha-256")
+    assert hba.access_rules([], tls_required=False)[-4:] == (*encrypted, *plain)
 
 
 def test_nobody_but_who_it_names_may_be_one_of_our_roles() -> None:

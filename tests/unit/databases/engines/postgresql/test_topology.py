@@ -139,6 +139,29 @@ def test_a_history_of_its_own(status: dict[str, Any], diverged: bool) -> None:
     assert only(seen(primary(), replica(1, **status)), 1).diverged is diverged
 
 
+@pytest.mark.parametrize(
+    ("status", "behind"),
+    [
+        ({"xlog_location": 84000000}, 84000000),
+        ({"xlog_location": 84212224}, None),
+        ({"xlog_location": 84212225}, None),
+        ({"timeline": None, "xlog_location": 84000000}, None),
+        ({"xlog_location": None}, None),
+        # On the timeline before, no further than where it ended; and on one of which nobody knows where it ended.
+        ({"timeline": 1, "xlog_location": 83886248}, 83886248),
+        ({"timeline": 1, "xlog_location": 83886249}, None),
+        ({"timeline": 0, "xlog_location": 1000}, None),
+        ({"timeline": 3, "xlog_location": 1000}, None),
+        ({"state": "start failed", "xlog_location": 84000000}, None),
+    ],
+)
+def test_who_has_nothing_that_the_primary_has_not(status: dict[str, Any], behind: int | None) -> None:
+    told: dict[str, Any] = {"replication_state": "in archive recovery", **status}
+    strays = replica(1, **told)
+    assert only(seen(primary(), strays), 1).behind == behind
+    assert only(seen(primary(), strays), 0).behind is None
+
+
 def test_a_switchover_that_waits() -> None:
     assert seen(failover={"leader": "pg-0-0", "member": "pg-2-0"}).switchover == SwitchoverRequest(to=2)
     assert seen(failover={"leader": "pg-0-0"}).switchover == SwitchoverRequest(to=None)

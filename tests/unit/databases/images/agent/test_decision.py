@@ -14,7 +14,7 @@ from steersman_agent.gtids import GtidSet
 
 GROUP = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 ERRANT = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"
-STORE = Store(epoch=1, instances=frozenset({0, 1, 2}), leader=0, leader_uuid="server-0")
+STORE = Store(epoch=1, instances=frozenset({0, 1, 2}), leader=0, leader_uuid="server-0", leader_view="17:3")
 
 
 def member(instance: int, state: State, *, has: str = f"{GROUP}:1-10", primary: bool = False) -> Member:
@@ -51,6 +51,55 @@ def test_nobody_else_makes_data(me: Member, store: Store) -> None:
     assert decision(me, store=store).deed == "Wait"
 
 
+def test_a_store_that_was_made_anew_says_of_no_group_and_proves_nothing() -> None:
+    lost, empty = Store(instances=frozenset({0, 1})), member(0, "Empty", has="")
+    assert "instance 1 has not been seen" in decision(empty, store=lost).because
+    assert decision(empty, member(1, "Stopped"), store=lost).deed == "Wait"
+    assert decision(empty, member(1, "Empty", has=""), store=lost).deed == "Initialise"
+    # A member's volume remembers the group that it was in last.
+    was_in_one = replace(member(1, "Empty", has=""), epoch=4)
+    assert decision(empty, was_in_one, store=lost).deed == "Wait"
+    with_data = View(me=member(0, "Offline"), members=[replace(member(1, "Offline"), epoch=4)], store=lost)
+    assert decide(with_data).deed == "Found" and with_data.epoch == 4
+
+
+@pytest.mark.parametrize("state", ["Empty", "Stopped", "Starting", "Cloning", None])
+def test_who_was_never_a_member_is_not_waited_for(state: State | None) -> None:
+    """Its pod may never run: no node, no image, no volume."""
+    store = replace(STORE, members=frozenset({0, 1}))
+    never = [] if state is None else [member(2, state, has="")]
+    seen = View(me=member(0, "Offline"), members=[member(1, "Offline"), *never], store=store)
+    assert decide(seen).deed == "Found" and not seen.unseen
+    assert decision(member(0, "Offline"), *never, store=store).because.endswith("instance 1 has not been seen")
+    # Where it is not known who was, or the store is an earlier one than the data, everybody may have been.
+    if state != "Empty":
+        assert decision(member(0, "Offline"), member(1, "Offline"), *never).deed == "Wait"
+        later = replace(member(1, "Offline"), epoch=2)
+        assert decision(member(0, "Offline"), later, *never, store=store).deed == "Wait"
+
+
+def test_who_comes_to_be_a_member() -> None:
+    known = Store(instances=frozenset({0, 1}), members=frozenset({0}))
+    assert known.with_member(1).members == known.with_member(1).with_member(1).members == {0, 1}
+    assert Store(instances=frozenset({0, 1})).with_member(0).members == {0, 1}
+    assert Store().with_member(0).members is None, "nobody said yet who there is"
+
+
+@pytest.mark.parametrize("store", [Store(), replace(STORE, instances=frozenset({1, 2}))])
+def test_who_is_none_of_the_cluster_neither_founds_nor_joins(store: Store) -> None:
+    alive = GtidSet.parse(f"{GROUP}:1-20")
+    assert decision(member(0, "Offline"), store=store).deed == "Wait"
+    assert decision(member(0, "Offline"), store=replace(store, consent=0)).deed == "Wait"
+    assert decision(member(0, "Offline"), *others("Online"), store=store, group=alive).deed == "Wait"
+
+
+def test_nobody_joins_before_it_is_written_down_which_group_it_is() -> None:
+    founded, alive = replace(STORE, leader_view=""), GtidSet.parse(f"{GROUP}:1-20")
+    assert decision(member(0, "Offline"), *others("Online"), store=founded, group=alive) == Decision(
+        "Wait", "the primary has not written down yet which group it leads"
+    )
+
+
 def test_an_empty_member_copies_a_replica_rather_than_the_primary() -> None:
     assert decision(member(0, "Empty", has=""), member(1, "Online", primary=True), member(2, "Online")) == Decision(
         "Clone", "instance 2 is online", 2
@@ -65,6 +114,41 @@ def test_who_has_a_transaction_that_the_group_has_not_stays_out_and_says_which()
     assert decision(member(0, "Offline"), *others("Online"), group=group).deed == "Join"
     # Nobody has said what the group has: a published set may be an old one.
     assert decision(member(0, "Offline"), *others("Online")).deed == "Wait"
+
+
+def test_what_may_be_on_its_way_is_waited_for_and_not_called_errant() -> None:
+    view = View(me=member(0, "Offline", has=f"{GROUP}:1-12"), members=others("Online"), store=STORE)
+    early = replace(view, group=GtidSet.parse(f"{GROUP}:1-10"))
+    found = decide(early)
+    assert found.deed == "Wait" and found.because.endswith("as far as its members know by now")
+    late = decide(replace(early, errant=GtidSet.parse(f"{GROUP}:11-12")))
+    assert late == Decision("Wait", f"it has 2 transactions that the group has not: {GROUP}:11-12")
+    assert decide(replace(early, group=GtidSet.parse(f"{GROUP}:1-12"))).deed == "Join"
+
+
+def test_who_lacks_what_nobody_could_send_takes_another_copy() -> None:
+    group = GtidSet.parse(f"{GROUP}:1-30")
+    gone, partly = GtidSet.parse(f"{GROUP}:1-20"), GtidSet.parse(f"{GROUP}:1-14")
+    me = member(0, "Offline", has=f"{GROUP}:1-10")
+
+    def found(me: Member, *purged: GtidSet, **view: Any) -> Decision:
+        return decision(me, *others("Online"), group=group, purged=purged, **view)
+
+    assert found(me, gone, partly) == Decision(
+        "Clone",
+        "nobody in the group has the binary logs of 4 transactions that this one lacks: its data are replaced by"
+        " another copy",
+        1,
+    )
+    # One who has them is enough, and who has all of what is gone needs none.
+    assert found(me, gone, GtidSet.parse(f"{GROUP}:1-10")).deed == "Join"
+    assert found(member(0, "Offline", has=f"{GROUP}:1-20"), gone).deed == "Join"
+    assert found(me).deed == "Join"
+    # One that has not answered may have them; Group Replication would not wait for it.
+    assert found(me, gone, everybody=False).deed == "Wait"
+    assert found(me, GtidSet.parse(f"{GROUP}:1-10"), everybody=False).deed == "Join"
+    # What nobody else has is not thrown away.
+    assert found(member(0, "Offline", has=f"{GROUP}:1-10,{ERRANT}:1"), gone).deed == "Wait"
 
 
 @pytest.mark.parametrize("state", ["Stopped", "Starting", "Joining", "Recovering", "Failed", "Cloning"])
@@ -99,6 +183,8 @@ def test_two_that_each_have_what_the_other_lacks_wait_for_a_person() -> None:
 def test_of_equals_the_last_primary_founds() -> None:
     store = replace(STORE, leader=1, leader_uuid="server-1")
     assert decision(member(0, "Offline"), *others("Offline"), store=store).deed == "Wait"
+    # It may have died since it said that it is offline.
+    assert decision(member(0, "Offline"), *others("Offline"), store=store, patient=False).deed == "Found"
     assert decision(member(1, "Offline"), member(0, "Offline"), member(2, "Offline"), store=store).deed == "Found"
 
 

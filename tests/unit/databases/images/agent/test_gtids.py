@@ -29,6 +29,7 @@ def test_they_are_sets(one: frozenset[tuple[str, int]], other: frozenset[tuple[s
     assert contents(left) == one
     assert contents(left | right) == one | other
     assert contents(left - right) == one - other
+    assert contents(left & right) == one & other
     assert (left >= right) == (one >= other)
     assert (bool(left), len(left)) == (bool(one), len(one))
     assert (left == right) == (one == other)
@@ -41,6 +42,12 @@ def test_as_the_server_writes_them() -> None:
     assert str(GtidSet.parse(told)) == f"{A}:1-5:11:13-14,{A}:nightly:1-3:7,{B}:1"
     assert str(GtidSet.parse("")) == ""
     assert len(GtidSet.parse(told)) == 13
+
+
+def test_all_until_one() -> None:
+    assert str(GtidSet.until(f"{A}:7")) == f"{A}:1-7"
+    assert str(GtidSet.until(f"{A}:nightly:7")) == f"{A}:nightly:1-7"
+    assert not GtidSet.until("")
 
 
 @pytest.mark.parametrize("wrong", [f"{A}:5-1", f"{A}:0", f"{A}:1-x"])

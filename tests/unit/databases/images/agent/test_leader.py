@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from steersman_agent import kubernetes, store
+from steersman_agent.decision import Store
 from steersman_agent.group import LocalServer, Look, Other
 from steersman_agent.gtids import GtidSet
 from steersman_agent.leader import Joined, Leader
@@ -19,6 +21,7 @@ from steersman_pod.api_server import Answer, Request
 from steersman_pod.leading import Pod
 
 GROUP = kubernetes.named("configmaps", "default", "orders-group")
+RUNS_AS = "7b1f4a52-5a3e-4d0e-9f4c-0f1f3f1c7a11"
 SLICE = kubernetes.named("endpointslices", "default", "orders-rw", "apis/discovery.k8s.io/v1")
 
 
@@ -33,7 +36,9 @@ class Objects(kubernetes.ApiServer):
         }
 
     def answer(self, request: Request) -> Answer:
-        found = self.objects[request.path]
+        found = self.objects.get(request.path)
+        if found is None:
+            return Answer(404, {})
         if request.body is not None:
             metadata = request.body["metadata"]
             if metadata["resourceVersion"] != found["metadata"]["resourceVersion"]:
@@ -73,19 +78,38 @@ class Primary(LocalServer):
     def look(self) -> Look:
         return self.found
 
+    def value_of(self, name: str) -> str:
+        assert name == "group_replication_group_name"
+        return RUNS_AS
+
+
+@dataclass
+class Agent:
+    """It reads the store, and leads by what it has read."""
+
+    leader: Leader
+    objects: Objects
+
+    def lead(self, look: Look) -> None:
+        config_map = self.objects.objects.get(GROUP)
+        self.leader.lead(look, Store() if config_map is None else store.agreed(config_map).store)
+
 
 class World:
     """The objects, and agents that lead."""
 
     def __init__(self, directory: Path, **group: Any) -> None:
         self.objects = Objects(group)
-        self.slices = directory / "slices"
+        self.directory, self.slices = directory, directory / "slices"
         self.slices.write_text("orders-rw\n")
 
-    def primary(self, instance: int, view: str, epoch: int) -> tuple[Leader, Look]:
+    def primary(self, instance: int, view: str, epoch: int) -> tuple[Agent, Look]:
         pod = Pod(f"orders-{instance}-0", "default", f"uid-{instance}", "node", (f"10.0.0.{instance}",))
         local, place = Primary(instance, view), Place(instance=instance, slices=self.slices)
-        return Leader(pod, place, local, self.objects, GROUP, Joined(epoch), Log()), local.found
+        joined = Joined(self.directory / f"epoch-{instance}")
+        joined.enter(epoch)
+        leader = Leader(pod, place, local, self.objects, GROUP, joined, Log())
+        return Agent(leader, self.objects), local.found
 
 
 def test_the_primary_of_a_group_that_was_given_up_is_nobodys(tmp_path: Path) -> None:
@@ -130,3 +154,42 @@ def test_another_of_the_same_group_leads_after_it(tmp_path: Path) -> None:
     former.lead(seen)
     assert world.objects.group == {"epoch": 1, "leader": 1, "uuid": "server-1", "view": "16:4"}
     assert world.objects.serves == ["orders-1-0"]
+
+
+def test_a_group_whose_store_was_deleted_writes_it_anew(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=3, leader=0, uuid="server-0", view="16:3", members=[0, 1])
+    leader, seen = world.primary(0, "16:3", epoch=3)
+    leader.lead(seen)
+    del world.objects.objects[GROUP]
+    leader.lead(seen)
+    # The operator makes it anew: with another name, and knowing nothing of who led.
+    annotations = {store.GROUP_NAME: "of-another-group", store.INSTANCES: "0,1,2"}
+    metadata = {"annotations": annotations, "resourceVersion": "900"}
+    world.objects.objects[GROUP] = {"metadata": metadata}
+    world.objects.version = 900
+    leader.lead(seen)
+    # Nobody knows who was a member, so all may have been.
+    assert world.objects.group == {"epoch": 3, "leader": 0, "uuid": "server-0", "view": "16:3", "members": [0, 1, 2]}
+    assert world.objects.objects[GROUP]["metadata"]["annotations"][store.GROUP_NAME] == RUNS_AS
+    version = world.objects.version
+    leader.lead(seen)
+    assert world.objects.version == version, "once is enough"
+
+
+def test_a_store_of_an_earlier_group_is_no_reason_to_leave(tmp_path: Path) -> None:
+    """It was deleted, and who is in a group that was given up was the first to write it anew."""
+    world = World(tmp_path, epoch=1, leader=0, uuid="server-0", view="16:3")
+    anew, seen = world.primary(2, "17:1", epoch=2)
+    anew.lead(seen)
+    assert (world.objects.group["epoch"], world.objects.group["leader"]) == (2, 2)
+    world.primary(0, "16:4", epoch=1)[0].lead(seen)
+    assert world.objects.group["leader"] == 2
+
+
+def test_the_epoch_outlives_the_agent(tmp_path: Path) -> None:
+    file = tmp_path / "epoch"
+    assert Joined(file).epoch == 0
+    Joined(file).enter(7)
+    assert Joined(file).epoch == 7
+    file.write_text("")
+    assert Joined(file).epoch == 0

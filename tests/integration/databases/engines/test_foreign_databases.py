@@ -1,0 +1,93 @@
+"""What the operator takes of a server where others have databases and objects, too, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import pytest
+
+from postgresql_server import PostgreSQLServer
+from steersman_databases.engines import Credentials, PostgreSQL
+from steersman_databases.engines.actions import CreateDatabase
+from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredUser
+from steersman_databases.engines.errors import AlreadyExists
+from steersman_databases.engines.plan import Plan, Step
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.settle import settle
+
+CONTENTS = PostgreSQL()
+CLAIM = Claim("c1", "Database", "shop", "archive")
+OWNER = Credentials("archive's owner", "0wner")
+DATABASE = DesiredDatabase("the archive", OWNER.username, claim=CLAIM)
+
+
+@pytest.fixture
+async def administrator(postgresql: PostgreSQLServer) -> AsyncGenerator[Sessions]:
+    """Sessions of the administrator's, as by ``serverRef``."""
+    login = Login(postgresql.administrator.username, postgresql.administrator.password)
+    sessions = CONTENTS.connect(Server("postgresql", postgresql.endpoint, login, Verification(TLSMode.REQUIRE)))
+    await settle(CONTENTS, sessions, DesiredUser(OWNER.username, OWNER.password, claim=CLAIM))
+    yield sessions
+    await sessions.close()
+    postgresql.administer("DROP DATABASE IF EXISTS {}", DATABASE.name)
+
+
+async def make(sessions: Sessions, desired: DesiredDatabase) -> list[str]:
+    return [change.reason for change in await settle(CONTENTS, sessions, desired)]
+
+
+async def test_a_database_that_its_administrator_closed_is_nobodys_to_take(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    postgresql.administer("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'", DATABASE.name)
+    await postgresql.execute("CREATE TABLE ledger (id int)", database=DATABASE.name)
+    postgresql.administer("ALTER DATABASE {} ALLOW_CONNECTIONS false", DATABASE.name)
+    with pytest.raises(AlreadyExists):
+        await make(administrator, DATABASE)
+    looked = "SELECT datallowconn, pg_get_userbyid(datdba) FROM pg_database WHERE datname = 'the archive'"
+    assert postgresql.administer(looked) == [(False, postgresql.administrator.username)]
+    assert "DatabaseAdopted" in await make(administrator, replace(DATABASE, adopt=True))
+    assert postgresql.administer(looked) == [(True, OWNER.username)]
+
+
+async def test_a_database_that_was_cut_off_half_made_is_finished(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    create = CreateDatabase(DATABASE.name, "UTF8", None, None, "template0")
+    await CONTENTS.carry_out(administrator, Plan((Step(create),)))
+    assert "DatabaseCreated" in await make(administrator, DATABASE)
+    assert await make(administrator, DATABASE) == []
+    limit = "SELECT datconnlimit FROM pg_database WHERE datname = 'the archive'"
+    assert postgresql.administer(limit) == [(-1,)]
+
+
+async def test_who_gave_only_the_database_away_keeps_what_is_his_in_it(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator, DATABASE)
+    await postgresql.execute("CREATE TABLE goods (id int)", credentials=OWNER, database=DATABASE.name)
+    await postgresql.execute("CREATE TABLE audit (id int)", database=DATABASE.name)
+    postgresql.administer("ALTER DATABASE {} OWNER TO {}", DATABASE.name, postgresql.administrator.username)
+    assert await make(administrator, DATABASE) == ["OwnerRestored"]
+    owners = "SELECT relname, pg_get_userbyid(relowner) FROM pg_class WHERE relname IN ('goods', 'audit') ORDER BY 1"
+    found = await postgresql.execute(owners, database=DATABASE.name)
+    assert found == [("audit", postgresql.administrator.username), ("goods", OWNER.username)]
+
+
+async def test_another_declared_owner_gets_what_the_former_had(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator, DATABASE)
+    await postgresql.execute("CREATE TABLE goods (id int)", credentials=OWNER, database=DATABASE.name)
+    heir = Credentials("archive's heir", "h3ir")
+    await settle(CONTENTS, administrator, DesiredUser(heir.username, heir.password, claim=CLAIM))
+    # What it was granted in advance makes nobody an owner.
+    await postgresql.execute(
+        "GRANT SELECT ON goods TO {}; ALTER DEFAULT PRIVILEGES FOR ROLE {} GRANT SELECT ON TABLES TO PUBLIC",
+        *(heir.username, heir.username),
+        database=DATABASE.name,
+    )
+    assert await make(administrator, replace(DATABASE, owner=heir.username)) == ["OwnerRestored"]
+    await postgresql.execute("ALTER TABLE goods ADD more int", credentials=heir, database=DATABASE.name)

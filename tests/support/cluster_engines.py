@@ -1,0 +1,193 @@
+"""What tests and measurements of clusters must know of an engine: its kind, its words, and how its clients log in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+_RESOURCES = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+
+
+class Engine(Protocol):
+    """One engine's clusters and clients."""
+
+    kind: str
+    """Of the custom resource."""
+    small: Mapping[str, Any]
+    """A spec that a machine with other things to do can bear."""
+    settings: str
+    """The field of a spec that has the parameters."""
+    store: str
+    """The ConfigMap in which the members agree, behind the cluster's name."""
+    administrative: str
+    """The database that administrators are in."""
+    driver: str
+    """Python's, which the engine's image has."""
+    password: str
+    """The variable from which its client reads the password."""
+    process: str
+    """What its server is called among the processes."""
+    data: str
+    """The directory of its data on the volume."""
+    following: str
+    """The statement by which who leads tells how many follow it."""
+    writable: str
+    """The statement by which a server says 1 if it takes writes."""
+
+    def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
+        """The instance that leads, as the annotations of the members' ConfigMap say; empty where none does."""
+        ...
+
+    def inside(self, statement: str, database: str) -> Sequence[str]:
+        """The command that asks beside a server, as its superuser."""
+        ...
+
+    def outside(self, statement: str, login: str) -> Sequence[str]:
+        """The command of a client."""
+        ...
+
+    def login(self, entries: Mapping[str, str], host: str, *, verified: bool = True) -> str:
+        """How a client with these entries of a Secret logs in, but for the password."""
+        ...
+
+    def show(self, parameter: str) -> str:
+        """The statement that tells a parameter's value."""
+        ...
+
+    def table(self, name: str, user: str) -> str:
+        """The statement that makes an empty table of numbers, which ``user`` may write to."""
+        ...
+
+    def killed(self) -> str:
+        """What a shell beside a server does to end that by force."""
+        ...
+
+
+class PostgreSQL:
+    """With Patroni. An `Engine`."""
+
+    kind = "PostgreSQLCluster"
+    small: Mapping[str, Any] = {
+        "instances": 3,
+        "deletionPolicy": "Delete",
+        "storage": {"size": "512Mi"},
+        "resources": _RESOURCES,
+        "postgresql": {"parameters": {"shared_buffers": "32MB", "max_connections": "40"}},
+    }
+    settings = "postgresql"
+    store = "leader"
+    administrative = "postgres"
+    driver = "psycopg2"
+    password = "PGPASSWORD"
+    process = "postgres"
+    data = "pgdata"
+    following = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+    writable = "SELECT (NOT pg_is_in_recovery())::int"
+
+    def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
+        """See `Engine.leader`."""
+        return (annotations.get("leader") or "").removesuffix("-0")
+
+    def inside(self, statement: str, database: str) -> Sequence[str]:
+        """See `Engine.inside`."""
+        return ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database, "-c", statement)
+
+    def outside(self, statement: str, login: str) -> Sequence[str]:
+        """See `Engine.outside`."""
+        return ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", login, "-c", statement)
+
+    def login(self, entries: Mapping[str, str], host: str, *, verified: bool = True) -> str:
+        """See `Engine.login`."""
+        return (
+            f"host={host} port={entries['port']} user={entries['user']} dbname={entries['dbname']} "
+            f"sslmode={'verify-full sslrootcert=/tls/ca.crt' if verified else 'require'} connect_timeout=5 "
+            # A server that is gone without a word is given up as soon as a driver can.
+            "tcp_user_timeout=3000 keepalives_idle=1 keepalives_interval=1 keepalives_count=3"
+        )
+
+    def show(self, parameter: str) -> str:
+        """See `Engine.show`."""
+        return f"SHOW {parameter}"
+
+    def table(self, name: str, user: str) -> str:
+        """See `Engine.table`."""
+        columns = "number bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
+        return f"DROP TABLE IF EXISTS {name}; SET ROLE {user}; CREATE TABLE {name} ({columns})"
+
+    def killed(self) -> str:
+        """See `Engine.killed`."""
+        return "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)"
+
+
+class MySQL:
+    """With Group Replication. An `Engine`."""
+
+    kind = "MySQLCluster"
+    small: Mapping[str, Any] = {
+        "instances": 3,
+        "deletionPolicy": "Delete",
+        "storage": {"size": "1Gi"},
+        "resources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"memory": "768Mi"}},
+        "mysql": {"parameters": {"innodb_buffer_pool_size": "32M", "max_connections": "60"}},
+    }
+    settings = "mysql"
+    store = "group"
+    administrative = "mysql"
+    driver = "pymysql"
+    password = "MYSQL_PWD"
+    process = "mysqld"
+    data = "mysql"
+    following = "SELECT COUNT(*) - 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
+    writable = "SELECT NOT @@GLOBAL.super_read_only"
+
+    def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
+        """See `Engine.leader`."""
+        group = json.loads(annotations.get("databases.steersman.dev/group") or "{}")
+        return "" if group.get("leader") is None else f"{cluster}-{group['leader']}"
+
+    def inside(self, statement: str, database: str) -> Sequence[str]:
+        """See `Engine.inside`."""
+        options = ("--no-defaults", "--user=root", "--socket=/run/steersman/mysqld.sock", f"--database={database}")
+        return ("mysql", *options, "--batch", "--skip-column-names", f"--execute={statement}")
+
+    def outside(self, statement: str, login: str) -> Sequence[str]:
+        """See `Engine.outside`."""
+        said = dict(word.split("=", 1) for word in login.split())
+        where = (f"--host={said['host']}", f"--port={said['port']}", f"--user={said['user']}")
+        trust = ("--ssl-mode=VERIFY_IDENTITY", f"--ssl-ca={said['ca']}") if "ca" in said else ()
+        options = ("--no-defaults", *where, *trust, "--connect-timeout=5", f"--database={said['dbname']}")
+        return ("mysql", *options, "--batch", "--skip-column-names", f"--execute={statement}")
+
+    def login(self, entries: Mapping[str, str], host: str, *, verified: bool = True) -> str:
+        """See `Engine.login`."""
+        said = f"host={host} port={entries['port']} user={entries['user']} dbname={entries['dbname']}"
+        return f"{said} ca=/tls/ca.crt" if verified else said
+
+    def show(self, parameter: str) -> str:
+        """See `Engine.show`."""
+        return f"SELECT @@GLOBAL.{parameter}"
+
+    def table(self, name: str, user: str) -> str:
+        """See `Engine.table`. Whoever may write to the database may to this."""
+        columns = "number bigint PRIMARY KEY, at timestamp(6) DEFAULT CURRENT_TIMESTAMP(6)"
+        return f"DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({columns})"
+
+    def killed(self) -> str:
+        """See `Engine.killed`."""
+        return "kill -9 $(cat /run/steersman/mysqld.pid)"
+
+
+POSTGRESQL, MYSQL = PostgreSQL(), MySQL()
+
+
+def _on(*engines: Engine) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("of", engines, ids=[engine.settings for engine in engines], indirect=True)
+
+
+EACH = _on(POSTGRESQL, MYSQL)
+"""Of a test that is about clusters of every engine."""
+ON_POSTGRESQL, ON_MYSQL = _on(POSTGRESQL), _on(MYSQL)
+"""Of a test that is about one's alone."""

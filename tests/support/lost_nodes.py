@@ -1,0 +1,44 @@
+"""Nodes of the devcluster that nobody reaches any more, and who was on them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from cluster_under_test import ClusterUnderTest
+from devcluster import cluster as devcluster
+
+
+def number_of(node: str) -> int:
+    return int(node.rpartition("-")[2])
+
+
+def primary_alone(three: ClusterUnderTest, on: str = "") -> tuple[str, str]:
+    """The node that has the primary and no other instance, and one that has another: it is moved there if need be.
+
+    With a node that has two of three, who is left cannot know that it has all that was acknowledged.
+
+    Args:
+        on: the node that it is to be, which has one.
+    """
+    nodes = three.nodes()
+    held = Counter(nodes.values())
+    alone = on or next(node for node, count in held.items() if count == 1)
+    to = next(instance for instance, node in nodes.items() if node == alone)
+    if three.primary != to:
+        three.annotate("switchover", to)
+        three.until(f"{to} leads", lambda: three.primary == to, 90)
+        three.wait_ready()
+    return alone, next(node for node in held if node != alone)
+
+
+@contextmanager
+def cut_off(node: str) -> Generator[float]:
+    """Nothing that it sends arrives, and nothing reaches it; since when."""
+    try:
+        devcluster.lose(number_of(node), to=100, sent=100)
+        yield time.time()
+    finally:
+        devcluster.start_node(number_of(node))

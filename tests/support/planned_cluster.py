@@ -1,0 +1,85 @@
+"""A cluster as the planner sees it: three instances that are well, and what may be otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, ResourceRequirements
+from steersman.meta import ObjectKey, Quantity, decode_builtins
+from steersman_databases.clusters.observed import FENCED, RESTART_HASH, Instance, Observed
+from steersman_databases.clusters.rollout import restart_hash
+from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
+from steersman_databases.engines.topology import Member, Members
+
+KEY = ObjectKey("shop", "orders")
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+VIEW = ClusterView(
+    key=KEY,
+    uid="1",
+    kind="PostgreSQLCluster",
+    engine="postgresql",
+    version="17",
+    image="postgresql:17",
+    instances=3,
+    storage_size=Quantity("1Gi"),
+    wal_size=None,
+    pods=PodSettings(resources=ResourceRequirements(), shm_size=Quantity("64Mi")),
+    synchronous=Synchronous(mode="Quorum"),
+    initial=InitialDatabase(database="orders", owner="orders"),
+    writable_services=("orders-rw",),
+)
+
+
+def instance(number: int, *, ready: bool = True, hash_: str | None = None, fenced: bool = False) -> Instance:
+    """One that is there; its pod was made for what is declared unless ``hash_`` says otherwise."""
+    made_for = restart_hash(VIEW, VIEW.image) if hash_ is None else hash_
+    notes = {RESTART_HASH: made_for, **({FENCED: "true"} if fenced else {})}
+    pod = {
+        "metadata": {"name": f"orders-{number}-0", "annotations": notes, "creationTimestamp": "2026-11-21T23:59:00Z"},
+        "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
+    }
+    claim = {"metadata": {"name": f"data-orders-{number}"}, "status": {"phase": "Bound"}}
+    template = {"spec": {"containers": [{"name": "server", "image": VIEW.image}]}}
+    stateful = {"metadata": {"name": f"orders-{number}"}, "spec": {"replicas": 1, "template": template}}
+    return Instance(
+        number=number,
+        pod=decode_builtins(pod, Pod),
+        data=decode_builtins(claim, PersistentVolumeClaim),
+        statefulset=decode_builtins(stateful, StatefulSet),
+    )
+
+
+def member(number: int, **said: Any) -> Member:
+    """A replica that follows, and is synchronous."""
+    fields: dict[str, Any] = {"state": "Streaming", "timeline": 1, "lag_bytes": 0, "synchronous": True, **said}
+    return Member(pod=ObjectKey("shop", f"orders-{number}-0"), instance=number, **fields)
+
+
+def primary(number: int, **said: Any) -> Member:
+    """The primary."""
+    return member(number, role="Primary", state="Running", synchronous=False, **said)
+
+
+def observed(instances: list[Instance], *members: Member, **agreed: Any) -> Observed:
+    """A cluster of these, led by whoever is primary."""
+    leader = next((m.instance for m in members if m.role == "Primary"), None)
+    known = {m.instance: m for m in members}
+    fields = dict[str, Any](leader=leader, initialized=True) | agreed
+    return Observed(
+        instances=[replace(i, member=known.get(i.number)) for i in instances],
+        members=Members(cluster=KEY, members=members, **fields),
+        used=frozenset(i.number for i in instances),
+        now=NOW,
+    )
+
+
+THREE = [instance(n) for n in range(3)]
+WELL = observed(THREE, primary(0), member(1), member(2))
+
+
+def asking(**requests: Any) -> ClusterView:
+    """What is declared, and an annotation."""
+    return replace(VIEW, requests=Requests(**requests))

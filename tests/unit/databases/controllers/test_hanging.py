@@ -1,0 +1,91 @@
+"""Clusters whose servers take connections and never answer delay no other one."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from cluster_world import ClusterWorld
+from steersman.api.core_v1 import Pod
+from steersman.controller import Context
+from steersman.meta import FrozenDict, ObjectMeta, is_true
+from steersman.testing import virtual_time
+from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
+from steersman_databases.controllers import ClusterParts, cluster_wiring
+from steersman_databases.controllers.outcome import WORKERS
+from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines.cluster import SettingCatalog
+from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.plan import Change
+from steersman_databases.engines.server import Server
+
+HUNG = 100 if os.environ.get("SIMULATE") == "whole" else 8
+ASKS = PostgreSQLSettings(parameters=FrozenDict({"work_mem": "8MB"}))
+
+
+class HangingWorld(ClusterWorld):
+    """The servers of all clusters hang but those of ``orders``: each question waits as long as the real ones do."""
+
+    def parts(self, context: Context) -> ClusterParts:
+        """With all that servers are asked for."""
+        return replace(super().parts(context), shown=self.shown, furnish=self.furnish)
+
+    async def shown(self, endpoint: Endpoint) -> str | None:
+        """No certificate: also of ``orders``, which is no trouble."""
+        if not self.pod_at(endpoint).startswith("orders-"):
+            await self.runtime.clock.sleep(3)
+        return None
+
+    async def furnish(self, server: Server, administrator: Credentials) -> tuple[Change, ...]:
+        """Nothing is furnished."""
+        if not self.pod_at(server.endpoint).startswith("orders-"):
+            await self.runtime.clock.sleep(10)
+            raise ServerUnreachable(server.endpoint, "no answer in time")
+        return ()
+
+    async def settings(self, server: Server) -> SettingCatalog:
+        if not self.pod_at(server.endpoint).startswith("orders-"):
+            await self.runtime.clock.sleep(5)
+            raise ServerUnreachable(server.endpoint, "no answer in time")
+        return await super().settings(server)
+
+    def pod_at(self, endpoint: Endpoint) -> str:
+        """The pod of this address."""
+        return next(p.metadata.name for p in self.server.read_all(Pod) if p.status.pod_ip == endpoint.host)
+
+    def hung(self) -> int:
+        """How many clusters have a server that hangs."""
+        pods = self.server.read_all(Pod)
+        return sum(p.metadata.name.startswith("hung") and is_true(p.status.conditions, "Ready") for p in pods)
+
+
+async def becomes_ready(world: ClusterWorld) -> float:
+    """The seconds that a new cluster takes."""
+    begun = world.runtime.clock.monotonic()
+    await world.create(instances=1, postgresql=ASKS)
+    await world.ready(1)
+    return world.runtime.clock.monotonic() - begun
+
+
+@virtual_time
+async def test_servers_that_hang_delay_no_other_cluster() -> None:
+    """Of a hundred; where there are less, there are less workers too."""
+    world = ClusterWorld()
+    async with world.operator():
+        alone = await becomes_ready(world)
+    world = HangingWorld()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster_wiring, "WORKERS", WORKERS * HUNG // 100)
+        async with world.operator():
+            for number in range(HUNG):
+                metadata = ObjectMeta(name=f"hung{number}", namespace="default")
+                spec = PostgreSQLClusterSpec(instances=1, postgresql=ASKS)
+                await world.client.create(PostgreSQLCluster(metadata=metadata, spec=spec))
+            await world.until("all hang", lambda: world.hung() == HUNG)
+        async with world.operator():
+            # A new process asks all of them at once.
+            await world.rest(1)
+            assert await becomes_ready(world) <= alone + 2

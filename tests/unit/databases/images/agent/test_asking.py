@@ -1,0 +1,133 @@
+"""When a member may say that it has what its group has not: never of what is only on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from steersman_agent.asking import Answers, Asking
+from steersman_agent.group import Look, Other
+from steersman_agent.gtids import GtidSet
+
+GROUP = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+OWN = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"
+
+
+def gtids(text: str) -> GtidSet:
+    return GtidSet.parse(text)
+
+
+def look(
+    uuid: str,
+    has: str,
+    *,
+    members: Sequence[str] = ("a", "b"),
+    state: str = "ONLINE",
+    others: str = "ONLINE",
+    purged: str = "",
+    certified: str = "",
+    uncertified: int = 0,
+) -> Look:
+    listed = [
+        Other(uuid=one, host="", port=0, state=state if one == uuid else others, primary=one == "a")
+        for one in members
+    ]
+    return Look(
+        uuid=uuid,
+        version="9.7.4",
+        state=state,
+        view="17:4",
+        members=listed,
+        has=gtids(has),
+        queued=0,
+        applied=0,
+        purged=gtids(purged),
+        certified=GtidSet.until(certified),
+        uncertified=uncertified,
+    )
+
+
+ME = look("me", f"{GROUP}:1-12", members=(), state="OFFLINE")
+BEHIND = (look("a", f"{GROUP}:1-10"), look("b", f"{GROUP}:1-11"))
+
+
+class Asked:
+    """Whoever asks, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.asking = Asking(clock=lambda: self.now)
+
+    def answers(self, *looks: Look, me: Look = ME) -> Answers:
+        found = self.asking.answers(looks, me)
+        assert found is not None
+        return found
+
+    def errant(self, *looks: Look, me: Look = ME) -> str:
+        """Of that nothing is certain at once, and a while later this."""
+        assert not self.answers(*looks, me=me).errant
+        self.now += 11
+        return str(self.answers(*looks, me=me).errant)
+
+
+def test_what_the_group_has_is_what_all_of_its_members_have() -> None:
+    asked = Asked()
+    assert str(asked.answers(*BEHIND).has) == f"{GROUP}:1-11"
+    assert asked.errant(*BEHIND) == f"{GROUP}:12"
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        # The primary is about to commit it.
+        (look("a", f"{GROUP}:1-10", certified=f"{GROUP}:12"), BEHIND[1]),
+        # Nobody has looked for conflicts in it yet.
+        (BEHIND[0], look("b", f"{GROUP}:1-11", uncertified=1)),
+        # The other may have it.
+        (BEHIND[0],),
+        (look("a", f"{GROUP}:1-10", others="UNREACHABLE"),),
+        # It was sent before this one was put out.
+        (look("a", f"{GROUP}:1-10", members=("a", "b", "me")), BEHIND[1]),
+        # Those who are cut off may not know that there is a group besides.
+        (look("a", f"{GROUP}:1-10", members=("a", "c", "d"), others="UNREACHABLE"),),
+    ],
+)
+def test_what_may_be_on_its_way_is_not_errant(looks: Sequence[Look]) -> None:
+    assert not Asked().errant(*looks)
+    # What was certain stays so.
+    asked = Asked()
+    asked.errant(*BEHIND)
+    assert str(asked.answers(*looks).errant) == f"{GROUP}:12"
+
+
+def test_what_arrives_a_moment_later_was_not_errant() -> None:
+    asked = Asked()
+    asked.answers(*BEHIND)
+    asked.now += 9
+    asked.answers(look("a", f"{GROUP}:1-12"), BEHIND[1])
+    assert not asked.errant(BEHIND[0])
+
+
+def test_what_nobody_else_has_made_is_errant() -> None:
+    own = replace(ME, has=gtids(f"{GROUP}:1-10,{OWN}:1"))
+    busy = look("a", f"{GROUP}:1-20", certified=f"{GROUP}:21", members=("a", "c"), others="RECOVERING")
+    assert Asked().errant(busy, me=own) == f"{OWN}:1"
+
+
+def test_who_is_in_no_group_says_nothing_of_one() -> None:
+    assert Asking().answers([look("a", f"{GROUP}:1-20", state="OFFLINE", members=())], ME) is None
+    assert Asking().answers([], ME) is None
+
+
+def test_whether_everybody_has_told_what_they_have_logs_of() -> None:
+    one, other = look("a", f"{GROUP}:1-20", purged=f"{GROUP}:1-15"), look("b", f"{GROUP}:1-20", purged=f"{GROUP}:1-5")
+
+    def told(*looks: Look) -> tuple[list[str], bool]:
+        found = Asked().answers(*looks)
+        return [str(one) for one in found.purged], found.everybody
+
+    assert told(one, other) == ([f"{GROUP}:1-15", f"{GROUP}:1-5"], True)
+    assert told(one) == ([f"{GROUP}:1-15"], False)
+    assert not told(look("a", f"{GROUP}:1-20", members=("a", "c", "d"), others="UNREACHABLE"))[1]
