@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.databases import contents, creation, drift, failover, writes
+from functools import partial
+
+from benchmarks.databases import contents, creation, drift, failover, mysql_failover, writes
 from benchmarks.databases.scenarios import Scenario
 from benchmarks.plot import Panel, Picture
 from benchmarks.summary import Summary
+from cluster_engines import MYSQL
 
 CREATION = "A cluster is made"
 MANY = "Many databases and users of one cluster"
@@ -13,6 +16,9 @@ DRIFT = "Changed behind the operator's back"
 ROLLING = "Rolling update, 50 writes a second"
 SWITCHOVER = "Switchover, 50 writes a second"
 FAILOVER = "Faults, 50 writes a second, no operator"
+MYSQL_ROLLING = "Rolling update of MySQL, 50 writes a second"
+MYSQL_SWITCHOVER = "Switchover of MySQL, 50 writes a second"
+MYSQL_FAILOVER = "Faults of MySQL, 50 writes a second, no operator"
 
 SCENARIOS = (
     Scenario("creation", CREATION, creation.measure),
@@ -21,13 +27,15 @@ SCENARIOS = (
     Scenario("rolling", ROLLING, writes.rolling_update),
     Scenario("switchover", SWITCHOVER, writes.switchover),
     Scenario("failover", FAILOVER, failover.measure),
+    Scenario("rolling-mysql", MYSQL_ROLLING, partial(writes.rolling_update, engine=MYSQL)),
+    Scenario("switchover-mysql", MYSQL_SWITCHOVER, partial(writes.switchover, engine=MYSQL)),
+    Scenario("failover-mysql", MYSQL_FAILOVER, mysql_failover.measure),
 )
 
 
 def picture(summaries: list[Summary]) -> Picture:
     """A panel a figure that a user waits for, or pays for."""
     drift_metrics = [s.metric for s in summaries if s.scenario == DRIFT]
-    faults = [s.metric for s in summaries if s.scenario == FAILOVER and s.metric.endswith("write gap")]
     panels = [
         Panel(CREATION, "apply to Ready", "A cluster is made: from apply to Ready, s"),
         Panel(MANY, "all Databases Ready", "All Databases are Ready, s"),
@@ -40,7 +48,17 @@ def picture(summaries: list[Summary]) -> Picture:
         ),
         Panel(ROLLING, "write gap", "Rolling update: longest gap in writes, s"),
         Panel(SWITCHOVER, "write gap", "Switchover: longest gap in writes, s"),
-        *(Panel(FAILOVER, name, f"{name.partition(':')[0]}: longest gap, s") for name in dict.fromkeys(faults)),
+        *_faults(summaries, FAILOVER, ""),
+        Panel(MYSQL_ROLLING, "write gap", "MySQL, rolling update: longest gap in writes, s"),
+        Panel(MYSQL_SWITCHOVER, "write gap", "MySQL, switchover: longest gap in writes, s"),
+        *_faults(summaries, MYSQL_FAILOVER, "MySQL, "),
     ]
     peers = list(dict.fromkeys(summary.peer for summary in summaries))
     return Picture("The database operator", panels, peers, frozenset(peers))
+
+
+def _faults(summaries: list[Summary], scenario: str, prefix: str) -> list[Panel]:
+    names = [s.metric for s in summaries if s.scenario == scenario and s.metric.endswith("write gap")]
+    return [
+        Panel(scenario, name, f"{prefix}{name.partition(':')[0]}: longest gap, s") for name in dict.fromkeys(names)
+    ]

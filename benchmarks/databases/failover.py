@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import json
 import secrets
-import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.databases.gaps import longest_gap
+from benchmarks.databases import faults
+from benchmarks.databases.gaps import acknowledged, longest_gap
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
-from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
-from devcluster.state import State
 from devcluster.target import Target, wait_until
 from patroni_cluster import PatroniCluster, view, with_mode
 from steersman_databases.engines.cluster import SynchronousMode
@@ -54,16 +53,6 @@ def kill_process(cluster: PatroniCluster, primary: str) -> None:
     cluster.execute(primary, "sh", "-c", "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)")
 
 
-def delete_by_force(cluster: PatroniCluster, primary: str) -> None:
-    """The pod is gone at once."""
-    cluster.kubectl("delete", "pod", primary, "--grace-period=0", "--force", "--wait=false")
-
-
-def delete(cluster: PatroniCluster, primary: str) -> None:
-    """The pod is told to go, as by a drain."""
-    cluster.kubectl("delete", "pod", primary, "--wait=false")
-
-
 def switch_over(cluster: PatroniCluster, primary: str) -> None:
     """As the operator asks for it."""
     cluster.switch_over()
@@ -74,34 +63,24 @@ def restart_standby(cluster: PatroniCluster, primary: str) -> None:
     kill_process(cluster, cluster.synchronous()[0])
 
 
-def cut_off(cluster: PatroniCluster, primary: str) -> None:
-    """The pod's network is gone, and both sides go on; `reconnect` ends it."""
-    _forward(cluster, primary, "--insert")
+@contextmanager
+def at_once(fault: Callable[[PatroniCluster, str], None], cluster: PatroniCluster, primary: str) -> Generator[None]:
+    """A fault that is over as soon as it has come."""
+    fault(cluster, primary)
+    yield
 
 
-def reconnect(cluster: PatroniCluster, pod: str) -> None:
-    """Ends `cut_off`."""
-    _forward(cluster, pod, "--delete")
+def cut_off(cluster: PatroniCluster, primary: str) -> AbstractContextManager[None]:
+    """The pod's network is gone, and both sides go on."""
+    return faults.dropped(cluster, primary, "--source", "--destination")
 
 
-def _forward(cluster: PatroniCluster, pod: str, change: str) -> None:
-    """Drops all that a pod sends and gets, on the devcluster's node that it runs on."""
-    found = cluster.target.get("pod", pod, f"--namespace={cluster.namespace}")
-    state = State.load()
-    if found is None or state is None:
-        raise CommandFailed(f"only a pod of the devcluster can be cut off, and {pod} is none")
-    machine, address = state.machines[found["spec"]["nodeName"]], found["status"]["podIP"]
-    for side in ("--source", "--destination"):
-        rule = ["iptables", "--wait", change, "FORWARD", side, address, "--jump", "DROP"]
-        subprocess.run(machine.in_network(rule), check=True, capture_output=True)
-
-
-FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], None]] = {
-    "process": kill_process,
-    "force-deleted": delete_by_force,
-    "deleted": delete,
-    "switchover": switch_over,
-    "standby-restarted": restart_standby,
+FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], AbstractContextManager[None]]] = {
+    "process": partial(at_once, kill_process),
+    "force-deleted": partial(at_once, faults.delete_by_force),
+    "deleted": partial(at_once, faults.delete),
+    "switchover": partial(at_once, switch_over),
+    "standby-restarted": partial(at_once, restart_standby),
     "cut-off": cut_off,
 }
 
@@ -142,7 +121,7 @@ class Writer:
         container = {
             "name": "writer",
             "image": self.cluster.view.image,
-            "command": ["python3", "/source/writer.py", conninfo, str(RATE)],
+            "command": ["python3", "/source/writer.py", "psycopg2", conninfo, str(RATE)],
             "env": [{"name": "PGPASSWORD", "valueFrom": reference}],
             "volumeMounts": [{"name": "source", "mountPath": "/source"}],
             "resources": {"requests": {"cpu": "50m"}},
@@ -168,8 +147,7 @@ class Writer:
     def acknowledged(self) -> list[tuple[int, float]]:
         """Numbers and moments, as they came."""
         done = self.cluster.target.try_kubectl(f"--namespace={self.cluster.namespace}", "logs", self.name)
-        lines = [line.split() for line in done.stdout.splitlines()]
-        return [(int(words[0]), float(words[1])) for words in lines if len(words) == 2 and words[0].isdecimal()]
+        return acknowledged(done.stdout.splitlines())
 
     def stop(self) -> None:
         self.cluster.kubectl("delete", "pod", self.name, "--ignore-not-found", "--force", "--grace-period=0")
@@ -193,17 +171,13 @@ def run(cluster: PatroniCluster, fault: Fault) -> Outcome:
         time.sleep(_CALM)
         primary = cluster.leader() or ""
         begun = time.time()
-        FAULTS[fault](cluster, primary)
         changes = fault != "standby-restarted"
-        try:
+        with FAULTS[fault](cluster, primary):
             wait_until(
                 "writes go on",
                 lambda: cluster.leader() != primary or not changes if writer_goes_on(writer, begun) else None,
                 seconds=_PATIENCE,
             )
-        finally:
-            if fault == "cut-off":
-                reconnect(cluster, primary)
         wait_until("all stream again", cluster.settled, seconds=_PATIENCE)
         time.sleep(_CALM)
         rows = writer.acknowledged()

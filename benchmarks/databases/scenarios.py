@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from benchmarks.databases.operator_pod import OperatorPod
 from benchmarks.measurement import Measurement
-from cluster_under_test import SMALL, ClusterUnderTest, Place
+from cluster_engines import POSTGRESQL, Engine
+from cluster_under_test import ClusterUnderTest, Place
 from devcluster.target import Target
 
 Tell = Callable[[str], None]
@@ -51,10 +52,12 @@ class Bench:
             self._delete(namespace)
 
     @contextmanager
-    def cluster(self, name: str, instances: int, **spec: object) -> Generator[ClusterUnderTest]:
+    def cluster(
+        self, name: str, instances: int, engine: Engine = POSTGRESQL, **spec: object
+    ) -> Generator[ClusterUnderTest]:
         """A cluster that is Ready, in a namespace of its own."""
         with self.place(name) as place:
-            cluster = ClusterUnderTest(place, spec={**SMALL, "instances": instances, **spec})
+            cluster = ClusterUnderTest(place, spec={**engine.small, "instances": instances, **spec}, engine=engine)
             cluster.apply()
             cluster.wait_ready()
             yield cluster

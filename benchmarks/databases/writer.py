@@ -1,37 +1,67 @@
 """The client of the measurements, in a pod of the server's image: writes rows and says what was acknowledged.
 
-Arguments: connection string, rows a second, and the table unless it is `written`. A line of its output is a row's
-number and the moment of its acknowledgement, in seconds of the epoch. It ends when it is told to.
+Arguments: Python's driver, connection string, rows a second, and the table unless it is `written`. A line of its
+output is a row's number and the moment of its acknowledgement, in seconds of the epoch. It ends when it is told to.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
+import os
+import ssl
 import sys
 import time
+from typing import Any
+
+_SILENT = 3  # seconds after which a server that does not answer is given up
 
 
-def main(conninfo: str, rate: float, table: str) -> None:
+def main(driver: str, login: str, rate: float, table: str) -> None:
     """A number is used once: whether a row that was not acknowledged is there makes no difference."""
-    driver = importlib.import_module("psycopg2")
+    error, connect = importlib.import_module(driver).Error, {"psycopg2": postgresql, "pymysql": mysql}[driver]
     cursor = None
     for number in itertools.count():
         begun = time.monotonic()
         try:
             if cursor is None:
-                connection = driver.connect(conninfo)
-                connection.autocommit = True
-                cursor = connection.cursor()
-            cursor.execute(f"INSERT INTO {table} VALUES (%s)", (number,))
-        except driver.Error as error:
+                cursor = connect(login).cursor()
+            cursor.execute(f"INSERT INTO {table} (number) VALUES (%s)", (number,))
+        except (error, OSError) as failure:
             cursor = None
-            sys.stderr.write(f"{time.time():.3f} {str(error).splitlines()[0]}\n")
+            sys.stderr.write(f"{time.time():.3f} {str(failure).splitlines()[0]}\n")
         else:
             sys.stdout.write(f"{number} {time.time():.4f}\n")
             sys.stdout.flush()
         time.sleep(max(0.0, 1 / rate - (time.monotonic() - begun)))
 
 
+def postgresql(login: str) -> Any:
+    """A connection by libpq's own words, time-outs included."""
+    connection = importlib.import_module("psycopg2").connect(login)
+    connection.autocommit = True
+    return connection
+
+
+def mysql(login: str) -> Any:
+    """A connection by words like libpq's. The server is verified where `ca` says by what."""
+    said = dict(word.split("=", 1) for word in login.split())
+    trust = ssl.create_default_context(cafile=said.get("ca"))
+    if "ca" not in said:
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    return importlib.import_module("pymysql").connect(
+        host=said["host"],
+        port=int(said["port"]),
+        user=said["user"],
+        database=said["dbname"],
+        password=os.environ["MYSQL_PWD"],
+        ssl=trust,
+        autocommit=True,
+        connect_timeout=_SILENT,
+        read_timeout=_SILENT,
+        write_timeout=_SILENT,
+    )
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]), *(sys.argv[3:] or ["written"]))
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), *(sys.argv[4:] or ["written"]))

@@ -1,48 +1,60 @@
 """How long a client cannot write while a cluster changes as its operator makes it: rolling update and switchover.
 
-One client writes 50 rows a second, through -rw and through the pooler. The gap is the longest time between two
-acknowledged writes, lost is what was acknowledged and is not there afterwards.
+One client writes 50 rows a second, through -rw and, of PostgreSQL, through the pooler. The gap is the longest time
+between two acknowledged writes, lost is what was acknowledged and is not there afterwards.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Protocol
 
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
-from cluster_under_test import SMALL, ClusterUnderTest, writing
+from cluster_engines import POSTGRESQL, Engine
+from cluster_under_test import ClusterUnderTest, writing
 
 INSTANCES = 3
 _CALM = 5.0  # seconds of writing before a change and after everything is well again
-_LIMITS = ("520Mi", "512Mi")
-
-Change = Callable[[ClusterUnderTest, int], None]
 
 
-def rolling_update(bench: Bench, title: str) -> list[Measurement]:
+class Change(Protocol):
+    """What is done to a cluster, for the how-many-th time."""
+
+    def __call__(self, cluster: ClusterUnderTest, number: int) -> None:
+        """Waits until it is done, but for all being well again."""
+        ...
+
+
+def rolling_update(bench: Bench, title: str, engine: Engine = POSTGRESQL) -> list[Measurement]:
     """All pods are made anew, since they are to have more memory, or less."""
-    return _measure(bench, title, "rolling", _resources)
+    return _measure(bench, title, "rolling", _resources, engine)
 
 
-def switchover(bench: Bench, title: str) -> list[Measurement]:
+def switchover(bench: Bench, title: str, engine: Engine = POSTGRESQL) -> list[Measurement]:
     """Another instance is asked to lead."""
-    return _measure(bench, title, "switchover", _switch_over)
+    return _measure(bench, title, "switchover", _switch_over, engine)
 
 
-def _measure(bench: Bench, title: str, name: str, change: Change) -> list[Measurement]:
+def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine) -> list[Measurement]:
     found: list[Measurement] = []
-    with bench.cluster(name, INSTANCES, pooler={"readOnly": False}) as cluster:
+    pooler = {"pooler": {"readOnly": False}} if engine is POSTGRESQL else {}
+    with bench.cluster(name, INSTANCES, engine, **pooler) as cluster:
         place = cluster.place
-        place.declare("Database", "shop", {"clusterRef": {"name": cluster.name}})
+        place.declare("Database", "shop", cluster.reference())
         place.wait_reason("database", "shop", "DatabaseReady")
-        rollout = ("rollout", "status", f"deployment/{cluster.name}-pooler-rw", "--timeout=120s")
-        place.kubectl(*rollout, seconds=130)
-        ways = {"without pooler": "", "with pooler": f"{cluster.name}-pooler-rw.{place.namespace}.svc"}
-        for number in range(bench.runs):
+        ways = {"without pooler": ""}
+        if pooler:
+            rollout = ("rollout", "status", f"deployment/{cluster.name}-pooler-rw", "--timeout=120s")
+            place.kubectl(*rollout, seconds=130)
+            ways["with pooler"] = f"{cluster.name}-pooler-rw.{place.namespace}.svc"
+        turn = itertools.count()
+        for _ in range(bench.runs):
             for who, host in ways.items():
-                for metric, value, unit in _run(cluster, host, lambda c, n=number * 2 + bool(host): change(c, n)):
+                for metric, value, unit in _run(cluster, host, partial(change, number=next(turn))):
                     bench.tell(f"{who}: {metric} {value:.2f} {unit}".rstrip())
                     found.append(Measurement(title, who, metric, value, unit))
     return found
@@ -66,10 +78,9 @@ def _run(
 
 
 def _resources(cluster: ClusterUnderTest, number: int) -> None:
-    resources: dict[str, Any] = SMALL["resources"]
-    limits = {"memory": _LIMITS[number % len(_LIMITS)]}
-    before = _uids(cluster)
-    cluster.apply(resources={**resources, "limits": limits})
+    resources, before = cluster.engine.small["resources"], _uids(cluster)
+    usual = int(resources["limits"]["memory"].removesuffix("Mi"))
+    cluster.apply(resources={**resources, "limits": {"memory": f"{usual + 8 * (1 - number % 2)}Mi"}})
     cluster.until("all pods are new", lambda: not before & _uids(cluster) and len(_uids(cluster)) == INSTANCES, 600)
 
 

@@ -1,4 +1,4 @@
-"""`make demo`: a PostgreSQL cluster under load, a user whose password rotates, and MySQL, kept by the operator."""
+"""`make demo`: clusters of PostgreSQL and MySQL under load, and a user whose password rotates, on the operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main() -> int:
         console.print(f"\n[bold red]The demo failed:[/] {error}", soft_wrap=True)
         console.print(
             "Look at: kubectl --namespace steersman-databases-system logs deployment/steersman-databases\n"
-            f"         kubectl --namespace {NAMESPACE} describe pg,dbu,db\n"
+            f"         kubectl --namespace {NAMESPACE} describe pg,my,dbu,db\n"
             "         make cluster        (prints where kubectl, the kubeconfig and the logs are)"
         )
         return 1

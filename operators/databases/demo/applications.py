@@ -16,13 +16,15 @@ def scripts() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "applications"}, "data": data}
 
 
-def application(name: str, image: str, secret: str, environment: list[dict[str, Any]]) -> dict[str, Any]:
-    """A pod that runs the script ``name``, with its Secret mounted at ``/secret``."""
+def application(
+    name: str, image: str, secret: str, environment: list[dict[str, Any]], script: str = ""
+) -> dict[str, Any]:
+    """A pod that runs the script of its name unless another is given, with its Secret mounted at ``/secret``."""
     return _pod(
         name,
         {
             "image": image,
-            "command": ["python3", f"/scripts/{name}.py"],
+            "command": ["python3", f"/scripts/{script or name}.py"],
             "env": environment,
             "volumeMounts": [
                 {"name": "scripts", "mountPath": "/scripts", "readOnly": True},

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from applications import LOGINS, WRITER, application, client, from_secret, scripts
 from devcluster.errors import NotReady
+from devcluster.images import ensure_mysql
 from devcluster.operator import DEPLOYMENT, install
 from devcluster.operator import NAMESPACE as OPERATORS
 from devcluster.progress import Progress
@@ -21,8 +22,9 @@ from devcluster.target import wait_until as _wait_until
 
 NAMESPACE = "steersman-demo"
 SAMPLES = Path(__file__).parent.parent / "config" / "samples"
-CLUSTER, USER, MYSQL = "shop", "report", "inventory"
+CLUSTER, USER, MYSQL, GROUP = "shop", "report", "inventory", "stock"
 _SHOWN = (f"postgresqlcluster/{CLUSTER}", f"databaseuser/{USER}", f"database/{MYSQL}")
+_PARTS = "parts-writer"
 _SWITCHOVER = "databases.steersman.dev/switchover=any"
 
 
@@ -37,16 +39,22 @@ class Story:
         self._target = target
         self._progress = progress
         self._console = progress.console
+        self._samples = ["postgresqlcluster", "databaseuser", "mysql"]
 
     def tell(self) -> None:
         """Runs all steps. Raises DevclusterError at the first that does not come true."""
         install(self._target, self._progress)
+        # Where Debian's MySQL cannot be had, MariaDB stands in for it, and has no Group Replication.
+        if not self._target.is_devcluster or not ensure_mysql(self._progress).stands_in_for:
+            self._samples.append("mysqlcluster")
         self._start_anew()
         self._apply()
         self._watch_until_ready()
         self._start_applications()
         self._rotate()
         self._use_mysql()
+        if "mysqlcluster" in self._samples:
+            self._lose_a_primary()
         self._require_logins()
         self._switch_over()
         self._what_next()
@@ -59,7 +67,7 @@ class Story:
             self._target.kubectl("create", "namespace", NAMESPACE)
 
     def _apply(self) -> None:
-        for name in ("postgresqlcluster", "databaseuser", "mysql"):
+        for name in self._samples:
             text = (SAMPLES / f"{name}.yaml").read_text()
             self._console.print(f"\n[bold]kubectl apply -f {name}.yaml[/]")
             self._console.print(text, markup=False)
@@ -94,6 +102,7 @@ class Story:
             host = f"{CLUSTER}-pooler-rw.{NAMESPACE}.svc"
             variables = {"PGDATABASE": "dbname", "PGUSER": "user", "PGPASSWORD": "password"}
             environment = [
+                {"name": "STATEMENT", "value": "INSERT INTO visits (who) VALUES (%(who)s)"},
                 {"name": "PGHOST", "value": host},
                 {"name": "PGSSLMODE", "value": "verify-full"},
                 {"name": "PGSSLROOTCERT", "value": "/secret/ca.crt"},
@@ -136,6 +145,40 @@ class Story:
             rows = self._mysql("SELECT CONCAT('row: ', who) FROM visits;")
         _require("row: a stranger", rows)
         self._console.print(f"    back after {time.monotonic() - begun:.0f} s, and the old password still works")
+
+    def _lose_a_primary(self) -> None:
+        self._console.print("\n[bold]The MySQL cluster loses its primary, while an application writes[/]")
+        with self._progress.step(f"{GROUP} has three members, and one writes up to 50 times a second"):
+            wait_until(f"{GROUP} is Ready", lambda: self._is_ready("mysqlcluster", GROUP), seconds=300)
+            former = self._get("mysqlcluster", GROUP)["status"]["primary"]
+            # A row that was not acknowledged is written once more, under the same number: so each counts once.
+            statement = "INSERT IGNORE INTO parts (id, name) VALUES (%(number)s, %(who)s)"
+            variables = {"DB_HOST": "host", "DB": "dbname", "DB_USER": "user", "DB_PASSWORD": "password"}
+            environment = [{"name": "STATEMENT", "value": statement}, *from_secret(f"{GROUP}-app", variables)]
+            image = self._image(f"{former}-0")
+            pod = application(_PARTS, image, f"{GROUP}-app", environment, script=WRITER)
+            self._target.apply(json.dumps(pod), NAMESPACE)
+            wait_until("rows are written", lambda: self._news(_PARTS).get("written", 0) > 50, seconds=90)
+        self._console.print(f"kubectl delete pod {former}-0 --force", markup=False)
+        with self._progress.step("The others put it out of their group, and one of them takes over"):
+            before = self._news(_PARTS)["written"]
+            self._kubectl("delete", "pod", f"{former}-0", "--force", "--grace-period=0")
+            wait_until("rows are written again", lambda: self._news(_PARTS)["written"] > before + 50, seconds=180)
+
+            def another() -> str | None:
+                primary = self._get("mysqlcluster", GROUP).get("status", {}).get("primary")
+                return primary if primary not in (None, former) else None
+
+            primary = wait_until("another one is the primary", another, seconds=60)
+            self._end(_PARTS)
+            news = self._ended(_PARTS)
+        question = ("mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", GROUP, "-NBe")
+        rows = int(self._kubectl("exec", f"{primary}-0", "--", *question, "SELECT COUNT(*) FROM parts").strip())
+        lost = news["written"] - rows
+        self._console.print(f"    from {former} to {primary}; {news['written']} rows acknowledged")
+        self._console.print(f"    [bold]{lost} rows lost[/], longest wait of a write {news['longest']:.1f} s")
+        if lost:
+            raise NotReady(f"{news['written']} rows were acknowledged, and {rows} are there")
 
     def _require_logins(self) -> None:
         def both() -> bool:
@@ -181,7 +224,7 @@ class Story:
 
     def _what_next(self) -> None:
         lines = [
-            f"kubectl get pg,db,dbu -n {NAMESPACE}",
+            f"kubectl get pg,my,db,dbu -n {NAMESPACE}",
             f"kubectl describe pg {CLUSTER} -n {NAMESPACE}",
             f"kubectl get secret {CLUSTER}-app -n {NAMESPACE} -o yaml",
             f"kubectl delete service {CLUSTER}-rw -n {NAMESPACE}   # and watch it come back",
@@ -201,6 +244,13 @@ class Story:
 
     def _get(self, *what: str) -> dict[str, Any]:
         return self._target.get(*what, f"--namespace={NAMESPACE}") or {}
+
+    def _is_ready(self, kind: str, name: str) -> bool:
+        return _condition(self._get(kind, name), "Ready").get("status") == "True"
+
+    def _image(self, pod: str) -> str:
+        """What its server runs: it has a client, too."""
+        return self._kubectl("get", "pod", pod, "--output=jsonpath={.spec.containers[0].image}")
 
     def _news(self, name: str) -> dict[str, Any]:
         """What an application told last; nothing before it did."""
@@ -225,7 +275,7 @@ class Story:
     def _mysql(self, statements: str) -> str:
         """What a client says that has nothing but the Secret."""
         name = "client"
-        image = self._kubectl("get", "pod", f"{MYSQL}-0", "--output=jsonpath={.spec.containers[0].image}")
+        image = self._image(f"{MYSQL}-0")
         self._kubectl("delete", "pod", name, "--ignore-not-found")
         self._target.apply(json.dumps(client(name, image, f"{MYSQL}-app", statements)), NAMESPACE)
 

@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
+from cluster_engines import POSTGRESQL, Engine
 from cluster_under_test import ClusterUnderTest, Place
 from database_under_test import DatabaseUnderTest
 from devcluster.target import Target
@@ -30,9 +31,15 @@ def postgresql(cluster: Target, namespace: str) -> DatabaseUnderTest:
 
 
 @pytest.fixture(scope="module")
-def shared(cluster: Target, request: pytest.FixtureRequest) -> Generator[Place]:
+def of(request: pytest.FixtureRequest) -> Engine:
+    """The engine of a module's cluster: PostgreSQL, unless tests ask for others by `cluster_engines.EACH`."""
+    return getattr(request, "param", POSTGRESQL)
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Target, request: pytest.FixtureRequest, of: Engine) -> Generator[Place]:
     """A namespace for all tests of a module."""
-    name = f"e2e-{request.path.stem.replace('_', '-')}"
+    name = f"e2e-{request.path.stem.replace('_', '-')}{'' if of is POSTGRESQL else '-on-mysql'}"
     cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
     cluster.kubectl("create", "namespace", name)
     yield Place(cluster, name)
@@ -40,12 +47,11 @@ def shared(cluster: Target, request: pytest.FixtureRequest) -> Generator[Place]:
 
 
 @pytest.fixture(scope="module")
-def three(shared: Place) -> ClusterUnderTest:
+def three(shared: Place, of: Engine) -> ClusterUnderTest:
     """Three instances and the database ``shop``, for all tests of a module: each leaves them well."""
-    made = ClusterUnderTest(shared)
+    made = ClusterUnderTest(shared, spec=dict(of.small), engine=of)
     made.apply()
-    reference = {"clusterRef": {"name": made.name}, "deletionPolicy": "Delete"}
-    shared.declare("Database", "shop", reference)
+    shared.declare("Database", "shop", made.reference(deletionPolicy="Delete"))
     made.wait_ready()
     shared.wait_reason("database", "shop", "DatabaseReady")
     return made

@@ -19,27 +19,36 @@ pytestmark = [pytest.mark.xdist_group("cluster-certificates"), pytest.mark.timeo
 
 Record = Callable[[str, object], None]
 GIVEN = "given"
+POOLERS = "--selector=app.kubernetes.io/name=pgbouncer"
 
 
-def shown(cluster: ClusterUnderTest, instance: str) -> str:
-    """The certificate that a server shows, in PEM."""
+def shown(cluster: ClusterUnderTest, pod: str) -> str:
+    """The certificate that a server or a pooler shows, in PEM."""
     ask = "openssl s_client -connect localhost:5432 -starttls postgres </dev/null 2>/dev/null | openssl x509"
-    return cluster.execute(instance, "sh", "-c", ask).strip()
+    return cluster.place.kubectl("exec", pod, "--", "sh", "-c", ask).strip()
+
+
+def poolers(cluster: ClusterUnderTest) -> list[str]:
+    """Those that are not on their way out."""
+    found = cluster.place.all("pods", POOLERS)
+    return [p["metadata"]["name"] for p in found if "deletionTimestamp" not in p["metadata"]]
 
 
 def all_show(cluster: ClusterUnderTest, certificate: str) -> bool:
-    return {shown(cluster, instance) for instance in cluster.nodes()} == {certificate.strip()}
+    pods = [*cluster.pods(), *poolers(cluster)]
+    return {shown(cluster, pod) for pod in pods} == {certificate.strip()}
 
 
 def aged(cluster: ClusterUnderTest) -> Mapping[ObjectKey, Data]:
     """What the Secrets hold after 1,010 days: another authority has been trusted for half a year, and is due."""
     seen = view(cluster.name, cluster.place.namespace, "any")
     ring: Mapping[ObjectKey, Data] = {}
+    wish = KeysWish(pooler=True)
     now = datetime.now(UTC)
     for days in (1010, 185, 184):
-        ring = keyring(seen, KeysWish(), ring, None, now - timedelta(days=days)).data
+        ring = keyring(seen, wish, ring, None, now - timedelta(days=days)).data
     ring = {seen.names.authorities: ring[seen.names.authorities]}
-    return keyring(seen, KeysWish(), ring, None, now - timedelta(days=62)).data
+    return keyring(seen, wish, ring, None, now - timedelta(days=62)).data
 
 
 def write(cluster: ClusterUnderTest, name: str, data: Data) -> None:
@@ -48,20 +57,25 @@ def write(cluster: ClusterUnderTest, name: str, data: Data) -> None:
 
 
 def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record_property: Record) -> None:
+    """Behind a pooler too."""
+    three.apply(pooler={"replicas": 1, "readOnly": False})
+    three.wait_ready()
     three.annotate("paused", "true")
     three.wait_reason("ByAnnotation", "Paused")
     ring = aged(three)
     for key, data in ring.items():
         write(three, key.name, data)
     # They are read at the start. Nobody looks after the instances meanwhile: they come back by themselves.
-    three.place.kubectl("delete", "pods", three.selector, "--timeout=120s", seconds=130)
+    for pods in (three.selector, POOLERS):
+        three.place.kubectl("delete", "pods", pods, "--timeout=120s", seconds=130)
     replicas = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
     three.until("all are back", lambda: three.sql(replicas) == "2", 180)
 
     names = view(three.name, three.place.namespace, "any").names
     old = ring[names.server_certificate]["tls.crt"].decode()
     three.until("they show what is old", lambda: all_show(three, old), 60)
-    with writing(three, "shop-app") as seen:
+    pooler = f"{three.name}-pooler-rw.{three.place.namespace}.svc"
+    with writing(three, "shop-app") as seen, writing(three, "shop-app", pooler, table="pooled") as pooled:
         client = seen.client
         three.place.kubectl("exec", client.name, "--", "cp", "/tls/ca.crt", "/tmp/ca.crt")
         login = client.login.replace("/tls/ca.crt", "/tmp/ca.crt")
@@ -78,9 +92,12 @@ def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record
         authority = three.place.secret(names.authorities.name)["server.crt"]
         assert authority != ring[names.authorities]["server.crt"].decode(), "by another authority"
         three.wait_ready()
-        seen.goes_on(time.time())
-        assert seen.errors == [], "no session was dropped"
-        assert seen.lost() == 0
+        for each in (seen, pooled):
+            each.goes_on(time.time())
+            assert each.errors == [], "no session was dropped"
+            assert each.lost() == 0
+    three.apply(pooler=None)
+    three.until("the pooler is gone", lambda: not poolers(three))
 
 
 def issue(cluster: ClusterUnderTest, authority: Authority, host: str = "*") -> dict[str, bytes]:

@@ -28,6 +28,7 @@ def user(name: str, *, tables: bool = False) -> dict[str, Any]:
 
 
 def test_the_older_of_two_objects_keeps_the_role(three: ClusterUnderTest) -> None:
+    """Scenario 9: two objects claim one role."""
     place = three.place
     place.declare("DatabaseUser", "first", user("clerk"))
     place.wait_reason("databaseuser", "first", "ProvisionSucceeded")
@@ -56,6 +57,7 @@ def test_the_older_of_two_objects_keeps_the_role(three: ClusterUnderTest) -> Non
 def test_what_was_changed_behind_our_back_is_healed(
     three: ClusterUnderTest, record_property: Callable[[str, object], None]
 ) -> None:
+    """Scenario 11: a grant is revoked behind the operator's back, and more."""
     place = three.place
     three.sql("SET ROLE shop; CREATE TABLE kept (n int); CREATE TABLE hidden (n int)", "shop")
     place.declare("DatabaseUser", "reader", user("reader", tables=True))
@@ -116,6 +118,7 @@ ALTER DATABASE shop SET search_path = public, pg_catalog;
 
 
 def test_an_owners_traps_catch_nobody_of_ours(three: ClusterUnderTest) -> None:
+    """Scenario 17: a malicious owner hijacks the search_path."""
     place = three.place
     three.sql(TRAPS, "shop")
     three.sql("SELECT count(*) FROM pg_class WHERE oid = 1::oid AND relname = 'x'::name", "shop")

@@ -1,32 +1,22 @@
-"""All of a cluster crashes at once: it comes back without a person, with everything that was acknowledged."""
+"""Scenario 16: all of a cluster crashes at once. It comes back without a person, with all that was acknowledged."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 import pytest
 
-import operator_under_test
+from cluster_engines import EACH
 from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
 from devcluster import cluster as devcluster
 from devcluster.target import Target
+from operator_under_test import EITHER_WAY, Presence
 
 pytestmark = pytest.mark.xdist_group("cluster-crashes")
 
 Record = Callable[[str, object], None]
-Presence = Callable[[Target], AbstractContextManager[None]]
-
-
-def present(_cluster: Target) -> AbstractContextManager[None]:
-    """The operator goes on."""
-    return nullcontext()
-
-
-PRESENT = pytest.param(present, id="with-the-operator")
-AWAY = pytest.param(operator_under_test.away, id="without-the-operator", marks=pytest.mark.disruptive)
 
 
 def test_the_first_start_is_cut_off(place: Place) -> None:
@@ -52,14 +42,14 @@ def all_pods(three: ClusterUnderTest) -> None:
 
 
 def all_servers(three: ClusterUnderTest) -> None:
-    """Every postmaster is killed, faster than anybody could take over."""
-    postmaster = "/var/lib/steersman/data/pgdata/postmaster.pid"
+    """Every server is killed, faster than anybody could take over."""
     for instance in three.nodes():
-        three.execute(instance, "sh", "-c", f"kill -9 $(head -1 {postmaster})")
+        three.execute(instance, "sh", "-c", three.engine.killed())
 
 
+@EACH
 @pytest.mark.usefixtures("well")
-@pytest.mark.parametrize("operator", [PRESENT, AWAY])
+@EITHER_WAY
 @pytest.mark.parametrize("crash", [all_pods, all_servers])
 def test_everything_crashes_at_once(
     cluster: Target,
@@ -73,18 +63,19 @@ def test_everything_crashes_at_once(
         began = time.time()
         seen.goes_on(began)
         three.until("-rw leads to who leads", lambda: three.leads() == [f"{three.leader}-0"], 30)
-        three.until("the others follow it", partial(streams, three, 2), 240)
+        three.until("the others follow it", partial(follow, three, 2), 240)
         seen.goes_on(time.time())
         record_property("longest gap in writes, in seconds", round(seen.gap, 1))
         assert seen.lost() == 0
     three.wait_ready()
 
 
-def streams(three: ClusterUnderTest, replicas: int) -> bool:
+def follow(three: ClusterUnderTest, replicas: int) -> bool:
     """Whether so many take what the leader writes."""
-    return three.sql("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == str(replicas)
+    return three.sql(three.engine.following) == str(replicas)
 
 
+@EACH
 @pytest.mark.usefixtures("well")
 @pytest.mark.disruptive
 def test_a_power_cut_of_all_nodes(cluster: Target, three: ClusterUnderTest, record_property: Record) -> None:
@@ -100,7 +91,7 @@ def test_a_power_cut_of_all_nodes(cluster: Target, three: ClusterUnderTest, reco
         finally:
             for number in numbers:
                 devcluster.start_node(number)
-        three.until("somebody leads and writes", lambda: three.sql("SELECT pg_is_in_recovery()") == "f", 240)
+        three.until("somebody leads and writes", lambda: three.sql(three.engine.writable) == "1", 240)
         record_property("seconds until it can be written", round(time.monotonic() - began, 1))
         three.wait_ready(seconds=400)
         assert seen.lost() == 0

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster_under_test import ClusterUnderTest, Writing, writing
+from cluster_engines import EACH, ON_POSTGRESQL
+from cluster_under_test import Client, ClusterUnderTest, Writing, writing
+from devcluster.errors import CommandFailed
 
 pytestmark = pytest.mark.xdist_group("cluster-losses")
 
@@ -27,6 +29,7 @@ def judge(seen: Writing, record: Record, what: str) -> None:
     assert seen.lost() == 0
 
 
+@EACH
 def test_a_lost_pod_of_a_replica(three: ClusterUnderTest, record_property: Record) -> None:
     with writing(three, "shop-app") as seen:
         three.place.kubectl("delete", "pod", f"{three.replicas[0]}-0", "--force", "--grace-period=0", "--wait=false")
@@ -35,6 +38,7 @@ def test_a_lost_pod_of_a_replica(three: ClusterUnderTest, record_property: Recor
         judge(seen, record_property, "replica's pod")
 
 
+@EACH
 def test_a_lost_volume(three: ClusterUnderTest) -> None:
     """As the how-to has it: the claim, then the pod."""
     lost, former = three.replicas[0], three.primary
@@ -51,18 +55,53 @@ def test_a_lost_volume(three: ClusterUnderTest) -> None:
     assert three.place.events("orders", "InstanceReplaced")
 
 
-@pytest.mark.parametrize("suffix", ["tls", "operator", "peer"])
-def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str) -> None:
-    name = f"orders-{suffix}"
-    before = three.place.secret(name)["tls.crt"]
+@ON_POSTGRESQL
+def test_the_administrators_secret_is_lost_and_changed(three: ClusterUnderTest) -> None:
+    """What the Secret says opens the servers, whatever the operator itself comes in by."""
+    client = Client(three, "shop-app")
+    client.start()
+    former = three.place.secret("orders-admin")["password"]
+
+    def opens(password: str) -> bool:
+        words = dict(word.split("=", 1) for word in client.login.split()) | {"user": "postgres", "dbname": "postgres"}
+        login = " ".join(f"{key}={value}" for key, value in (words | {"password": password}).items())
+        try:
+            return client.sql("SELECT current_user", login) == "postgres"
+        except CommandFailed as refusal:
+            assert "password authentication failed" in str(refusal)
+            return False
+
+    three.place.kubectl("delete", "secret", "orders-admin")
+    three.until("it is back", lambda: three.place.secret("orders-admin").get("password", former) != former, 60)
+    three.until("it opens", lambda: opens(three.place.secret("orders-admin")["password"]), 30)
+    assert not opens(former)
+    three.place.patch("secret", "orders-admin", {"stringData": {"password": "chosen-by-hand"}})
+    three.until("it opens", lambda: opens("chosen-by-hand"), 30)
+    client.stop()
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("suffix", "part"), [("tls", "tls.crt"), ("operator", "tls.crt"), ("peer", "tls.crt"), ("ca", "server.crt")]
+)
+def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str, part: str) -> None:
+    """That of the authorities too: who was signed by the former is trusted for as long as that is valid."""
+    name, pods = f"orders-{suffix}", three.pods()
+    before = three.place.secret(name)[part]
     with writing(three, "shop-app") as seen:
         three.place.kubectl("delete", "secret", name)
-        three.until("it is back", lambda: three.place.secret(name).get("tls.crt", before) != before, 60)
+        three.until("it is back", lambda: three.place.secret(name).get(part, before) != before, 60)
+        three.wait_reason("Valid", "CertificatesValid", 240)
+        three.wait_ready()
         seen.goes_on(time.time())
         assert seen.errors == []
-    three.wait_ready()
+    assert three.pods() == pods
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())
+        assert seen.errors == [], "who comes now verifies the servers as well"
 
 
+@EACH
 def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
     three.place.kubectl("delete", "secret", "shop-app")
     three.until("it is back", lambda: three.place.secret("shop-app").get("password"), 60)
@@ -71,6 +110,7 @@ def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> N
         seen.goes_on(time.time())
 
 
+@ON_POSTGRESQL
 @pytest.mark.parametrize("synchronous", ["Quorum", "Off"])
 def test_all_certificates_are_lost_at_once(
     three: ClusterUnderTest, record_property: Record, synchronous: str

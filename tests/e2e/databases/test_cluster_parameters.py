@@ -1,4 +1,4 @@
-"""Parameters of the servers: taken at once, with a restart, in order, or not at all."""
+"""Scenarios 7 and 8: parameters are taken at once, with a restart, in the safe order, or not at all."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def applied(cluster: ClusterUnderTest) -> None:
 
 
 def test_one_that_takes_a_reload(three: ClusterUnderTest) -> None:
+    """Scenario 7, reload."""
     before, started = three.pods(), three.sql("SELECT pg_postmaster_start_time()")
     declare(three, work_mem="5MB")
     three.until("all servers have it", lambda: three.shown("work_mem") == {"5MB"}, 60)
@@ -43,19 +44,39 @@ def test_one_that_takes_a_reload(three: ClusterUnderTest) -> None:
     assert three.sql("SELECT pg_postmaster_start_time()") == started
 
 
-def test_one_that_takes_a_restart_and_its_lowering(
+def restarted(three: ClusterUnderTest, value: str, record: Callable[[str, object], None]) -> dict[str, float]:
+    """Declares another ``max_connections`` while somebody writes; gives when each server was started."""
+    before = three.pods()
+    with writing(three, "shop-app") as seen:
+        declare(three, max_connections=value)
+        three.until("all servers have it", lambda: three.shown("max_connections") == {value}, 240)
+        applied(three)
+        seen.goes_on(time.time())
+        assert seen.lost() == 0
+        record(f"longest gap in writes when it becomes {value}, in seconds", round(seen.gap, 2))
+    assert three.pods() == before, "servers restart, pods do not"
+    moment = "SELECT extract(epoch FROM pg_postmaster_start_time())"
+    return {each: float(three.sql(moment, instance=each)) for each in three.nodes()}
+
+
+def test_one_that_takes_a_restart_and_is_raised(
     three: ClusterUnderTest, record_property: Callable[[str, object], None]
 ) -> None:
-    before = three.pods()
-    for value in ("60", "40"):
-        with writing(three, "shop-app") as seen:
-            declare(three, max_connections=value)
-            three.until("all servers have it", lambda v=value: three.shown("max_connections") == {v}, 240)
-            applied(three)
-            seen.goes_on(time.time())
-            assert seen.lost() == 0
-            record_property(f"longest gap in writes when it becomes {value}, in seconds", round(seen.gap, 2))
-    assert three.pods() == before, "servers restart, pods do not"
+    """Scenario 7, restart: replicas first, then the primary hands over, and restarts as the last."""
+    former, replicas, timeline = three.primary, three.replicas, three.status["timeline"]
+    started = restarted(three, "60", record_property)
+    assert max(started[each] for each in replicas) < started[former]
+    assert three.primary in replicas and three.status["timeline"] == timeline + 1, "one switchover"
+
+
+def test_one_that_standbys_may_not_have_less_of_is_lowered(
+    three: ClusterUnderTest, record_property: Callable[[str, object], None]
+) -> None:
+    """Scenario 8: the primary restarts first, where it is. Replicas have seen that it needs less when they do."""
+    primary, replicas, timeline = three.primary, three.replicas, three.status["timeline"]
+    started = restarted(three, "40", record_property)
+    assert started[primary] < min(started[each] for each in replicas)
+    assert (three.primary, three.status["timeline"]) == (primary, timeline), "nobody took over"
 
 
 @pytest.mark.parametrize(
@@ -64,6 +85,7 @@ def test_one_that_takes_a_restart_and_its_lowering(
     ids=["misspelt", "no-size", "too-large", "out-of-bounds"],
 )
 def test_one_that_the_server_refuses(three: ClusterUnderTest, name: str, value: str) -> None:
+    """Scenario 7, refused."""
     uptime = three.sql("SELECT pg_postmaster_start_time()")
     declare(three, **{name: value})
     said = three.wait_reason("ParameterRefused", "ParametersApplied", 180)

@@ -1,4 +1,4 @@
-"""A namespace is deleted with all that is in it, finalizers pending: it goes, in whatever order its parts do."""
+"""Scenario 10: a namespace is deleted with finalizers pending. It goes, in whatever order its parts do."""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -19,8 +20,11 @@ from silence import no_api_server
 NAMESPACE = "e2e-patroni"
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
 PEER = "sslrootcert=/etc/steersman/tls/ca.crt sslcert=/etc/steersman/peer/tls.crt sslkey=/etc/steersman/peer/tls.key"
-# What the issue promises of the Services, and what a machine that does other things needs besides.
+# What is promised of the Services, and of a primary whose server dies: measured were 1.1 to 2.8 s.
 FOLLOWS = 2.0
+TAKES_OVER = 5.0
+READY = "{.endpoints[?(@.conditions.ready==true)].targetRef.name}"
+ROLE = "{.metadata.labels.databases\\.steersman\\.dev/role}"
 
 pytestmark = pytest.mark.xdist_group("patroni")
 
@@ -60,25 +64,44 @@ class Watch:
         target = cluster.target
         command = [target.kubectl_path, f"--kubeconfig={target.kubeconfig}", f"--namespace={NAMESPACE}"]
         command += ["get", kind, name, "--watch", f"--output=jsonpath={field}{{'\\n'}}"]
-        self._seen: list[tuple[float, str]] = []
+        self.seen: list[tuple[float, str]] = []
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self._read, daemon=True).start()
-        wait_until(f"{kind} {name} is watched", lambda: bool(self._seen), seconds=20)
+        wait_until(f"{kind} {name} is watched", lambda: bool(self.seen), seconds=20)
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._seen.append((time.monotonic(), line.strip()))
+            self.seen.append((time.time(), line.strip()))
 
-    def moment_of(self, value: str) -> float:
-        """Waits for it, and ends the watch."""
-        try:
-            return wait_until(
-                value, lambda: next((moment for moment, seen in self._seen if seen == value), None), seconds=60
-            )
-        finally:
-            self._process.kill()
-            self._process.wait()
+    def moment(self, what: str, right: Callable[[str], bool]) -> float:
+        """Waits until it has a value that is right, and gives when it had the first such one."""
+        return wait_until(what, lambda: next((at for at, seen in self.seen if right(seen)), None), seconds=60)
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def watching(cluster: PatroniCluster, kind: str, name: str, field: str) -> Generator[Watch]:
+    watch = Watch(cluster, kind, name, field)
+    try:
+        yield watch
+    finally:
+        watch.end()
+
+
+def endpoints(cluster: PatroniCluster, service: str) -> AbstractContextManager[Watch]:
+    """The pods that a Service leads to, one after the other in a line."""
+    chosen = f"--selector=kubernetes.io/service-name={service}"
+    found = cluster.target.get("endpointslices", f"--namespace={NAMESPACE}", chosen) or {"items": []}
+    name = next(s["metadata"]["name"] for s in found["items"] if s["addressType"] == "IPv4")
+    return watching(cluster, "endpointslice", name, READY)
+
+
+def lock(cluster: PatroniCluster) -> AbstractContextManager[Watch]:
+    return watching(cluster, "configmap", "pg-leader", "{.metadata.annotations.leader}")
 
 
 def test_services_lead_to_their_roles(cluster: PatroniCluster) -> None:
@@ -124,27 +147,40 @@ def test_accounts_are_there_and_none_has_a_password(cluster: PatroniCluster) -> 
 
 
 def test_services_follow_a_switchover(cluster: PatroniCluster) -> None:
-    former = cluster.leader()
-    wanted = cluster.synchronous()[-1]
-    locked = Watch(cluster, "configmap", "pg-leader", "{.metadata.annotations.leader}")
-    routed = Watch(cluster, "endpointslice", "pg-rw-ipv4", "{.endpoints[0].targetRef.name}")
-    cluster.switch_over(wanted)
-    # The lock comes before the promotion, so this is more than the issue asks for.
-    since = locked.moment_of(wanted)
-    assert routed.moment_of(wanted) - since <= FOLLOWS
-    wait_until("all stream", cluster.settled, seconds=90)
-    assert cluster.members()[former or ""]["role"] == "replica"
+    former, wanted = cluster.leader() or "", cluster.synchronous()[-1]
+    with (
+        lock(cluster) as locked,
+        watching(cluster, "pod", former, ROLE) as role,
+        endpoints(cluster, "pg-rw") as rw,
+        endpoints(cluster, "pg-ro") as ro,
+        endpoints(cluster, "pg-r") as r,
+    ):
+        ro.moment("-ro leads to both", lambda names: len(names.split()) == 2)
+        cluster.switch_over(wanted)
+        # The lock comes before the promotion, so this is more than is promised.
+        since = locked.moment(f"{wanted} leads", wanted.__eq__)
+        assert rw.moment("-rw leads to it", wanted.__eq__) - since <= FOLLOWS
+        assert ro.moment("it leaves -ro", lambda names: wanted not in names.split()) - since <= FOLLOWS
+        follows = role.moment("the former follows", "replica".__eq__)
+        assert ro.moment("the former joins -ro", lambda names: former in names.split()) - follows <= FOLLOWS
+        wait_until("all stream", cluster.settled, seconds=90)
+        assert all(wanted in names.split() for _, names in r.seen), "-r leads to it whatever it is"
+    assert cluster.members()[former]["role"] == "replica"
 
 
 def test_a_killed_postmaster_costs_no_row(cluster: PatroniCluster) -> None:
     former = cluster.leader() or ""
-    cluster.sql(former, "CREATE TABLE IF NOT EXISTS kept (number int)")
-    cluster.sql(former, "INSERT INTO kept SELECT generate_series(1, 1000)")
-    cluster.execute(former, "sh", "-c", "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)")
-    wait_until("another leads", lambda: cluster.leader() not in (former, None), seconds=30)
-    wait_until("-rw leads to it", lambda: cluster.endpoint() == cluster.leader(), seconds=10)
-    assert int(ask(cluster, "pg-rw", "SELECT count(*) FROM pg_class WHERE relname = 'kept'")) == 1
-    assert int(cluster.sql(cluster.endpoint() or "", "SELECT count(*) FROM kept")) % 1000 == 0
+    cluster.sql(former, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
+    with lock(cluster) as locked, endpoints(cluster, "pg-rw") as rw, endpoints(cluster, "pg-ro") as ro:
+        kill = "date +%s.%N; kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)"
+        killed = float(cluster.execute(former, "sh", "-c", kill))
+        since = locked.moment("another leads", lambda name: name not in (former, ""))
+        leader = cluster.leader() or ""
+        routed = rw.moment("-rw leads to it", leader.__eq__)
+        assert routed - since <= FOLLOWS and routed - killed <= TAKES_OVER
+        assert ro.moment("it leaves -ro", lambda names: leader not in names.split()) - since <= FOLLOWS
+    assert ask(cluster, "pg-rw", "SELECT count(*) FROM pg_class WHERE relname = 'kept'") == "1"
+    assert cluster.sql(leader, "SELECT count(*) FROM kept") == "1000"
 
 
 def test_a_deleted_pod_hands_over_and_comes_back(cluster: PatroniCluster) -> None:

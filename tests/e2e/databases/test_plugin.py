@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
-from cluster_under_test import ClusterUnderTest
+from cluster_engines import EACH, POSTGRESQL
+from cluster_under_test import ClusterUnderTest, Place
+from database_under_test import DatabaseUnderTest
 
-pytestmark = pytest.mark.xdist_group("plugin")
+pytestmark = [pytest.mark.xdist_group("plugin"), EACH]
 
 
 @dataclass
@@ -59,6 +61,15 @@ def plugin(three: ClusterUnderTest, tmp_path_factory: pytest.TempPathFactory) ->
     return Plugin(three, directory)
 
 
+@pytest.fixture(scope="module")
+def blog(shared: Place) -> DatabaseUnderTest:
+    """A MySQL server of its own beside it."""
+    made = DatabaseUnderTest(shared.target, shared.namespace, "blog", "mysql")
+    made.apply(deletionPolicy="Delete")
+    made.wait_ready()
+    return made
+
+
 @pytest.fixture(autouse=True)
 def well(three: ClusterUnderTest) -> None:
     three.wait_ready()
@@ -69,9 +80,10 @@ def test_status_shows_who_follows_whom(plugin: Plugin, three: ClusterUnderTest) 
     assert re.search(r"Instances: +3 of 3 ready", shown)
     primary, first, second = three.primary, *three.replicas
     nodes = {i: three.pod(i)["spec"]["nodeName"] for i in (primary, first, second)}
-    assert re.search(rf"^{primary} +Primary +Running +yes +\d+ +{nodes[primary]}$", shown, re.MULTILINE), shown
+    timeline, lag = (r" +\d+", r"\d+ B") if three.engine is POSTGRESQL else ("", r"\d+ queued")
+    assert re.search(rf"^{primary} +Primary +Running +yes{timeline} +{nodes[primary]}$", shown, re.MULTILINE), shown
     for branch, replica in (("├─", first), ("└─", second)):
-        line = rf"^{branch} {replica} +Replica +Streaming +yes +\d+ B +\d+ +{nodes[replica]}$"
+        line = rf"^{branch} {replica} +Replica +Streaming +yes +{lag}{timeline} +{nodes[replica]}$"
         assert re.search(line, shown, re.MULTILINE), shown
     assert three.name in plugin("status", "--check")
     assert plugin.status()["primary"] == primary
@@ -94,11 +106,11 @@ def test_fence_and_unfence(plugin: Plugin, three: ClusterUnderTest) -> None:
 
     def stands_still() -> bool:
         running = three.execute(fenced, "sh", "-c", "cat /proc/[0-9]*/comm")
-        return "postgres" not in running.split()
+        return three.engine.process not in running.split()
 
     three.until("no server runs in it, and its pod does", stands_still, 120)
     three.until("it is in no Service", lambda: f"{fenced}-0" not in three.leads("r"), 60)
-    assert "PG_VERSION" in three.execute(fenced, "ls", "/var/lib/steersman/data/pgdata")
+    assert three.engine.data in three.execute(fenced, "ls", "/var/lib/steersman/data").split()
     shown = three.until("it is said", lambda: s if fenced in (s := plugin("status", three.name)) else None)
     assert re.search(rf"{fenced} .*fenced", shown), shown
     assert "unfenced" in plugin("unfence", three.name, fenced)
@@ -126,13 +138,45 @@ def test_restart(plugin: Plugin, three: ClusterUnderTest) -> None:
     three.wait_ready()
 
 
-def test_psql(plugin: Plugin, three: ClusterUnderTest) -> None:
-    ask = ("--", "--tuples-only", "--no-align", "--command", "SELECT current_user, pg_is_in_recovery()")
-    assert "postgres|f" in plugin("psql", three.name, *ask)
-    assert "postgres|t" in plugin("psql", three.name, "--replica", *ask)
-    assert "postgres|t" in plugin("psql", three.name, "--instance", three.replicas[0], *ask)
-    # The exit code is psql's own.
-    assert "syntax error" in plugin("psql", three.name, "--", "--command", "SELEC", code=1)
+@pytest.mark.usefixtures("blog")
+def test_pause_and_resume(plugin: Plugin, three: ClusterUnderTest) -> None:
+    assert "paused" in plugin("pause", three.name)
+    try:
+        three.wait_reason("ByAnnotation", "Paused")
+        assert re.search(r"Phase: +Ready \(paused\)", shown := plugin("status", three.name)), shown
+        three.place.kubectl("delete", "service", f"{three.name}-ro")
+        # Whoever is looked after gets its own back meanwhile.
+        three.place.kubectl("delete", "service", "blog-primary")
+        three.until("another one's is back", lambda: three.place.get("service", "blog-primary"), 60)
+        assert not three.place.get("service", f"{three.name}-ro")
+    finally:
+        assert "resumed" in plugin("resume", three.name)
+    three.until("it is back", lambda: three.place.get("service", f"{three.name}-ro"), 60)
+    three.until("it says nothing of it", lambda: "(paused)" not in plugin("status", three.name), 60)
+
+
+def test_mysql(plugin: Plugin, blog: DatabaseUnderTest) -> None:
+    ask = ("--", "--skip-column-names", "--execute", "SELECT CONCAT(CURRENT_USER(), ' on ', @@port)")
+    assert "root@localhost on 3306" in plugin("mysql", blog.name, *ask)
+    assert "blog" in plugin("mysql", blog.name, "--", "--execute", "SHOW DATABASES")
+    # The exit code is mysql's own.
+    assert "syntax" in plugin("mysql", blog.name, "--", "--execute", "SELEC", code=1)
+    assert "not found" in plugin("mysql", "nobodys", code=1)
+
+
+def test_a_shell(plugin: Plugin, three: ClusterUnderTest) -> None:
+    if three.engine is POSTGRESQL:
+        shell, wrong, options = "psql", "syntax error", ("--tuples-only", "--no-align", "--command")
+        question, answers = "SELECT current_user, pg_is_in_recovery()", ("postgres|f", "postgres|t")
+    else:
+        shell, wrong, options = "mysql", "error in your SQL syntax", ("--skip-column-names", "--execute")
+        question, answers = "SELECT current_user(), @@super_read_only", ("root@localhost\t0", "root@localhost\t1")
+    ask = ("--", *options, question)
+    assert answers[0] in plugin(shell, three.name, *ask)
+    assert answers[1] in plugin(shell, three.name, "--replica", *ask)
+    assert answers[1] in plugin(shell, three.name, "--instance", three.replicas[0], *ask)
+    # The exit code is the shell's own.
+    assert wrong in plugin(shell, three.name, "--", options[-1], "SELEC", code=1)
 
 
 def test_logs(plugin: Plugin, three: ClusterUnderTest) -> None:
@@ -158,7 +202,7 @@ def test_report_has_no_secret_in_it(plugin: Plugin, three: ClusterUnderTest, tmp
 
 
 def test_hibernate_and_wake(plugin: Plugin, three: ClusterUnderTest) -> None:
-    three.sql("CREATE TABLE kept AS SELECT 7 AS n", "shop")
+    three.sql("CREATE TABLE kept (n int PRIMARY KEY); INSERT INTO kept VALUES (7)", "shop")
     assert "hibernated" in plugin("hibernate", three.name, "--wait", "--timeout", "200", seconds=220)
     assert not three.place.all("pods", f"--selector=databases.steersman.dev/member-of={three.name}")
     assert three.leads() == []

@@ -1,0 +1,101 @@
+"""How long clients cannot write when the primary of a MySQL cluster is lost, and what they lose.
+
+The operator has made the cluster, and is at 0 replicas while it is measured. One client writes 50 rows a second
+through -rw, and another one to the primary itself, beside it in its pod. The gap is the longest time between two
+writes that the first had acknowledged; lost is what either had and is not there afterwards; and for how long both had
+any is counted.
+
+    make bench-databases BENCH="--scenario failover-mysql --runs 5"
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+
+import operator_under_test
+from benchmarks.databases import faults
+from benchmarks.databases.scenarios import Bench
+from benchmarks.measurement import Measurement
+from cluster_engines import MYSQL
+from cluster_under_test import ClusterUnderTest
+from failovers import failing_over
+from lost_nodes import cut_off
+
+INSTANCES = 3
+NODE = "node-cut-off"
+_WHO = "no operator"
+_CALM = 5.0  # seconds of writing before a fault and after everything is well again
+_PATIENCE = 300.0
+
+Fault = Callable[[ClusterUnderTest, str], AbstractContextManager[object]]
+"""Comes with the block, to an instance, and ends with it if it can end."""
+
+
+@contextmanager
+def _at_once(
+    fault: Callable[[ClusterUnderTest, str], object], cluster: ClusterUnderTest, primary: str
+) -> Generator[None]:
+    fault(cluster, primary)
+    yield
+
+
+def _kill(cluster: ClusterUnderTest, primary: str) -> None:
+    """The server dies; its agent lives."""
+    cluster.execute(primary, "sh", "-c", cluster.engine.killed())
+
+
+def _dropped(*sides: faults.Side) -> Fault:
+    """Packets of the primary's pod are lost."""
+    return lambda cluster, primary: faults.dropped(cluster.place, f"{primary}-0", *sides)
+
+
+FAULTS: Mapping[str, Fault] = {
+    "process": partial(_at_once, _kill),
+    "force-deleted": partial(
+        _at_once, lambda cluster, primary: faults.delete_by_force(cluster.place, f"{primary}-0")
+    ),
+    "deleted": partial(_at_once, lambda cluster, primary: faults.delete(cluster.place, f"{primary}-0")),
+    "cut-off": _dropped("--source", "--destination"),
+    "unheard": _dropped("--source"),
+    "deaf": _dropped("--destination"),
+    NODE: lambda cluster, primary: cut_off(cluster.nodes()[primary]),
+}
+"""``unheard`` and ``deaf`` are one way: what the primary sends is lost, or what it is sent."""
+
+
+def measure(bench: Bench, title: str) -> list[Measurement]:
+    """Each fault, one after the other on one cluster."""
+    found: list[Measurement] = []
+    with bench.cluster("failover-mysql", INSTANCES, MYSQL) as cluster:
+        cluster.place.declare("Database", "shop", cluster.reference())
+        cluster.place.wait_reason("database", "shop", "DatabaseReady")
+        apart = len({*cluster.nodes().values()}) == INSTANCES
+        if not apart:
+            bench.tell(f"{NODE} is left out: it needs a node for each instance")
+        with operator_under_test.away(bench.target):
+            for name, fault in FAULTS.items():
+                for _ in range(bench.runs if apart or name != NODE else 0):
+                    for metric, value, unit in _run(cluster, fault, by_node=name == NODE):
+                        bench.tell(f"{name}: {metric} {value:.2f} {unit}".rstrip())
+                        found.append(Measurement(title, _WHO, f"{name}: {metric}", value, unit))
+    return found
+
+
+def _run(cluster: ClusterUnderTest, fault: Fault, *, by_node: bool) -> Iterator[tuple[str, float, str]]:
+    """One fault, from a cluster in which all is well to one in which all is well again."""
+    with failing_over(cluster, by_node=by_node) as seen:
+        time.sleep(_CALM)
+        begun = time.time()
+        with fault(cluster, seen.former):
+            seen.another_leads(_PATIENCE)
+        seen.all_follow(_PATIENCE)
+        took = time.time() - begun
+        time.sleep(_CALM)
+        seen.through.goes_on(time.time())
+        yield "write gap", seen.through.gap, "s"
+        yield "lost rows", float(seen.lost), ""
+        yield "two primaries", seen.both(begun), "s"
+        yield "until all follow", took, "s"

@@ -1,0 +1,110 @@
+"""The primary of a MySQL cluster is lost: another takes over, nothing is lost, and no two ever take writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+import operator_under_test
+from cluster_engines import ON_MYSQL
+from cluster_under_test import ClusterUnderTest
+from devcluster.target import Target
+from failovers import Failover, failing_over
+from operator_under_test import EITHER_WAY, Presence
+
+pytestmark = [pytest.mark.xdist_group("mysql-cluster-failover"), pytest.mark.timeout(900), ON_MYSQL]
+
+Record = Callable[[str, object], None]
+PID = "/run/steersman/mysqld.pid"
+
+
+@pytest.fixture(autouse=True)
+def well(three: ClusterUnderTest) -> None:
+    """All is well before each test."""
+    three.wait_ready(seconds=400)
+
+
+def server_killed(three: ClusterUnderTest, primary: str) -> None:
+    """mysqld dies; its agent lives."""
+    three.execute(primary, "sh", "-c", three.engine.killed())
+
+
+def pod_deleted_by_force(three: ClusterUnderTest, primary: str) -> None:
+    """As far as Kubernetes knows, it is gone at once."""
+    three.place.kubectl("delete", "pod", f"{primary}-0", "--force", "--grace-period=0", "--wait=false")
+
+
+def pod_deleted(three: ClusterUnderTest, primary: str) -> None:
+    """It is told to go, as by a drain."""
+    three.place.kubectl("delete", "pod", f"{primary}-0", "--wait=false")
+
+
+def judge(three: ClusterUnderTest, seen: Failover, began: float, record: Record) -> None:
+    """Another leads, everything is there, and the former one follows."""
+    seen.another_leads()
+    record("longest gap in writes, in seconds", round(seen.through.gap, 1))
+    seen.all_follow()
+    record("seconds until all follow", round(time.time() - began))
+    seen.judge(began)
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("fault", [server_killed, pod_deleted_by_force, pod_deleted])
+def test_it_is_killed_or_deleted(
+    cluster: Target,
+    three: ClusterUnderTest,
+    fault: Callable[[ClusterUnderTest, str], None],
+    operator: Presence,
+    record_property: Record,
+) -> None:
+    """Scenario 2: the primary is deleted with the operator at 0 replicas; and with it, and otherwise."""
+    with failing_over(three) as seen, operator(cluster):
+        began = time.time()
+        fault(three, seen.former)
+        judge(three, seen, began, record_property)
+    three.wait_ready()
+    if operator is operator_under_test.present and fault is not pod_deleted:
+        three.until("it is told", lambda: three.place.events(three.name, "Failover"), 60)
+
+
+@pytest.mark.disruptive
+def test_the_operator_and_it_are_deleted_together(
+    cluster: Target, three: ClusterUnderTest, record_property: Record
+) -> None:
+    """Scenario 3."""
+    with failing_over(three) as seen:
+        began = time.time()
+        pod_deleted_by_force(three, seen.former)
+        operator_under_test.kill(cluster)
+        judge(three, seen, began, record_property)
+    three.wait_ready()
+
+
+def test_it_hangs(three: ClusterUnderTest, record_property: Record) -> None:
+    """Its process is there and does nothing: the others put it out, and it takes no writes when it goes on."""
+    with failing_over(three) as seen:
+        began = time.time()
+        three.execute(seen.former, "sh", "-c", f"kill -STOP $(cat {PID})")
+        try:
+            seen.another_leads()
+            record_property("longest gap in writes, in seconds", round(seen.through.gap, 1))
+        finally:
+            three.execute(seen.former, "sh", "-c", f"kill -CONT $(cat {PID})")
+        seen.all_follow()
+        seen.judge(began)
+    three.wait_ready()
+
+
+def test_a_replica_is_killed(three: ClusterUnderTest, record_property: Record) -> None:
+    """Nobody who writes has to connect again."""
+    with failing_over(three) as seen:
+        began = time.time()
+        server_killed(three, three.replicas[0])
+        three.until("it is missed", lambda: three.sql(three.engine.following) == "1", 60)
+        seen.all_follow()
+        record_property("longest gap in writes, in seconds", round(seen.judge(began), 2))
+        assert seen.through.errors == []
+    assert three.primary == seen.former
+    three.wait_ready()

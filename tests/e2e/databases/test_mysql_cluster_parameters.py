@@ -1,0 +1,101 @@
+"""Scenario 7: parameters of MySQL's servers are taken at once, with a restart, or refused with the server's words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cluster_engines import MYSQL, ON_MYSQL
+from cluster_under_test import ClusterUnderTest, writing
+from devcluster.errors import CommandFailed
+
+pytestmark = [pytest.mark.xdist_group("mysql-cluster-parameters"), pytest.mark.timeout(900), ON_MYSQL]
+
+PARAMETERS: dict[str, str] = MYSQL.small["mysql"]["parameters"]
+
+
+def declare(cluster: ClusterUnderTest, **parameters: str) -> None:
+    cluster.apply(mysql={"parameters": {**PARAMETERS, **parameters}})
+
+
+def applied(cluster: ClusterUnderTest) -> None:
+    """Waits until this declaration's parameters are said to be there, and all is well."""
+    cluster.wait_ready(seconds=400)
+
+    def said() -> bool:
+        found = cluster.found
+        condition = cluster.place.condition(cluster.kind, cluster.name, "ParametersApplied")
+        return condition["reason"] == "Applied" and condition["observedGeneration"] == found["metadata"]["generation"]
+
+    cluster.until("parameters are applied", said)
+
+
+def server(cluster: ClusterUnderTest) -> dict[str, str]:
+    """The process of each server: another one after a restart."""
+    return {name: cluster.execute(name, "cat", "/run/steersman/mysqld.pid").strip() for name in cluster.nodes()}
+
+
+def test_one_that_a_running_server_takes(three: ClusterUnderTest) -> None:
+    before, processes = three.pods(), server(three)
+    declare(three, long_query_time="3")
+    three.until("all servers have it", lambda: three.shown("long_query_time") == {"3.000000"}, 60)
+    applied(three)
+    # And what is declared no more is the server's default again.
+    declare(three)
+    three.until("none has it", lambda: three.shown("long_query_time") == {"10.000000"}, 60)
+    applied(three)
+    assert (three.pods(), server(three)) == (before, processes)
+
+
+def test_one_that_takes_a_restart(three: ClusterUnderTest, record_property: Callable[[str, object], None]) -> None:
+    """Replicas first, then one of them leads, then the former primary."""
+    before = three.pods()
+    for declared, shown in (({"table_open_cache_instances": "2"}, "2"), ({}, "16")):
+        with writing(three, "shop-app") as seen:
+            declare(three, **declared)
+            three.until("all servers have it", lambda s=shown: three.shown("table_open_cache_instances") == {s}, 400)
+            applied(three)
+            seen.goes_on(time.time())
+            assert seen.lost() == 0
+            record_property(f"longest gap in writes when it becomes {shown}, in seconds", round(seen.gap, 2))
+    assert three.pods() == before, "servers restart, pods do not"
+    assert not three.place.events(three.name, "Failover"), "primaries handed over"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("max_conections", "50", "Unknown system variable"),
+        ("max_connections", "many", "Incorrect argument type"),
+        ("max_connections", "-1", "can't be set to the value of '-1'"),
+        ("sql_mode", "NO_SUCH_MODE", "NO_SUCH_MODE"),
+    ],
+    ids=["misspelt", "no-number", "out-of-bounds", "no-such-value"],
+)
+def test_one_that_is_refused(three: ClusterUnderTest, name: str, value: str, words: str) -> None:
+    processes = server(three)
+    declare(three, **{name: value})
+    said = three.wait_reason("ParameterRefused", "ParametersApplied", 180)
+    assert name in said["message"] and words in said["message"]
+    declare(three)
+    applied(three)
+    assert three.shown("max_connections") == {"60"}
+    assert server(three) == processes, "nobody was restarted for it"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("group_replication_consistency", "EVENTUAL", "the members keep the group"),
+        ("sync_binlog", "0", "a power failure loses what was acknowledged"),
+        ("ssl_ca", "/tmp/ca.crt", "the operator keeps the certificates"),
+    ],
+)
+def test_one_that_is_nobodys_to_set_is_refused_as_it_is_applied(
+    three: ClusterUnderTest, name: str, value: str, words: str
+) -> None:
+    with pytest.raises(CommandFailed, match=words):
+        declare(three, **{name: value})
+    declare(three)

@@ -1,0 +1,299 @@
+"""All that a user's object can say, on a cluster and on a MySQL server: passwords that rotate, grants, roles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cluster_under_test import SMALL, ClusterUnderTest, Place
+from database_under_test import DatabaseUnderTest
+from devcluster.errors import CommandFailed
+
+pytestmark = pytest.mark.xdist_group("user-accounts")
+
+Record = Callable[[str, object], None]
+Login = Mapping[str, str]
+HEALED_WITHIN = 30.0
+OVERLAP = 30
+REFUSALS = (
+    "authentication failed",
+    "Access denied",
+    "too many connections for role",
+    "permission denied",
+    "denied to",
+)
+
+
+@dataclass
+class Served:
+    """A server with the database ``orders``."""
+
+    place: Place
+    engine: str
+    pod: str
+    on: Mapping[str, Any]
+
+    def user(self, name: str, **spec: Any) -> None:
+        """Declares one, and waits until it is as declared."""
+        self.place.declare("DatabaseUser", name, {**self.on, "user": name, **spec})
+        generation = self.place.get("databaseuser", name)["metadata"]["generation"]
+
+        def provisioned() -> bool:
+            ready = self.place.condition("databaseuser", name)
+            return ready.get("reason") == "ProvisionSucceeded" and ready["observedGeneration"] == generation
+
+        self.place.until(f"{name} is as declared", provisioned, 90, about=("databaseuser", name))
+
+    def login(self, name: str) -> dict[str, str]:
+        return self.place.secret(f"{name}-user")
+
+    def ask(self, login: Login, statement: str) -> str:
+        return self.place.log_in(self.pod, login, statement, self.engine)
+
+    def refuses(self, login: Login, statement: str = "SELECT 1") -> str:
+        """The server's words against it; empty where it does as it is told."""
+        try:
+            self.ask(login, statement)
+        except CommandFailed as refusal:
+            assert any(words in str(refusal) for words in REFUSALS), refusal
+            return str(refusal)
+        return ""
+
+
+@pytest.fixture(scope="module")
+def shop(shared: Place) -> ClusterUnderTest:
+    """A cluster of one, for all tests of the module."""
+    made = ClusterUnderTest(shared, "shop", {**SMALL, "instances": 1})
+    made.apply()
+    shared.declare("Database", "orders", {"clusterRef": {"name": "shop"}, "deletionPolicy": "Delete"})
+    shared.wait_reason("database", "orders", "DatabaseReady", seconds=240)
+    return made
+
+
+@pytest.fixture(scope="module")
+def mysql(shared: Place) -> DatabaseUnderTest:
+    """A MySQL server, for all tests of the module."""
+    made = DatabaseUnderTest(shared.target, shared.namespace, "blog", "mysql")
+    made.apply(databaseName="orders", username="orders", deletionPolicy="Delete")
+    made.wait_ready(240)
+    return made
+
+
+@pytest.fixture
+def served(request: pytest.FixtureRequest, shared: Place, engine: str) -> Served:
+    """A server of each engine in turn."""
+    if engine == "postgresql":
+        request.getfixturevalue("shop")
+        return Served(shared, engine, "shop-0-0", {"clusterRef": {"name": "shop"}})
+    server = {
+        "service": {"name": "blog-primary"},
+        "administrator": {"name": "blog-admin"},
+        "tls": {"mode": "Require"},
+    }
+    request.getfixturevalue("mysql")
+    return Served(shared, engine, "blog-0", {"engine": engine, "serverRef": server})
+
+
+on_postgresql = pytest.mark.parametrize("engine", ["postgresql"])
+on_mysql = pytest.mark.parametrize("engine", ["mysql"])
+
+
+def test_a_rotation_fails_no_login(served: Served, record_property: Record) -> None:
+    place, postgresql = served.place, served.engine == "postgresql"
+    grants: list[dict[str, Any]] = [{"database": "orders", "privileges": ["CONNECT"] if postgresql else ["ALL"]}]
+    if postgresql:
+        grants += [{"database": "orders", "schema": "public", "privileges": ["USAGE", "CREATE"]}]
+    served.user("clerk", grants=grants, rotation={"every": "720h", "overlap": f"{OVERLAP}s"})
+    first = served.login("clerk")
+    served.ask(first, "CREATE TABLE owned (n INT); INSERT INTO owned VALUES (1)")
+
+    place.patch("secret", "clerk-user", {"stringData": {"rotated-at": "2000-01-01T00:00:00Z"}})
+    began = time.monotonic()
+    while (current := served.login("clerk"))["password"] == first["password"]:
+        assert served.refuses(current) == ""
+        assert time.monotonic() - began < HEALED_WITHIN
+    record_property("seconds until there is a new password", round(time.monotonic() - began, 1))
+    switched = time.monotonic()
+    assert (served.refuses(current), served.refuses(first)) == ("", ""), "both open it meanwhile"
+    assert (current["previous-username"], current["previous-password"]) == (first["user"], first["password"])
+    assert current["user"] == ("clerk~" if postgresql else "clerk")
+
+    while served.refuses(first) == "":
+        assert served.refuses(served.login("clerk")) == ""
+        assert time.monotonic() - switched < OVERLAP + HEALED_WITHIN
+    record_property("seconds until the former one ended", round(time.monotonic() - switched, 1))
+    place.until("the Secret has one only", lambda: "previous-password" not in served.login("clerk"), HEALED_WITHIN)
+    assert served.ask(served.login("clerk"), "INSERT INTO owned VALUES (2); SELECT COUNT(*) FROM owned").endswith("2")
+    rotated = place.get("databaseuser", "clerk")["status"]["lastRotationTime"]
+    assert rotated == served.login("clerk")["rotated-at"].replace("+00:00", "Z")
+    place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
+    assert served.refuses(current) != ""
+
+
+BOOKS = """
+SET ROLE orders;
+CREATE SCHEMA books;
+CREATE TABLE books.visits (at int, who text);
+INSERT INTO books.visits VALUES (7, 'jane');
+CREATE SEQUENCE books.numbers;
+CREATE SEQUENCE books.others;
+CREATE FUNCTION books.total(int) RETURNS int LANGUAGE sql AS 'SELECT $1 + 1';
+CREATE FUNCTION books.total(text) RETURNS text LANGUAGE sql AS 'SELECT $1';
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA books FROM PUBLIC;
+"""
+
+
+@on_postgresql
+def test_all_kinds_of_grants_by_way_of_a_role(served: Served, shop: ClusterUnderTest) -> None:
+    shop.sql(BOOKS, "orders")
+    inside: dict[str, Any] = {"database": "orders", "schema": "books"}
+    grants = [
+        {"database": "orders", "privileges": ["CONNECT"]},
+        {**inside, "privileges": ["USAGE"]},
+        {**inside, "tables": ["visits"], "columns": ["at"], "privileges": ["SELECT"]},
+        {**inside, "sequences": ["numbers"], "privileges": ["USAGE"]},
+        {**inside, "functions": ["total(integer)"], "privileges": ["EXECUTE"]},
+        {**inside, "sequences": ["*"], "privileges": ["SELECT"], "future": True},
+    ]
+    served.user("reporting", login=False, grants=grants)
+    assert not served.place.get("secret", "reporting-user")
+    tomorrow, yesterday = (f"{datetime.now(UTC) + timedelta(days=days):%Y-%m-%dT%H:%M:%SZ}" for days in (1, -1))
+    roles = {"database": "orders", "roles": [{"name": "reporting"}]}
+    served.user("jane", **roles, connectionLimit=3, validUntil=tomorrow)
+    jane = served.login("jane")
+
+    for statement, answer in (
+        ("SELECT at FROM books.visits", "7"),
+        ("SELECT nextval('books.numbers')", "1"),
+        ("SELECT books.total(1)", "2"),
+        ("SELECT last_value FROM books.others", "1"),
+    ):
+        assert served.ask(jane, statement) == answer
+    for statement in (
+        "SELECT who FROM books.visits",
+        "SELECT nextval('books.others')",
+        "SELECT books.total('x'::text)",
+        "CREATE TABLE books.mine (n int)",
+        "SELECT * FROM pg_authid",
+    ):
+        assert "permission denied" in served.refuses(jane, statement)
+    shop.sql("SET ROLE orders; CREATE SEQUENCE books.later", "orders")
+    assert served.ask(jane, "SELECT last_value FROM books.later") == "1", "as soon as it is there"
+
+    limit = "SELECT rolconnlimit, rolvaliduntil > now() FROM pg_roles WHERE rolname = 'jane'"
+    assert shop.sql(limit) == "3|t"
+    served.user("jane", **roles, connectionLimit=0, validUntil=tomorrow)
+    assert "too many connections for role" in served.refuses(jane)
+    served.user("jane", **roles, validUntil=yesterday)
+    assert "authentication failed" in served.refuses(jane)
+    served.user("jane", **roles)
+    assert served.refuses(jane) == ""
+    # A membership that is declared no more is none any more, and a table that is not there yet is waited for.
+    unborn = [
+        grants[0],
+        {**inside, "privileges": ["USAGE"]},
+        {**inside, "tables": ["unborn"], "privileges": ["SELECT"]},
+    ]
+    served.place.declare(
+        "DatabaseUser", "jane", {**served.on, "user": "jane", "database": "orders", "grants": unborn}
+    )
+    served.place.shows("dbu", "jane", "False", "ProvisionFailed", "unborn")
+    assert "permission denied" in served.refuses(jane, "SELECT at FROM books.visits")
+    shop.sql("SET ROLE orders; CREATE TABLE books.unborn AS SELECT 1", "orders")
+    served.place.until("it is granted", lambda: served.ask(jane, "SELECT * FROM books.unborn") == "1", HEALED_WITHIN)
+    served.place.shows("dbu", "jane", "True", "ProvisionSucceeded")
+
+
+@on_mysql
+def test_columns_and_routines(served: Served, mysql: DatabaseUnderTest) -> None:
+    mysql.client_sql("CREATE TABLE visits (at INT, who TEXT); INSERT INTO visits VALUES (7, 'jim')")
+    for name in ("total", "other"):
+        mysql.client_sql(f"CREATE PROCEDURE {name} (n INT) SELECT n + 1")
+    grants = [
+        {"database": "orders", "tables": ["visits"], "columns": ["at"], "privileges": ["SELECT"]},
+        {"database": "orders", "functions": ["total"], "privileges": ["EXECUTE"]},
+    ]
+    served.user("jim", grants=grants)
+    jim = served.login("jim")
+    assert served.ask(jim, "SELECT at FROM visits") == "7"
+    assert served.ask(jim, "CALL total(1)") == "2"
+    for statement in ("SELECT who FROM visits", "UPDATE visits SET at = 8", "CALL other(1)", "DROP PROCEDURE total"):
+        assert "denied" in served.refuses(jim, statement)
+
+    mysql.admin_sql("REVOKE SELECT (at) ON orders.visits FROM jim; REVOKE EXECUTE ON PROCEDURE orders.total FROM jim")
+    mysql.admin_sql("GRANT SELECT (who) ON orders.visits TO jim")
+    place = served.place
+    place.until("columns are healed", lambda: served.ask(jim, "SELECT at FROM visits") == "7", HEALED_WITHIN)
+    place.until("routines are healed", lambda: served.ask(jim, "CALL total(1)") == "2", HEALED_WITHIN)
+    place.until("no others are left", lambda: served.refuses(jim, "SELECT who FROM visits"), HEALED_WITHIN)
+
+
+@on_postgresql
+def test_what_is_paused_is_let_be(served: Served, shop: ClusterUnderTest) -> None:
+    """Neither what is declared is made so, nor what somebody changed is undone, while others' is."""
+    place = served.place
+    for name in ("quiet", "other"):
+        served.user(name)
+    place.declare("Database", "still", {"clusterRef": {"name": "shop"}, "deletionPolicy": "Delete"})
+    place.wait_reason("database", "still", "DatabaseReady")
+
+    def pause(kind: str, name: str, value: str | None) -> None:
+        place.patch(kind, name, {"metadata": {"annotations": {"databases.steersman.dev/paused": value}}})
+
+    pause("databaseuser", "quiet", "true")
+    pause("database", "still", "true")
+    place.wait_reason("databaseuser", "quiet", "ByAnnotation", "Paused")
+    place.wait_reason("database", "still", "Paused")
+    shop.sql("ALTER ROLE quiet CREATEDB; ALTER DATABASE still CONNECTION LIMIT 7")
+    place.patch("databaseuser", "quiet", {"spec": {"connectionLimit": 2}})
+    shop.sql("ALTER ROLE other CREATEDB; ALTER DATABASE orders CONNECTION LIMIT 7")
+    roles = "SELECT rolcreatedb, rolconnlimit FROM pg_roles WHERE rolname = '{}'"
+    limits = "SELECT datconnlimit FROM pg_database WHERE datname = '{}'"
+    place.until("the other's is undone", lambda: shop.sql(roles.format("other")) == "f|-1", HEALED_WITHIN)
+    place.until("the other's is undone", lambda: shop.sql(limits.format("orders")) == "-1", HEALED_WITHIN)
+    assert (shop.sql(roles.format("quiet")), shop.sql(limits.format("still"))) == ("t|-1", "7")
+
+    pause("databaseuser", "quiet", None)
+    pause("database", "still", None)
+    place.until("it is as declared", lambda: shop.sql(roles.format("quiet")) == "f|2", HEALED_WITHIN)
+    place.until("it is as declared", lambda: shop.sql(limits.format("still")) == "-1", HEALED_WITHIN)
+    place.wait_reason("databaseuser", "quiet", "ProvisionSucceeded")
+    place.wait_reason("database", "still", "DatabaseReady")
+    assert not place.condition("databaseuser", "quiet", "Paused")
+
+
+@on_postgresql
+def test_what_hangs_is_deleted_by_force(served: Served, shop: ClusterUnderTest, record_property: Record) -> None:
+    """It is the last: nothing is left of the cluster."""
+    place = served.place
+    served.user("stuck")
+    place.declare("Database", "caught", {"clusterRef": {"name": "shop"}, "deletionPolicy": "Delete"})
+    place.wait_reason("database", "caught", "DatabaseReady")
+    shop.annotate("fenced", "*")
+    shop.until("nobody serves", lambda: not shop.primary, 90)
+
+    def forced(kind: str, name: str, waits: str) -> None:
+        place.kubectl("delete", kind, name, "--wait=false")
+        place.until(f"{kind} {name} waits", lambda: waits in place.condition(kind, name).get("message", ""), 60)
+        place.patch(kind, name, {"metadata": {"annotations": {"databases.steersman.dev/force-delete": "true"}}})
+        place.until(f"{kind} {name} is gone", lambda: not place.get(kind, name), 60)
+
+    advice = "annotate it with databases.steersman.dev/force-delete=true"
+    forced("databaseuser", "stuck", advice)
+    forced("database", "caught", advice)
+    # A pod that never ends, as on a node that is lost.
+    place.patch("pod", "shop-0-0", {"metadata": {"finalizers": ["e2e.steersman.dev/held"]}})
+    try:
+        began = time.monotonic()
+        forced("postgresqlcluster", "shop", "waiting for shop-0-0 to stop")
+        assert time.monotonic() - began < 120, "it is given up after three minutes otherwise"
+        record_property("seconds until the cluster was gone", round(time.monotonic() - began, 1))
+        assert place.get("pod", "shop-0-0")
+    finally:
+        place.patch("pod", "shop-0-0", {"metadata": {"finalizers": None}})
+    place.until("its data are gone", lambda: not place.get("pvc", "data-shop-0"), 60)
