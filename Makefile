@@ -36,7 +36,7 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## A cluster that switches over under load, and MySQL beside it, on a real Kubernetes (10 min from fresh, 2 min again)
+demo: $(READY) ## Clusters of PostgreSQL and MySQL that lose primaries under load, on a real Kubernetes (10 min from fresh, 2 min again)
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
@@ -67,7 +67,7 @@ faults: $(READY) ## Each fault at its full size, on the real API server, and MyS
 .PHONY: simulate
 simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)
 	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_simulated_users.py \
-		tests/unit/databases/test_clusters_simulated.py tests/unit/databases/controllers/test_database.py \
+		tests/unit/databases/test_clusters_simulated.py tests/unit/databases/controllers/test_hanging.py tests/unit/databases/controllers/test_database.py \
 		tests/unit/databases/test_transitions.py tests/unit/testing/test_gallery.py
 	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 
