@@ -19,6 +19,7 @@ from steersman_databases.controllers.outcome import WORKERS
 from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.cluster import SettingCatalog
 from steersman_databases.engines.errors import ServerUnreachable
+from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Server
 
@@ -39,7 +40,7 @@ class HangingWorld(ClusterWorld):
             await self.runtime.clock.sleep(3)
         return None
 
-    async def furnish(self, server: Server, administrator: Credentials) -> tuple[Change, ...]:
+    async def furnish(self, server: Server, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
         """Nothing is furnished."""
         if not self.pod_at(server.endpoint).startswith("orders-"):
             await self.runtime.clock.sleep(10)
