@@ -40,7 +40,7 @@ demo: $(READY) ## Clusters of PostgreSQL and MySQL that lose primaries under loa
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests, and integration tests on the real API server (about 25 min from fresh, 16 min again)
+test: $(READY) ## Unit tests, and integration tests on the real API server (about 25 min from fresh, 15 min again)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
@@ -54,7 +54,7 @@ conformance: $(READY) ## Every case on the in-memory API server and on the real 
 	@PYTHONPATH=tests/support $(BIN)/python -m apiserver_cases
 
 .PHONY: e2e
-e2e: $(READY) ## Everything end to end on the cluster, faults included (45 min)
+e2e: $(READY) ## Everything end to end on the cluster, faults included (over an hour)
 	@$(MAKE) faults
 	@$(BIN)/pytest --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
 	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
