@@ -14,12 +14,12 @@ from importlib.resources import files
 from psycopg import sql
 
 from ..cluster_names import OPERATOR
-from ..errors import AdministratorRejected, LoginRejected, ServerUnreachable
+from ..errors import ServerUnreachable
 from ..holder import Holder, locked
 from ..plan import Change
 from ..server import Credentials, Server
 from . import verifiers
-from .session import Session, connect
+from .session import Session, logged_in
 
 _SECONDS = 10.0
 _STATE = """
@@ -62,16 +62,10 @@ async def furnish(server: Server, administrator: Credentials, holder: Holder) ->
         EngineError: it does not do it in 10 s, refuses, or is no primary.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    try:
-        session = await connect(server, server.login, server.maintenance_database, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    try:
+    async with logged_in(server, deadline) as session:
         if not await session.begin_use(deadline):
             raise ServerUnreachable(server.endpoint, "it is no primary, or about to stop")
         return await _furnish(session, administrator, holder)
-    finally:
-        await session.close()
 
 
 async def _furnish(session: Session, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:

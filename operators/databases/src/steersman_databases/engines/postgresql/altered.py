@@ -12,9 +12,8 @@ from collections.abc import Collection, Sequence
 
 from psycopg import sql
 
-from ..errors import AdministratorRejected, LoginRejected
 from ..server import Server
-from .session import connect
+from .session import logged_in
 
 _SECONDS = 5.0
 _STANDING = """
@@ -35,11 +34,7 @@ async def take_back(server: Server, names: Collection[str]) -> Sequence[str]:
         EngineError: it does not do it in 5 s, or refuses.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    try:
-        session = await connect(server, server.login, server.maintenance_database, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    try:
+    async with logged_in(server, deadline) as session:
         await session.begin_use(deadline)
         rows = await session.rows(
             "looking at what was set by ALTER SYSTEM", _STANDING, [name.lower() for name in names]
@@ -48,6 +43,4 @@ async def take_back(server: Server, names: Collection[str]) -> Sequence[str]:
         for name in standing:
             parts = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
             await session.run(f"resetting {name}", sql.SQL("ALTER SYSTEM RESET {}").format(parts))
-    finally:
-        await session.close()
     return standing

@@ -7,9 +7,8 @@ import asyncio
 from psycopg import sql
 
 from ..cluster import Setting, SettingCatalog
-from ..errors import AdministratorRejected, LoginRejected
 from ..server import Server
-from .session import connect
+from .session import logged_in
 
 _SECONDS = 5.0
 _COLUMNS = (
@@ -33,14 +32,8 @@ async def catalog(server: Server) -> SettingCatalog:
         EngineError: it does not answer in 5 s, or does not let the operator in.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    try:
-        session = await connect(server, server.login, server.maintenance_database, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    try:
+    async with logged_in(server, deadline) as session:
         await session.begin_use(deadline)
         await session.run("asking to see all parameters", SEEING_ALL)
         rows = await session.rows("looking at the parameters", _SETTINGS)
-    finally:
-        await session.close()
     return {row[0]: Setting(**dict(zip(_COLUMNS, row, strict=True))) for row in rows}

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ..errors import AdministratorRejected, LoginRejected, ServerUnreachable
+from ..errors import ServerUnreachable
 from ..server import Server
 from .catalog import SEEING_ALL
-from .session import connect
+from .session import logged_in
 
 _SECONDS = 5.0
 # What stands behind the timeline, whose digits come first and differ after a failover. The server is
@@ -33,15 +33,9 @@ async def log_is_gone(server: Server, position: int) -> bool:
         EngineError: it does not answer in 5 s, does not let the operator in, or is no primary.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    try:
-        session = await connect(server, server.login, server.maintenance_database, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    try:
+    async with logged_in(server, deadline) as session:
         if not await session.begin_use(deadline):
             raise ServerUnreachable(server.endpoint, "it is no primary")
         await session.run("asking to see the log", SEEING_ALL)
         [(oldest, size)] = await session.rows("looking at the log", _OLDEST)
-    finally:
-        await session.close()
     return oldest is not None and position < (int(oldest[:8], 16) << 32) + int(oldest[8:], 16) * int(size)

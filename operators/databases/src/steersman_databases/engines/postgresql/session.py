@@ -21,7 +21,7 @@ from psycopg import sql
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..in_memory import in_memory
 from ..server import Login, Server, TLSMode, Verification
 
@@ -148,6 +148,22 @@ _BOUNDS = """
     SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.set_config('statement_timeout', %s, false),
            pg_catalog.set_config('lock_timeout', %s, false)
 """
+
+
+@contextlib.asynccontextmanager
+async def logged_in(server: Server, deadline: float) -> AsyncGenerator[Session]:
+    """A session in the maintenance database with the server's own login, during the block.
+
+    Raises `AdministratorRejected`, and else as `connect` does.
+    """
+    try:
+        session = await connect(server, server.login, server.maintenance_database, deadline)
+    except LoginRejected as refusal:
+        raise AdministratorRejected(server.login.username, str(refusal)) from None
+    try:
+        yield session
+    finally:
+        await session.close()
 
 
 async def connect(server: Server, login: Login, database: str, deadline: float) -> Session:
