@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..cluster import Setting, SettingCatalog
-from ..errors import AdministratorRejected, LoginRejected
 from ..server import Server
-from .session import connect
+from .session import logged_in
 
 _SECONDS = 5.0
 _VARIABLES = """
@@ -26,15 +25,9 @@ async def catalog(server: Server) -> SettingCatalog:
         EngineError: it does not answer in 5 s, or does not let the operator in.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    try:
-        session = await connect(server, server.login, None, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    try:
+    async with logged_in(server, deadline) as session:
         await session.begin_use(deadline)
         rows = await session.rows("looking at the variables", _VARIABLES)
-    finally:
-        await session.close()
     return {row["name"]: setting(row) for row in rows}
 
 

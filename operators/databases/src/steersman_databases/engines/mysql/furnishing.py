@@ -13,13 +13,13 @@ from contextlib import suppress
 from functools import cache
 
 from ..cluster_names import OPERATOR, REPLICATION, SUPERUSER
-from ..errors import AdministratorRejected, LoginRejected, ServerUnreachable, SqlFailed
+from ..errors import ServerUnreachable, SqlFailed
 from ..holder import Holder, locked
 from ..plan import Change
 from ..server import Credentials, Server
 from . import grants, verifiers
 from .claims import read_marks, write_mark
-from .session import ANYWHERE, Session, account, connect
+from .session import ANYWHERE, Session, account, logged_in
 
 ADMINISTRATOR = "root"
 """The account for people, from everywhere; ``root@localhost`` is the agent's own, and takes no password."""
@@ -83,16 +83,10 @@ async def furnish(server: Server, administrator: Credentials, holder: Holder) ->
         EngineError: it does not do it in 10 s, or refuses.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    try:
-        session = await connect(server, server.login, None, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    try:
+    async with logged_in(server, deadline) as session:
         if not await session.begin_use(deadline):
             raise ServerUnreachable(server.endpoint, "it is about to stop")
         return await _furnish(session, administrator, holder)
-    finally:
-        await session.close()
 
 
 async def _furnish(session: Session, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:

@@ -7,15 +7,16 @@ in, since a prepared statement is one statement.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import asyncmy
 from asyncmy.errors import MySQLError
 
-from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..in_memory import in_memory
 from ..server import Endpoint, Login, Server, TLSMode, Verification
 
@@ -186,6 +187,22 @@ ANYWHERE = "%"
 def account(username: str, host: str = ANYWHERE) -> str:
     """A user, from anywhere unless a host is given, quoted."""
     return f"{identifier(username)}@{identifier(host)}"
+
+
+@contextlib.asynccontextmanager
+async def logged_in(server: Server, deadline: float) -> AsyncGenerator[Session]:
+    """A session with the server's own login, during the block.
+
+    Raises `AdministratorRejected`, and else as `connect` does.
+    """
+    try:
+        session = await connect(server, server.login, None, deadline)
+    except LoginRejected as refusal:
+        raise AdministratorRejected(server.login.username, str(refusal)) from None
+    try:
+        yield session
+    finally:
+        await session.close()
 
 
 async def connect(server: Server, login: Login, database: str | None, deadline: float) -> Session:
