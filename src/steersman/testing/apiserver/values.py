@@ -20,6 +20,7 @@ from steersman.cel.values import map_at as map_at
 # Greater ones do not fit into the integers that Go reads; from the second on it writes exponents.
 _TOO_LARGE = 2**63
 _EXPONENTS = 1e21
+_CONTAINERS = (dict, list)
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
@@ -31,9 +32,9 @@ def type_of(value: object) -> Any:
 def clone(value: Any) -> Any:
     """A deep copy of a JSON value."""
     if is_map(value):
-        return {k: clone(v) for k, v in value.items()}
+        return {k: clone(v) if isinstance(v, _CONTAINERS) else v for k, v in value.items()}
     if is_list(value):
-        return [clone(v) for v in value]
+        return [clone(v) if isinstance(v, _CONTAINERS) else v for v in value]
     return value
 
 

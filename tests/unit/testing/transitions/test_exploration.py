@@ -12,17 +12,23 @@ from harbour import Harbour, setup, setup_with
 from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.testing import run_virtual
-from steersman.testing.transitions import Budget, Failure, Hints, Report, TransitionFailed, explore, in_memory
+from steersman.testing.transitions import Budget, Failure, Hints, Patience, Report, TransitionFailed, explore, in_memory
 
 HINTS = Hints(bad={"spec.image": [harbour.GONE]})
 YEAR = 366 * 86400.0
 
 
 def explored(
-    operator: Callable[[Manager], None], *, changes: int = 120, hints: Hints = HINTS, failures: int = 1, **more: Any
+    operator: Callable[[Manager], None],
+    *,
+    changes: int = 120,
+    hints: Hints = HINTS,
+    failures: int = 1,
+    patience: Patience | None = None,
+    **more: Any,
 ) -> Report:
     budget = Budget(changes=changes, failures=failures)
-    systems = in_memory(Harbour, operator)
+    systems = in_memory(Harbour, operator, patience=patience)
     return run_virtual(explore(Harbour, systems, hints, budget=budget, **more), limit=YEAR)
 
 
@@ -120,7 +126,7 @@ def test_generation() -> None:
 
 @pytest.mark.parametrize("restless", [harbour.CannotDecide, harbour.KeepsTheLog])
 def test_settling(restless: type[harbour.HarbourReconciler]) -> None:
-    found = failure_of(setup_with(restless))
+    found = failure_of(setup_with(restless), patience=Patience(limit=90))
     assert found.oracle == "settling"
     assert steps(found) == ['create with spec.title="a", spec.berths=20']
     assert "PATCH /api/v1/namespaces/default/configmaps/trial" in found.finding.text

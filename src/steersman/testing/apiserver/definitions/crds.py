@@ -231,7 +231,13 @@ def _odd_formats(definition: JsonObject) -> list[str]:
     schemas = [v.get("schema") for v in versions]
     # Where all versions have the same schema, it is looked at once.
     looked_at = schemas[:1] if all(s == schemas[0] for s in schemas) else schemas
-    return [f for s in looked_at for f in _formats_in(map_at(s, "openAPIV3Schema"))]
+    return [f for s in looked_at for f in _encoded_formats(msgspec.json.encode(map_at(s, "openAPIV3Schema")))]
+
+
+@lru_cache(maxsize=1024)
+def _encoded_formats(schema: bytes) -> tuple[str, ...]:
+    # Test after test, and change after change, writes the same schemas.
+    return tuple(_formats_in(msgspec.json.decode(schema)))
 
 
 def _formats_in(schema: JsonObject) -> Iterator[str]:

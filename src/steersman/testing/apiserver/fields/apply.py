@@ -107,6 +107,9 @@ def _merge_lists(live: Any, config: Any, shape: Shape) -> list[Any]:
 
 def _prune(merged: JsonObject, former: FieldSet, after: Managers, shape: Shape) -> None:
     """Removes from ``merged`` what ``former`` had and nobody owns any more."""
+    if any(former <= entry.fields for entry in after.values()):
+        # Mostly its manager declares all of it again.
+        return
     owned = with_containers(path for entry in after.values() for path in entry.fields)
     dropped = with_containers(former) - owned - NOBODYS
     # A dropped container takes its content with it, defaulted fields included: outermost first.

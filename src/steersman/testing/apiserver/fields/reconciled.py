@@ -6,10 +6,15 @@ What became granular stays as it was owned. Source: ``typed/reconcile_schema.go`
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from steersman.testing.apiserver.fields.ownership import Managers
 from steersman.testing.apiserver.fields.sets import FieldSet, Path
 from steersman.testing.apiserver.fields.shapes import DEDUCED, SchemaShape, Shape
 from steersman.testing.apiserver.kinds import Kind
+
+_MOST = 4096
+"""Sets of fields are the same from write to write, mostly."""
 
 
 def reconciled(managers: Managers, kind: Kind) -> Managers:
@@ -27,6 +32,7 @@ def _shape(kind: Kind, api_version: str) -> Shape:
     return SchemaShape(kind.versions.schemas[version], root=True)
 
 
+@lru_cache(maxsize=_MOST)
 def _fitting(fields: FieldSet, shape: Shape) -> FieldSet:
     cut = {path: whole for path in fields if len(whole := _whole(path, shape)) < len(path)}
     return frozenset(cut.get(path, path) for path in fields) if cut else fields

@@ -19,6 +19,7 @@ from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_li
 Path = tuple[str, ...]
 FieldSet = frozenset[Path]
 
+_PLAIN = (str, int, bool)
 # The hook is for numbers that remember how they were written.
 _encoder = msgspec.json.Encoder(order="sorted", enc_hook=float)
 
@@ -135,17 +136,20 @@ def _compare(old: Any, new: Any, shape: Shape, path: Path, difference: Differenc
         if not same(old, new):
             difference.modified.add(path)
         return
-    before, after, inner_shape = children
-    for element, was in before.items():
-        inner = (*path, element)
-        now = after.get(element, MISSING)
+    before, after, prefix, inner_shape = children
+    for name, was in before.items():
+        now = after.get(name, MISSING)
+        if now is was or (type_of(was) is type_of(now) and type_of(was) in _PLAIN and was == now):
+            # Most of an object stays as it is, and needs neither path nor shape.
+            continue
+        inner = (*path, f"{prefix}{name}")
         if now is MISSING:
-            _gather(was, inner_shape(element), inner, difference.removed)
+            _gather(was, inner_shape(name), inner, difference.removed)
         else:
-            _compare(was, now, inner_shape(element), inner, difference)
-    for element, now in after.items():
-        if element not in before:
-            _gather(now, inner_shape(element), (*path, element), difference.added)
+            _compare(was, now, inner_shape(name), inner, difference)
+    for name, now in after.items():
+        if name not in before:
+            _gather(now, inner_shape(name), (*path, f"{prefix}{name}"), difference.added)
 
 
 def _gather(value: Any, shape: Shape, path: Path, gathered: set[Path]) -> None:
@@ -169,22 +173,18 @@ def _gather(value: Any, shape: Shape, path: Path, gathered: set[Path]) -> None:
 
 def _children(
     old: Any, new: Any, shape: Shape, path: Path
-) -> tuple[JsonObject, JsonObject, Callable[[str], Shape]] | None:
-    """Both sides' children by path element, and the shape of each; None where the value is a leaf."""
+) -> tuple[JsonObject, JsonObject, str, Callable[[str], Shape]] | None:
+    """Both sides' children, what makes path elements of their keys, and the shape of each; None for a leaf."""
     if not _same_type(old, new):
         return None
     # An empty value beside a full one still has children, the full one's; two empty ones are leaves.
     present = new or old or None
     if is_map(present) and shape.relation != "atomic":
-        return _by_field(old), _by_field(new), lambda element: shape.field(element[2:])
+        return old or {}, new or {}, "f:", shape.field
     if is_associative(present, shape):
         item = shape.item()
-        return _lenient_elements(old, shape, path), _lenient_elements(new, shape, path), lambda _: item
+        return _lenient_elements(old, shape, path), _lenient_elements(new, shape, path), "", lambda _: item
     return None
-
-
-def _by_field(value: Any) -> JsonObject:
-    return {f"f:{k}": v for k, v in value.items()} if is_map(value) else {}
 
 
 def _same_type(old: Any, new: Any) -> bool:

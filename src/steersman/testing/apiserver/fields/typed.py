@@ -18,6 +18,14 @@ from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_li
 
 _ROOT_FIELDS = ("apiVersion", "kind")
 _ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
+_TYPES: dict[str, tuple[type[Any], ...]] = {
+    "integer": (int, float),
+    "number": (int, float),
+    "string": (str,),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
 _EXPECTED = {
     "integer": "numeric (int or float)",
     "number": "numeric (int or float)",
@@ -113,15 +121,8 @@ def _wrong_type(value: Any, schema: JsonObject) -> str:
     declared = schema.get("type")
     if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
         return ""
-    fits = {
-        "integer": isinstance(value, int | float) and not isinstance(value, bool),
-        "number": isinstance(value, int | float) and not isinstance(value, bool),
-        "string": isinstance(value, str),
-        "boolean": isinstance(value, bool),
-        "array": is_list(value),
-        "object": is_map(value),
-    }
-    return "" if fits[declared] else _EXPECTED[declared]
+    truth = isinstance(value, bool) and declared != "boolean"
+    return "" if isinstance(value, _TYPES[declared]) and not truth else _EXPECTED[declared]
 
 
 def _go_value(value: Any) -> str:

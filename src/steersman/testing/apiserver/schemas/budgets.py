@@ -17,12 +17,17 @@ import msgspec
 from steersman.cel.types import LONGEST_KEY, REQUEST
 from steersman.crd.costs import rule_costs
 from steersman.testing.apiserver.failures import refused_here
+from steersman.testing.apiserver.schemas.keywords import Mentions
 from steersman.testing.apiserver.values import JsonObject, is_list, is_map, map_at
 
 _CALL = 1_000_000
 _OBJECT = 10_000_000
 _WITHIN = ("additionalProperties", "items")
 _SMALL = 16
+_RULES = "x-kubernetes-validations"
+_TEXT: JsonObject = {"type": "string"}
+_METADATA: JsonObject = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
+_has_rules = Mentions(_RULES)
 
 Size = Callable[[int], int]
 """What a length counts as."""
@@ -62,10 +67,8 @@ def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
 
 def _with_names(schema: JsonObject) -> JsonObject:
     """``schema`` with the fields that rules see of every object, which it need not declare."""
-    text = {"type": "string"}
-    metadata = {"type": "object", "properties": {"name": text, "generateName": text}}
-    properties = {**map_at(schema, "properties"), "apiVersion": text, "kind": text, "metadata": metadata}
-    return {**schema, "properties": properties}
+    named = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _METADATA}
+    return {**schema, "properties": {**map_at(schema, "properties"), **named}}
 
 
 def _with_long_keys(schema: JsonObject) -> JsonObject:
@@ -90,8 +93,17 @@ def _rounded(length: int) -> int:
     return -(-length // step) * step
 
 
-def _measured(schema: JsonObject, values: Sequence[Any], size: Size) -> JsonObject:
-    """``schema`` with bounds that ``size`` makes of what ``values`` need."""
+def _measured(schema: JsonObject, values: Sequence[Any], size: Size, *, ruled: bool = False) -> JsonObject:
+    """``schema`` with bounds that ``size`` makes of what ``values`` need, as far as a rule can see them.
+
+    Args:
+        ruled: whether a rule stands further out.
+    """
+    ruled = ruled or _RULES in schema
+
+    def within(inner: JsonObject, values: Sequence[Any]) -> JsonObject:
+        return _measured(inner, values, size, ruled=ruled) if ruled or _has_rules(inner) else inner
+
     kind = "text" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
     found = dict(schema)
     if kind in ("string", "text"):
@@ -101,16 +113,13 @@ def _measured(schema: JsonObject, values: Sequence[Any], size: Size) -> JsonObje
     elif kind == "array":
         lists = [v for v in values if is_list(v)]
         found["maxItems"] = size(max(map(len, lists), default=0))
-        found["items"] = _measured(map_at(schema, "items"), [item for v in lists for item in v], size)
+        found["items"] = within(map_at(schema, "items"), [item for v in lists for item in v])
     elif kind == "object":
         maps = [v for v in values if is_map(v)]
         if is_map(additional := schema.get("additionalProperties")):
             found[LONGEST_KEY] = size(max((len(key) for v in maps for key in v), default=0))
             found["maxProperties"] = size(max(map(len, maps), default=0))
-            inner = [item for v in maps for item in v.values()]
-            found["additionalProperties"] = _measured(additional, inner, size)
+            found["additionalProperties"] = within(additional, [item for v in maps for item in v.values()])
         if properties := map_at(schema, "properties"):
-            found["properties"] = {
-                n: _measured(s, [v[n] for v in maps if n in v], size) for n, s in properties.items()
-            }
+            found["properties"] = {n: within(s, [v[n] for v in maps if n in v]) for n, s in properties.items()}
     return found
