@@ -351,6 +351,8 @@ async def test_a_majority_that_died_for_good_is_given_up_by_consent(container: d
         assert "consent" not in world.group and not world.condition("Recoverable").endswith("ConsentNeeded")
         await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 600)
         assert world.condition("HistoryShared") == "Unknown/NoGroup", "the dead are no group"
+        assert world.condition("Available") == "False/NoMajority"
+        assert "; not in it: orders-0, orders-1" in world.message("Available")
         told, loss = world.status.outage, {"instances": ["orders-0", "orders-1"]}
         assert [(c.instance, [*c.loss.instances]) for c in told.choices] == [("orders-2", loss["instances"])]
         await world.change(recovery={"epoch": told.epoch, "instance": "orders-2"})

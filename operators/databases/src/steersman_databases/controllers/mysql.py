@@ -12,6 +12,7 @@ from steersman_databases.clusters import recovery
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers.cluster_status import Findings, member_of, status_of
 from steersman_databases.engines.cluster import ClusterView, Consent
+from steersman_databases.engines.topology import Member
 
 
 class OfMySQL:
@@ -32,10 +33,10 @@ class OfMySQL:
     def judge(self, view: ClusterView, observed: Observed, findings: Findings) -> None:
         """Majority, histories, and what an outage needs."""
         name, members = view.names.instance, observed.members.members
-        isolated = [m for m in members if m.state == "Isolated"]
-        if isolated and (observed.primary is None or not observed.primary.pod_ready):
-            who = ", ".join(name(m.instance) for m in isolated)
-            absent = sorted(name(i.number) for i in observed.instances if _is_absent(i))
+        cut_off = {m.instance for m in members if _is_cut_off(m, len(observed.instances))}
+        if cut_off and (observed.primary is None or not observed.primary.pod_ready):
+            who = ", ".join(map(name, sorted(cut_off)))
+            absent = sorted(name(i.number) for i in observed.instances if i.number not in cut_off and _is_absent(i))
             lost = f"; not in it: {', '.join(absent)}" if absent else ""
             message = f"{who} cannot reach most of the group, and nobody takes writes{lost}"
             findings.tell("Available", False, "NoMajority", message)
@@ -70,12 +71,18 @@ class OfMySQL:
         return f"{now.primary} took over from {was.last_primary}"
 
 
+def _is_cut_off(member: Member, instances: int) -> bool:
+    """Whether it reaches too few of ``instances``: it says so, or has given up since, and waits for most of them."""
+    if member.state == "Isolated":
+        return True
+    seen = instances - len(member.unseen or ())
+    return member.state == "Offline" and 2 * seen <= instances
+
+
 def _is_absent(instance: Instance) -> bool:
     """Whether it is in no group, as it says or as its pod shows: what it said last may be from before it died."""
     member = instance.member
-    if member is None or not member.in_group:
-        return True
-    return member.state != "Isolated" and not instance.pod_ready
+    return member is None or not member.in_group or not instance.pod_ready
 
 
 def _judge_recovery(view: ClusterView, observed: Observed, findings: Findings) -> None:
