@@ -12,7 +12,16 @@ from harbour import Harbour, setup, setup_with
 from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.testing import run_virtual
-from steersman.testing.transitions import Budget, Failure, Hints, Patience, Report, TransitionFailed, explore, in_memory
+from steersman.testing.transitions import (
+    Budget,
+    Failure,
+    Hints,
+    Patience,
+    Report,
+    TransitionFailed,
+    explore,
+    in_memory,
+)
 
 HINTS = Hints(bad={"spec.image": [harbour.GONE]})
 YEAR = 366 * 86400.0
