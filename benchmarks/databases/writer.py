@@ -44,7 +44,7 @@ def main(driver: str, login: str, rate: float, table: str) -> None:
 def address_of(host: str) -> str:
     """As it was found the first time."""
     if host not in _addresses:
-        _addresses[host] = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
+        _addresses[host] = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     return _addresses[host]
 
 
