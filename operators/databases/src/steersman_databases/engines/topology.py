@@ -158,7 +158,7 @@ class Topology(Protocol):
         ...
 
     async def restart_server(self, members: Members, member: Member) -> None:
-        """Restart the server of ``member`` in its pod. Raises ServerUnreachable."""
+        """Restart the server of ``member`` in its pod. Raises EngineError."""
         ...
 
     async def reload(self, members: Members, member: Member) -> None:

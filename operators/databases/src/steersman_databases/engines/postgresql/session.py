@@ -151,13 +151,13 @@ _BOUNDS = """
 
 
 @contextlib.asynccontextmanager
-async def logged_in(server: Server, deadline: float) -> AsyncGenerator[Session]:
-    """A session in the maintenance database with the server's own login, during the block.
+async def logged_in(server: Server, deadline: float, database: str | None = None) -> AsyncGenerator[Session]:
+    """A session with the server's own login, in the maintenance database unless another is given, during the block.
 
     Raises `AdministratorRejected`, and else as `connect` does.
     """
     try:
-        session = await connect(server, server.login, server.maintenance_database, deadline)
+        session = await connect(server, server.login, database or server.maintenance_database, deadline)
     except LoginRejected as refusal:
         raise AdministratorRejected(server.login.username, str(refusal)) from None
     try:

@@ -10,9 +10,8 @@ import asyncio
 from typing import LiteralString
 
 from ..cluster import InUse
-from ..errors import AdministratorRejected, LoginRejected
 from ..server import Server
-from .session import Session, connect
+from .session import logged_in
 
 _SECONDS = 30.0
 _DATABASES: LiteralString = "SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 ORDER BY 1"
@@ -57,30 +56,17 @@ async def in_use(server: Server) -> InUse:
         EngineError: it does not answer in 30 s, or does not let the operator in.
     """
     deadline = asyncio.get_running_loop().time() + _SECONDS
-    session = await _session(server, server.maintenance_database, deadline)
-    try:
+    async with logged_in(server, deadline) as session:
+        await session.begin_use(deadline)
         problems = [row[0] for row in await session.rows("looking at the server", _OF_SERVER)]
         [(size,)] = await session.rows("measuring the databases", _SIZE)
         databases = [row[0] for row in await session.rows("looking for databases", _DATABASES)]
         libraries: set[str] = {row[0] for row in await session.rows("looking at libraries", _LOADED)}
-    finally:
-        await session.close()
     extensions: set[str] = set()
     for database in databases:
-        session = await _session(server, database, deadline)
-        try:
+        async with logged_in(server, deadline, database) as session:
+            await session.begin_use(deadline)
             problems += [row[0] for row in await session.rows("looking at columns", _OF_DATABASE)]
             extensions |= {row[0] for row in await session.rows("looking at extensions", _EXTENSIONS)}
             libraries |= {row[0] for row in await session.rows("looking at libraries", _LIBRARIES)}
-        finally:
-            await session.close()
     return InUse(problems=problems, extensions=sorted(extensions), libraries=sorted(libraries), size=int(size or 0))
-
-
-async def _session(server: Server, database: str, deadline: float) -> Session:
-    try:
-        session = await connect(server, server.login, database, deadline)
-    except LoginRejected as refusal:
-        raise AdministratorRejected(server.login.username, str(refusal)) from None
-    await session.begin_use(deadline)
-    return session
