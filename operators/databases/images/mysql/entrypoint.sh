@@ -6,6 +6,7 @@ umask 077
 volume=/var/lib/steersman/data
 data=$volume/mysql
 unfinished=$volume/.mysql.unfinished
+temporary=$volume/mysql.temporary
 admin=/etc/steersman/admin
 run=/run/steersman
 
@@ -70,4 +71,8 @@ flock --wait 60 9 || fail "another server uses $volume"
 # A restarted container finds its predecessor's socket, and probes must not take it for the new server's.
 rm -f "$run"/mysqld.*
 
-serve "$@"
+# What is sorted and set aside there takes as much room as the largest table: more than the pod has of its own.
+rm -rf "$temporary"
+mkdir "$temporary"
+
+serve --tmpdir="$temporary" "$@"
