@@ -32,10 +32,8 @@ from steersman.api.apply.core_v1 import (
     ContainerApply,
     PodApply,
     PodSpecApply,
-    ServiceAccountApply,
 )
 from steersman.api.apply.discovery_v1 import EndpointPortApply, EndpointSliceApply
-from steersman.api.apply.rbac_v1 import PolicyRuleApply, RoleApply, RoleBindingApply, RoleRefApply, SubjectApply
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
@@ -43,7 +41,10 @@ from steersman.client.sync import SyncClient
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.testing.envtest import Envtest
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.mysql.cluster import MySQLCluster
 from steersman_databases.engines.mysql.furnishing import statements
+from steersman_databases.resources import access
 
 T = TypeVar("T")
 
@@ -384,30 +385,11 @@ def _make_objects(group: Members, count: int) -> None:
     def metadata(name: str, **labels: str) -> ObjectMetaApply:
         return ObjectMetaApply(name=name, namespace=namespace, labels=labels)
 
-    def rule(group: str, resource: str, verbs: Sequence[str], names: Sequence[str] = ()) -> PolicyRuleApply:
-        rule = PolicyRuleApply(api_groups=[group], resources=[resource], verbs=list(verbs))
-        return (
-            PolicyRuleApply(api_groups=[group], resources=[resource], verbs=list(verbs), resource_names=list(names))
-            if names
-            else rule
-        )
-
-    pods = [f"{CLUSTER}-{number}-0" for number in range(count)]
-    rules = [
-        rule("", "configmaps", ("get", "patch"), [group.key.name]),
-        rule("", "pods", ("list",)),
-        rule("", "pods", ("patch",), pods),
-        rule("discovery.k8s.io", "endpointslices", ("get", "patch"), [f"{CLUSTER}-rw-ipv4"]),
-    ]
-    client.apply(ServiceAccountApply(metadata=metadata(CLUSTER)))
-    client.apply(RoleApply(metadata=metadata(CLUSTER), rules=rules))
-    client.apply(
-        RoleBindingApply(
-            metadata=metadata(CLUSTER),
-            role_ref=RoleRefApply(api_group="rbac.authorization.k8s.io", kind="Role", name=CLUSTER),
-            subjects=[SubjectApply(kind="ServiceAccount", name=CLUSTER, namespace=namespace)],
-        )
-    )
+    names, rights = ClusterNames(ObjectKey(namespace, CLUSTER)), MySQLCluster.rights
+    store = names.store_of("mysql").every
+    client.apply(access.service_account(names, {}))
+    client.apply(access.role(names, {}, rights, store=store, instances=range(count), writable=[f"{CLUSTER}-rw"]))
+    client.apply(access.role_binding(names, {}))
     client.apply(ConfigMapApply(metadata=metadata(group.key.name)))
     group.annotate(group_name=GROUP_NAME, instances=",".join(map(str, range(count))))
     labels = {"kubernetes.io/service-name": f"{CLUSTER}-rw"}

@@ -175,7 +175,14 @@ class PatroniCluster:
     def _access(self) -> list[dict[str, Any]]:
         names, labels = self.view.names, {"app.kubernetes.io/instance": self.name}
         view, numbers = self.view, range(self.view.instances)
-        role = access.role(names, labels, store=view.store.every, instances=numbers, writable=view.writable_services)
+        role = access.role(
+            names,
+            labels,
+            ENGINE.rights,
+            store=view.store.every,
+            instances=numbers,
+            writable=view.writable_services,
+        )
         group = "rbac.authorization.k8s.io/v1"
         return [
             {"apiVersion": "v1", "kind": "ServiceAccount", **plain(access.service_account(names, labels))},

@@ -19,6 +19,7 @@ from steersman.client import Client, MergePatch, connect
 from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.testing.envtest import Envtest
 from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.resources import access
 from steersman_databases.resources.labels import cluster_labels
 from steersman_pod import api_server
@@ -32,7 +33,12 @@ async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
     await client.apply(access.service_account(names, labels))
     await client.apply(
         access.role(
-            names, labels, store=names.store_of("postgresql").every, instances=[0, 1], writable=["orders-rw"]
+            names,
+            labels,
+            PostgreSQLServers.rights,
+            store=names.store_of("postgresql").every,
+            instances=[0, 1],
+            writable=["orders-rw"],
         ),
         force=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from cluster_views import view
 from patroni_model import Hosts, ModelTopology
+from steersman.api.apply.rbac_v1 import RoleApply
 from steersman.client import Client, HttpRequest, Impersonation, Transport, connect
 from steersman.controller import Permission
 from steersman.manager import Manager
@@ -20,13 +21,18 @@ from steersman.meta import to_builtins
 from steersman.rbac import policy_rules
 from steersman.testing.envtest import Envtest
 from steersman_databases.controllers import ClusterParts, setup
-from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.engines.cluster import ClusterEngine, ClusterView
+from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServers
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.resources import access
 from steersman_databases.resources.labels import cluster_labels
 
 RBAC = "rbac.authorization.k8s.io/v1"
-STORE = ("orders-config", "orders-leader", "orders-sync", "orders-failover")
+ENGINES: tuple[ClusterEngine, ...] = (PostgreSQLServers(), MySQLServers())
+STORES = {
+    "postgresql": ("orders-config", "orders-leader", "orders-sync", "orders-failover"),
+    "mysql": ("orders-group",),
+}
 SLICES = ("orders-rw-ipv4", "orders-rw-ipv6", "outside-ipv4")
 
 
@@ -54,27 +60,32 @@ async def ask(transport: Transport, method: str, path: str, body: dict[str, Any]
     return (await transport.request(request)).status
 
 
-async def give(client: Client, cluster: ClusterView) -> None:
+def role(cluster: ClusterView, engine: ClusterEngine, *instances: int, writable: Sequence[str] = ()) -> RoleApply:
+    names, labels = cluster.names, cluster_labels(cluster)
+    store = names.store_of(engine.name).every
+    return access.role(names, labels, engine.rights, store=store, instances=instances, writable=writable)
+
+
+async def give(client: Client, cluster: ClusterView, engine: ClusterEngine) -> None:
     names, labels = cluster.names, cluster_labels(cluster)
     await client.apply(access.service_account(names, labels))
-    rights = access.role(
-        names, labels, store=names.store_of("postgresql").every, instances=[0, 3], writable=["orders-rw", "outside"]
-    )
-    await client.apply(rights, force=True)
+    await client.apply(role(cluster, engine, 0, 3, writable=["orders-rw", "outside"]), force=True)
     await client.apply(access.role_binding(names, labels))
 
 
-def _requests(namespace: str) -> dict[str, bool]:
+def _requests(namespace: str, engine: str) -> dict[str, bool]:
     """Each "method path" with whether the ServiceAccount may."""
     core, slices = f"/api/v1/namespaces/{namespace}", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}"
+    watches = engine == "postgresql"
     table: dict[str, bool] = {}
     ours = [
-        *(f"{core}/configmaps/{name}" for name in STORE),
-        *(f"{core}/pods/{name}" for name in ("orders-0-0", "orders-3-0")),
+        *(f"{core}/configmaps/{name}" for name in STORES[engine]),
         *(f"{slices}/endpointslices/{name}" for name in SLICES),
     ]
+    pods = [f"{core}/pods/{name}" for name in ("orders-0-0", "orders-3-0")]
     others = [
-        *(f"{core}/configmaps/{name}" for name in ("orders-patroni", "other-config", "kube-root-ca.crt")),
+        *(f"{core}/configmaps/{name}" for name in ("orders-patroni", "orders-mysql", "kube-root-ca.crt")),
+        *(f"{core}/configmaps/{name}" for other in STORES.keys() - {engine} for name in STORES[other]),
         *(f"{core}/pods/{name}" for name in ("orders-1-0", "orders-0", "other-0-0")),
         *(f"{slices}/endpointslices/{name}" for name in ("orders-ro-ipv4", "other-rw-ipv4")),
         *(f"{core}/secrets/{name}" for name in ("orders-ca", "orders-tls", "orders-admin")),
@@ -84,12 +95,11 @@ def _requests(namespace: str) -> dict[str, bool]:
         f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/orders",
         f"/apis/databases.steersman.dev/v1alpha1/namespaces/{namespace}/postgresqlclusters/orders",
     ]
-    for path in ours:
-        table |= {f"{method} {path}": method != "DELETE" for method in ("GET", "PATCH", "PUT", "DELETE")}
-    for path in others:
-        table |= {f"{method} {path}": False for method in ("GET", "PATCH", "PUT", "DELETE")}
-    for path, may in ((f"{core}/configmaps", True), (f"{core}/pods", True)):
-        table |= {f"GET {path}": may, f"GET {path}?watch": may, f"POST {path}": False, f"DELETE {path}": False}
+    for paths, may in ((ours, {"GET", "PATCH"}), (pods, {"PATCH", *(["GET"] if watches else [])}), (others, set())):
+        table |= {f"{method} {path}": method in may for path in paths for method in ("GET", "PATCH", "PUT", "DELETE")}
+    for path, lists in ((f"{core}/configmaps", watches), (f"{core}/pods", True)):
+        table |= {f"GET {path}": lists, f"GET {path}?watch": watches}
+        table |= {f"POST {path}": False, f"DELETE {path}": False}
     for path in (f"{core}/secrets", f"{slices}/endpointslices", f"{core}/events", f"{core}/services"):
         table |= {f"{method} {path}": False for method in ("GET", "POST", "DELETE")}
     for path in ("/api/v1/nodes", "/api/v1/namespaces/default/pods", "/api/v1/configmaps"):
@@ -99,10 +109,16 @@ def _requests(namespace: str) -> dict[str, bool]:
     return table
 
 
-async def test_the_pods_may_what_they_need_and_nothing_else(envtest: Envtest, envtest_namespace: str) -> None:
+EACH_ENGINE = pytest.mark.parametrize("engine", ENGINES, ids=[engine.name for engine in ENGINES])
+
+
+@EACH_ENGINE
+async def test_the_pods_may_what_they_need_and_nothing_else(
+    envtest: Envtest, envtest_namespace: str, engine: ClusterEngine
+) -> None:
     cluster = view(namespace=envtest_namespace)
     async with connect(envtest.config) as administrator:
-        await give(Client(administrator), cluster)
+        await give(Client(administrator), cluster, engine)
     account = f"system:serviceaccount:{envtest_namespace}:orders"
     async with acting(envtest, account, "system:serviceaccounts") as transport:
         # The authorizer learns of a new Role by its watch.
@@ -110,7 +126,7 @@ async def test_the_pods_may_what_they_need_and_nothing_else(envtest: Envtest, en
             while await ask(transport, "GET", f"/api/v1/namespaces/{envtest_namespace}/pods") == 403:
                 await asyncio.sleep(0.05)
         wrong: list[str] = []
-        for line, may in _requests(envtest_namespace).items():
+        for line, may in _requests(envtest_namespace, engine.name).items():
             method, path = line.split()
             status = await ask(transport, method, path, None if method in ("GET", "DELETE") else {})
             if (status != 403) is not may:
@@ -118,11 +134,10 @@ async def test_the_pods_may_what_they_need_and_nothing_else(envtest: Envtest, en
         assert wrong == []
 
 
-async def test_a_role_without_instances_opens_nothing(envtest: Envtest) -> None:
-    cluster = view()
-    rules = access.role(cluster.names, {}, store=cluster.store.every, instances=[], writable=[]).rules
-    assert [r.resources for r in rules if not r.resource_names] == [["configmaps"], ["pods"]]  # type: ignore[union-attr]
-    assert all(r.verbs == ["list", "watch"] for r in rules if not r.resource_names)  # type: ignore[union-attr]
+@EACH_ENGINE
+async def test_a_role_without_instances_opens_nothing(engine: ClusterEngine) -> None:
+    for rule in role(view(), engine).rules or ():
+        assert rule.resource_names or set(rule.verbs or ()) <= {"list", "watch"}
 
 
 async def _operator(transport: Transport, name: str, permissions: tuple[Permission, ...]) -> None:
@@ -146,17 +161,20 @@ async def _operator(transport: Transport, name: str, permissions: tuple[Permissi
         assert answer.status == 201, answer.body
 
 
+@EACH_ENGINE
 @pytest.mark.parametrize("lacking", ["", "endpointslices", "pods", "configmaps"])
-async def test_the_operator_gives_only_what_it_has(envtest: Envtest, envtest_namespace: str, lacking: str) -> None:
+async def test_the_operator_gives_only_what_it_has(
+    envtest: Envtest, envtest_namespace: str, engine: ClusterEngine, lacking: str
+) -> None:
     async with connect(envtest.config) as administrator:
         manager = Manager(administrator)
         setup(manager, parts=lambda c: ClusterParts(PostgreSQLServers(), ModelTopology(c.client, Hosts())))
-        held = tuple(p for p in manager.permissions if not (p.resource.plural == lacking and "update" in p.verbs))
+        held = tuple(p for p in manager.permissions if not (p.resource.plural == lacking and "patch" in p.verbs))
         name = f"operator-{envtest_namespace}"
         await _operator(administrator, name, held)
         cluster = view(namespace=envtest_namespace)
-        role = access.role(cluster.names, {}, store=cluster.store.every, instances=[0], writable=["orders-rw"])
-        body: dict[str, Any] = {"apiVersion": RBAC, "kind": "Role", **to_builtins(role)}
+        rights = to_builtins(role(cluster, engine, 0, writable=["orders-rw"]))
+        body: dict[str, Any] = {"apiVersion": RBAC, "kind": "Role", **rights}
         async with acting(envtest, name) as transport:
             path = f"/apis/{RBAC}/namespaces/{envtest_namespace}/roles"
             async with asyncio.timeout(20):

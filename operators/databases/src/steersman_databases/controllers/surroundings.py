@@ -45,11 +45,16 @@ class Surroundings:
     async def ensure_access(self, instances: Sequence[int]) -> None:
         """ServiceAccount, Role and RoleBinding of the instances that are there or about to be."""
         charge, names, labels = self._charge, self._names, self._labels
-        rights = access.role(
-            names, labels, store=self._view.store.every, instances=instances, writable=self._view.writable_services
+        role = access.role(
+            names,
+            labels,
+            self._engine.rights,
+            store=self._view.store.every,
+            instances=instances,
+            writable=self._view.writable_services,
         )
         await charge.declare(ServiceAccount, access.service_account(names, labels))
-        await charge.declare(Role, rights)
+        await charge.declare(Role, role)
         await charge.declare(RoleBinding, access.role_binding(names, labels))
 
     async def ensure_store(self, seen: Seen) -> None:

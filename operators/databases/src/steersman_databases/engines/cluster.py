@@ -211,6 +211,22 @@ class PodParts:
     grace_seconds: int = 120
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What an engine's servers ask of the API server, in RBAC's verbs.
+
+    ``store``, ``pods`` and ``slices`` are of the ConfigMaps in which they agree, of their own pods, and of the
+    EndpointSlices that the primary fills, each by its name. ``every_config_map`` and ``every_pod`` are of all in the
+    namespace: what is looked for by label, RBAC cannot narrow.
+    """
+
+    store: Sequence[str] = ("get", "patch")
+    slices: Sequence[str] = ("get", "patch")
+    pods: Sequence[str]
+    every_config_map: Sequence[str] = ()
+    every_pod: Sequence[str]
+
+
 SettingContext = Literal["internal", "postmaster", "sighup", "superuser-backend", "backend", "superuser", "user"]
 
 
@@ -280,6 +296,11 @@ class ClusterEngine(Protocol):
     @property
     def member_ports(self) -> Sequence[int]:
         """The ports beside it that members and the operator use among themselves."""
+        ...
+
+    @property
+    def rights(self) -> Rights:
+        """What its servers do at the API server, and nothing that they do not."""
         ...
 
     @property

@@ -1,6 +1,6 @@
 """What the servers of a cluster may do at the API server: change what is theirs by name, and ``create`` nothing.
 
-Patroni looks at pods and ConfigMaps by label, which RBAC cannot narrow: so it may list those of the namespace.
+Each engine's servers what they ask for, and no more: see `Rights`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey, ObjectMetaApply
+from steersman_databases.engines.cluster import Rights
 from steersman_databases.engines.cluster_names import ClusterNames
 
 T = TypeVar("T", bound=Object)
-
-_CHANGE = ("get", "patch", "update")
-_LOOK = ("list", "watch")
 
 
 def service_account(names: ClusterNames, labels: Mapping[str, str]) -> ServiceAccountApply:
@@ -33,6 +31,7 @@ def service_account(names: ClusterNames, labels: Mapping[str, str]) -> ServiceAc
 def role(
     names: ClusterNames,
     labels: Mapping[str, str],
+    rights: Rights,
     *,
     store: Collection[ObjectKey],
     instances: Iterable[int],
@@ -41,6 +40,7 @@ def role(
     """What they may do.
 
     Args:
+        rights: what those of their engine ask for.
         store: the ConfigMaps in which they agree.
         instances: numbers of those that are there or about to be.
         writable: the Services whose one endpoint the primary writes, ``<cluster>-rw`` among them.
@@ -49,11 +49,11 @@ def role(
     return RoleApply(
         metadata=_metadata(names, labels),
         rules=[
-            *_named("", "configmaps", store),
-            _rule("", "configmaps", _LOOK),
-            *_named("", "pods", [names.pod(n) for n in instances]),
-            _rule("", "pods", _LOOK),
-            *_named("discovery.k8s.io", "endpointslices", slices),
+            *_named("", "configmaps", rights.store, store),
+            *_every("configmaps", rights.every_config_map),
+            *_named("", "pods", rights.pods, [names.pod(n) for n in instances]),
+            *_every("pods", rights.every_pod),
+            *_named("discovery.k8s.io", "endpointslices", rights.slices, slices),
         ],
     )
 
@@ -71,18 +71,23 @@ def role_binding(names: ClusterNames, labels: Mapping[str, str]) -> RoleBindingA
 def permit(builder: Builder[T]) -> Builder[T]:
     """Lets the operator give these rights: who does not hold them may write no such Role (no escalation)."""
     for kind in (ConfigMap, Pod):
-        builder.permits(kind, *_CHANGE, *_LOOK)
+        builder.permits(kind, "get", "list", "watch", "patch")
     return (
-        builder.permits(EndpointSlice, *_CHANGE)
+        builder.permits(EndpointSlice, "get", "patch")
         .permits(ServiceAccount, "get", "create", "patch")
         .permits(Role, "get", "create", "patch")
         .permits(RoleBinding, "get", "create", "patch")
     )
 
 
-def _named(group: str, resource: str, keys: Collection[ObjectKey]) -> list[PolicyRuleApply]:
+def _named(group: str, resource: str, verbs: Iterable[str], keys: Collection[ObjectKey]) -> list[PolicyRuleApply]:
     # A rule without names is one for all of them.
-    return [_rule(group, resource, _CHANGE, sorted(key.name for key in keys))] if keys else []
+    return [_rule(group, resource, verbs, sorted(key.name for key in keys))] if keys else []
+
+
+def _every(resource: str, verbs: Collection[str]) -> list[PolicyRuleApply]:
+    # A rule without verbs is none.
+    return [_rule("", resource, verbs)] if verbs else []
 
 
 def _rule(group: str, resource: str, verbs: Iterable[str], names: list[str] | UnsetType = UNSET) -> PolicyRuleApply:

@@ -8,7 +8,7 @@ from typing import Any
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.meta import ApplyConfiguration, ObjectMetaApply
 
-from ..cluster import ClusterView, Configurer, PodParts, SettingCatalog, Verdict
+from ..cluster import ClusterView, Configurer, PodParts, Rights, SettingCatalog, Verdict
 from . import furnishing, initial, parameters, pod
 
 
@@ -19,6 +19,7 @@ class MySQLCluster:
     port = pod.PORT
     member_ports: Sequence[int] = ()
     """None: members talk to each other over the port for SQL, by MySQL's own protocol."""
+    rights = Rights(pods=("patch",), every_pod=("list",))
     administrator = furnishing.ADMINISTRATOR
 
     def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:

@@ -7,7 +7,7 @@ from typing import Any
 
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.meta import ApplyConfiguration, ObjectKey, ObjectMetaApply
-from steersman_databases.engines.cluster import ClusterView, Configurer, PodParts, SettingCatalog, Verdict
+from steersman_databases.engines.cluster import ClusterView, Configurer, PodParts, Rights, SettingCatalog, Verdict
 
 from . import accounts, hba, initial, parameters, patroni, pod
 
@@ -18,6 +18,8 @@ class PostgreSQLCluster:
     name = "postgresql"
     port = patroni.PORT
     member_ports = (patroni.REST_PORT,)
+    # Patroni follows what it looks for by label, and its callback asks whether another pod serves.
+    rights = Rights(pods=("get", "patch"), every_pod=("list", "watch"), every_config_map=("list", "watch"))
     administrator = hba.ADMINISTRATOR
 
     def pod(self, cluster: ClusterView, instance: int, *, fenced: bool = False) -> PodParts:
