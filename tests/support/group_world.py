@@ -32,6 +32,7 @@ _KNOWN = (
     Setting(name="max_binlog_size", value="67108864", kind="integer", minimum="4096", maximum="1073741824"),
     Setting(name="require_secure_transport", value="ON", kind="bool"),
     Setting(name="slow_query_log", value="OFF", kind="bool"),
+    Setting(name="sql_generate_invisible_primary_key", value="ON", kind="bool"),
     Setting(name="sql_mode", value="STRICT_TRANS_TABLES"),
 )
 

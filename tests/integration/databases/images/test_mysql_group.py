@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
 import pymysql
@@ -15,8 +16,10 @@ import pytest
 from certificates import Authority
 from devcluster import servers
 from mysql_members import GROUP_NAME, Member, Members, members, until
+from planned_cluster import VIEW
 from server_process import data_directory
 from steersman.testing.envtest import Envtest
+from steersman_databases.engines.mysql.parameters import server_parameters
 
 pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
 
@@ -276,6 +279,30 @@ def test_parameters_change_while_it_runs(group: Members, primary: Member) -> Non
     group.annotate(parameters="{}")
     until("they are the image's", lambda: primary.sql(statement)[0][2] == 400)
     assert primary.sql(statement)[0][:2] == (151, 262144)
+
+
+def test_a_table_without_a_primary_key_gets_one_that_nobody_sees(group: Members, primary: Member) -> None:
+    cluster = replace(VIEW, kind="MySQLCluster", engine="mysql")
+    group.annotate(parameters=json.dumps(server_parameters(cluster)))
+    for one in group.all:
+        until("it counts", lambda one=one: one.sql("SELECT @@sql_generate_invisible_primary_key") == ((1,),))
+    try:
+        primary.sql("CREATE DATABASE keyless", "CREATE TABLE keyless.t (who INT)", "INSERT INTO keyless.t VALUES (7)")
+        for one in replicas(group, primary):
+            until("it has the row", lambda one=one: one.sql("SELECT * FROM keyless.t") == ((7,),))
+            assert "PRIMARY KEY" in one.sql("SHOW CREATE TABLE keyless.t")[0][1]
+        with primary.session() as ask:
+            ask("SET SESSION sql_generate_invisible_primary_key = OFF")
+            ask("CREATE TABLE keyless.old (who INT)")
+        # As docs/reference/mysqlcluster.md says it.
+        with pytest.raises(pymysql.MySQLError, match="3098"):
+            primary.sql("INSERT INTO keyless.old VALUES (7)")
+        column = "my_row_id BIGINT UNSIGNED AUTO_INCREMENT INVISIBLE PRIMARY KEY FIRST"
+        primary.sql(f"ALTER TABLE keyless.old ADD COLUMN {column}", "INSERT INTO keyless.old VALUES (7)")
+    finally:
+        primary.sql("DROP DATABASE IF EXISTS keyless")
+        group.annotate(parameters="{}")
+        until("it is the server's", lambda: primary.sql("SELECT @@sql_generate_invisible_primary_key") == ((0,),))
 
 
 def test_new_certificates_are_shown(group: Members, primary: Member) -> None:

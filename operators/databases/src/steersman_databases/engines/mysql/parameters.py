@@ -81,7 +81,12 @@ def server_parameters(cluster: ClusterView) -> dict[str, str]:
     """What the servers are given: our defaults, over them the user's, over these what is the operator's."""
     # Binary logs are of use until a member that was away has come back; who was away for longer copies the data.
     piece = min(max(_mebibytes(cluster.storage_size) // 16, 16), 256)
-    defaults = {"binlog_expire_logs_seconds": "21600", "max_binlog_size": str(piece * _MIB)}
+    defaults = {
+        "binlog_expire_logs_seconds": "21600",
+        "max_binlog_size": str(piece * _MIB),
+        # A group refuses rows of tables without a key, one by one and long after these were made.
+        "sql_generate_invisible_primary_key": "ON",
+    }
     # Where no server could be asked yet, nobody has judged them.
     declared = {n: v.strip() for n, v in cluster.parameters.items() if refused(n, v) is None}
     return {**defaults, **declared, "require_secure_transport": "ON" if cluster.tls_required else "OFF"}
