@@ -10,6 +10,7 @@ import pytest
 from mysql_server import MySQLServer
 from real_server import ADMINISTRATOR
 from steersman_databases.engines import Credentials, ServerUnreachable
+from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.mysql.catalog import catalog
@@ -40,6 +41,51 @@ async def test_accounts_are_made_once_and_the_administrator_has_the_password_of_
         assert not await mysql.can_log_in(Credentials(name, ""), "mysql"), "without its certificate nobody comes in"
         rows = await mysql.execute(f"SELECT x509_subject FROM mysql.user WHERE User = '{name}'")
         assert rows == [(f"/CN={name}".encode(),)] or rows == [(f"/CN={name}",)]
+
+
+async def rights_of(mysql: MySQLServer, *names: str) -> list[str]:
+    """All that SHOW GRANTS tells of the cluster's own accounts."""
+    told = [await mysql.execute("SHOW GRANTS FOR {}@'%'", name) for name in names]
+    return sorted(grant for rows in told for (grant,) in rows)
+
+
+async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysql: MySQLServer) -> None:
+    """An earlier version of the operator may have given them more, or somebody."""
+    server, root, names = administrated(mysql), Credentials("root", "other"), ("steersman_replication", OPERATOR)
+    await furnish(server, root, HOLDER)
+    declared = await rights_of(mysql, *names)
+
+    async def go_astray() -> None:
+        for name in names:
+            await mysql.execute(
+                "GRANT FILE, RELOAD, BACKUP_ADMIN, SYSTEM_USER ON *.* TO {}@'%' WITH GRANT OPTION", name
+            )
+            await mysql.execute("GRANT SELECT ON mysql.user TO {}@'%'", name)
+            await mysql.execute("GRANT ALL ON {}.* TO {}@'%'", "sh\\_%op", name)
+        await mysql.execute("REVOKE ROLE_ADMIN, SELECT ON *.* FROM {}@'%'", OPERATOR)
+        await mysql.execute("GRANT CONNECTION_ADMIN ON *.* TO {}@'%' WITH GRANT OPTION", OPERATOR)
+        await mysql.execute("REVOKE CONNECTION_ADMIN ON *.* FROM {}@'%'", "steersman_replication")
+
+    await go_astray()
+    assert [change.reason for change in await furnish(server, root, HOLDER)] == ["AccountsUpdated"]
+    assert await rights_of(mysql, *names) == declared
+    assert await furnish(server, root, HOLDER) == ()
+    for cut in range(10, 400, 23):
+        await go_astray()
+        async with mysql.cut_after(cut) as endpoint:
+            try:
+                await furnish(replace(server, endpoint=endpoint), root, HOLDER)
+                whole = True
+            except ServerUnreachable:
+                whole = False
+        if not whole:
+            await furnish(server, root, HOLDER)
+        assert await rights_of(mysql, *names) == declared
+        assert await furnish(server, root, HOLDER) == ()
+        if whole:
+            break
+    else:
+        pytest.fail("it never came to its end")
 
 
 async def test_who_adopts_data_lets_in_only_users_that_are_declared(mysql: MySQLServer) -> None:

@@ -38,15 +38,19 @@ _BITS = (
 @dataclass(slots=True)
 class Account:
     """What the server says of one. `on_server` are its own privileges on the whole server, `in_reserved` says that it
-    has any in what is the server's own, `acts_as` are those in whose place it may be, by PROXY.
+    has any in what is the server's own, `acts_as` are those in whose place it may be, by PROXY. `hands_on` are the
+    dynamic ones that it may hand on: of the others there is one option for all. `restricted` are those that it has on
+    the whole server, but not on the server's own tables (MySQL's partial_revokes).
     """
 
     key: Key
     state: UserState
     default_roles: frozenset[str] = frozenset()
     on_server: set[str] = field(default_factory=set[str])
+    hands_on: set[str] = field(default_factory=set[str])
     in_reserved: bool = False
     acts_as: set[str] = field(default_factory=set[str])
+    restricted: frozenset[str] = frozenset()
 
     @property
     def grantee(self) -> str:
@@ -110,11 +114,12 @@ class Accounts:
     def out_of_reach(self, account: Account) -> set[str]:
         """Its privileges on the whole server that the administrator has not: only who has one may take it away.
 
-        Not the dynamic ones, whose names have a `_`: those takes who may write the server's own tables.
+        But for the dynamic ones, whose names have a `_`: those takes who may write the server's own tables, too.
         """
         own = self._reached(key for key in self.found if key[0] == self.administrator)
         beyond = account.on_server - {word for one in own for word in one.on_server} - HARMLESS - {REPLICATION}
-        return {word for word in beyond if "_" not in word}
+        writes = {word for one in own for word in one.on_server - one.restricted}
+        return {word for word in beyond if "_" not in word or not writes >= {"INSERT", "UPDATE", "DELETE"}}
 
     def _reached(self, keys: Iterable[Key]) -> list[Account]:
         """These, and the roles that they have."""
@@ -207,12 +212,17 @@ async def _mysql_accounts(session: Session, names: list[str]) -> list[Account]:
         "looking for users",
         "SELECT User, Host, plugin, CONVERT(authentication_string USING latin1) AS kept, account_locked,"
         " password_expired, max_questions, max_updates, max_connections, max_user_connections,"
-        " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')) AS retained"
+        " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')) AS retained,"
+        " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.Restrictions')) AS restrictions"
         " FROM mysql.user WHERE User IN ?",
         names,
     )
     # Some collations take "orders" and "Orders" for the same.
-    found = {key: Account(key, _mysql_state(row)) for row in rows if (key := (row["User"], row["Host"]))[0] in names}
+    found = {
+        key: Account(key, _mysql_state(row), restricted=_restricted(row["restrictions"]))
+        for row in rows
+        if (key := (row["User"], row["Host"]))[0] in names
+    }
     by_grantee = {account.grantee: account for account in found.values()}
     for row in await session.rows(
         "looking at rights over the whole server",
@@ -221,8 +231,9 @@ async def _mysql_accounts(session: Session, names: list[str]) -> list[Account]:
         [*by_grantee],
     ):
         if (account := by_grantee.get(row["grantee"])) is not None:
-            words = {row["privilege"].upper(), *([GRANT_OPTION] if row["grantable"] == "YES" else [])}
-            account.on_server |= words - {"USAGE"}
+            word, option = row["privilege"].upper(), row["grantable"] == "YES"
+            account.on_server |= {word, *([GRANT_OPTION] if option and "_" not in word else [])} - {"USAGE"}
+            account.hands_on |= {word} if option and "_" in word else set()
     for row in await session.rows(
         "looking at roles",
         "SELECT USER AS name, HOST AS host, DEFAULT_ROLE_USER AS role FROM mysql.default_roles WHERE USER IN ?",
@@ -231,6 +242,12 @@ async def _mysql_accounts(session: Session, names: list[str]) -> list[Account]:
         if (account := found.get((row["name"], row["host"]))) is not None:
             account.default_roles |= {row["role"]}
     return list(found.values())
+
+
+def _restricted(told: str | None) -> frozenset[str]:
+    """Source: MySQL Reference Manual, 8.2.12 "Privilege Restriction Using Partial Revokes"."""
+    restrictions: list[dict[str, Any]] = json.loads(told) if told else []
+    return frozenset(word for one in restrictions if one["Database"] == "mysql" for word in one["Privileges"])
 
 
 def _mysql_state(row: Mapping[str, Any]) -> UserState:

@@ -1,37 +1,49 @@
 """What a cluster itself needs inside its servers: its accounts, and the administrator's password.
 
-The first server makes the accounts as it makes its data; copies have them from there. Here they are given to servers
-that were made by another version of the operator, and the administrator to all: his password is in no pod.
+The first server makes the accounts as it makes its data; copies have them from there. Here they become what is
+declared, where another version of the operator or somebody has given them more or less; and the administrator is made
+everywhere: his password is in no pod.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
+from ..actions import Revoke
 from ..cluster_names import OPERATOR, REPLICATION, SUPERUSER
+from ..desired import ObjectKind
 from ..errors import ServerUnreachable, SqlFailed
+from ..granting import GRANT_OPTION
 from ..holder import Holder, locked
 from ..plan import Change
 from ..server import Credentials, Server
+from ..survey import Privilege, SecuredObject
 from . import grants, verifiers
+from .accounts import read_accounts
 from .claims import read_marks, write_mark
 from .session import ANYWHERE, Session, account, logged_in
+from .statements import Dialect, statement
+from .survey import held_by, names_are_literal
 
 ADMINISTRATOR = "root"
 """The account for people, from everywhere; ``root@localhost`` is the agent's own, and takes no password."""
 _SECONDS = 10.0
 _MARK = ("cluster", "accounts")
 _HOLDER = ("cluster", "holder")
+_UPDATED = Change("AccountsUpdated", "brought the cluster's own accounts up to date")
 Marks = Mapping[tuple[str, str], str]
 
 _REPLICATION = ("REPLICATION SLAVE", "CONNECTION_ADMIN", "BACKUP_ADMIN", "GROUP_REPLICATION_STREAM")
 """Source: MySQL 9.7 Reference Manual, "User Credentials For Distributed Recovery", "Cloning Remote Data"."""
 _TELLS = ("replication_group_members", "replication_group_member_stats", "replication_connection_status")
-"""Tables of `performance_schema` by which a member that is in no group learns what the group has."""
+_TOLD_IN = "performance_schema"
+"""Tables by which a member that is in no group learns what the group has."""
 _OPERATOR_GIVES = sorted(grants.ON_DATABASES | grants.ON_SERVER | grants.ON_MYSQL_SERVER | {grants.REPLICATION})
 """All that a user may be declared to have: only who has something gives it.
 
@@ -48,10 +60,25 @@ def statements() -> tuple[str, ...]:
     """The SQL that makes the accounts, each statement without its semicolon; they may be run again."""
     return (
         *_made(REPLICATION, _REPLICATION),
-        *(f"GRANT SELECT ON performance_schema.{table} TO {account(REPLICATION)}" for table in _TELLS),
+        *(f"GRANT SELECT ON {_TOLD_IN}.{table} TO {account(REPLICATION)}" for table in _TELLS),
         *_made(OPERATOR, _OPERATOR_GIVES, " WITH GRANT OPTION"),
         f"GRANT {', '.join(_OPERATOR_DOES)} ON *.* TO {account(OPERATOR)}",
         *_made(SUPERUSER, ["ALL"], " WITH GRANT OPTION"),
+    )
+
+
+@cache
+def _declared() -> frozenset[Privilege]:
+    """What the accounts have then, but for the superuser's, which has all. Dynamic ones are handed on one by one."""
+    server = SecuredObject(ObjectKind.SERVER, grants.EVERYWHERE)
+    tables = [SecuredObject(ObjectKind.TABLE, _TOLD_IN, None, table) for table in _TELLS]
+    return frozenset(
+        {
+            *(Privilege(REPLICATION, server, word, "") for word in _REPLICATION),
+            *(Privilege(REPLICATION, table, "SELECT", "") for table in tables),
+            *(Privilege(OPERATOR, server, word, "", "_" in word) for word in _OPERATOR_GIVES),
+            *(Privilege(OPERATOR, server, word, "") for word in (*_OPERATOR_DOES, GRANT_OPTION)),
+        }
     )
 
 
@@ -86,19 +113,45 @@ async def furnish(server: Server, administrator: Credentials, holder: Holder) ->
     async with logged_in(server, deadline) as session:
         if not await session.begin_use(deadline):
             raise ServerUnreachable(server.endpoint, "it is about to stop")
-        return await _furnish(session, administrator, holder)
+        marks = await read_marks(session)
+        return (
+            *await _make_accounts(session, marks, server.login.username),
+            *await _take_over(session, marks, holder),
+            *await _make_administrator(session, administrator),
+        )
 
 
-async def _furnish(session: Session, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
+async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tuple[Change, ...]:
+    literal = await names_are_literal(session)
+    held = await _held(session, superuser, literal)
+    beside: dict[tuple[str, SecuredObject], list[str]] = defaultdict(list)
+    for one in held - _declared():
+        beside[one.grantee, one.on].append(one.privilege)
+    # Before the rest is given: what may be handed on and should not be is given anew without that.
+    for (name, on), words in beside.items():
+        doing, text = statement(Revoke(name, on, tuple(sorted(words)), ""), Dialect(mariadb=False, literal=literal))
+        await session.run(doing, text)
+    if marks.get(_MARK) == version() and held >= _declared():
+        return (_UPDATED,) if beside else ()
+    for text in statements():
+        await session.run("making the accounts", text)
+    await write_mark(session, *_MARK, version())
+    return (_UPDATED,)
+
+
+async def _held(session: Session, superuser: str, literal: bool) -> set[Privilege]:
+    """What the accounts have now, as `_declared` says what they should."""
+    accounts = await read_accounts(session, (REPLICATION, OPERATOR), superuser)
+    own = {name: one for name in (REPLICATION, OPERATOR) if (one := accounts.own(name)) is not None}
+    return {
+        replace(one, grantable=one.on.kind is ObjectKind.SERVER and one.privilege in own[one.grantee].hands_on)
+        for one in await held_by(session, accounts, list(own.values()), literal=literal)
+    }
+
+
+async def _make_administrator(session: Session, administrator: Credentials) -> tuple[Change, ...]:
     name, password = administrator.username, administrator.password
     changes: list[Change] = []
-    marks = await read_marks(session)
-    if marks.get(_MARK) != version():
-        for statement in statements():
-            await session.run("making the accounts", statement)
-        await write_mark(session, *_MARK, version())
-        changes.append(Change("AccountsUpdated", "brought the cluster's own accounts up to date"))
-    changes += await _take_over(session, marks, holder)
     rows = await session.rows(
         "looking at the administrator",
         "SELECT plugin, authentication_string AS kept, Super_priv AS mighty FROM mysql.user"

@@ -28,7 +28,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         accounts = await read_accounts(session, scope.users, administrator)
         own = [account for name in sorted(scope.users) if (account := accounts.own(name)) is not None]
         held: dict[str, set[Privilege]] = defaultdict(set)
-        for one in await _held(session, accounts, own, literal=await names_are_literal(session)):
+        for one in await held_by(session, accounts, own, literal=await names_are_literal(session)):
             held[one.on.database].add(one)
         databases = await _databases(session, sorted(scope.databases | held.keys()), marks, held)
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
@@ -95,7 +95,7 @@ async def _databases(
     return found
 
 
-async def _held(session: Session, accounts: Accounts, own: list[Account], literal: bool) -> set[Privilege]:
+async def held_by(session: Session, accounts: Accounts, own: list[Account], *, literal: bool) -> set[Privilege]:
     """What they were granted. By the server's own tables: those of information_schema say of a role of MariaDB's also
     what it has by other roles.
     """
