@@ -40,6 +40,14 @@ def like_mysql() -> Mapping[str, Start]:
     return found
 
 
+def administrated() -> Mapping[str, Start]:
+    """These, and MySQL whose administrator is restricted."""
+    found = dict(like_mysql())
+    if (sid := servers.root(servers.SID)) is not None:
+        found["mysql-9.7-restricted"] = partial(start_mysql, sid, restricted=True)
+    return found
+
+
 def mysqls() -> Mapping[str, Start]:
     """Those that are MySQL, and no MariaDB."""
     return {name: start for name, start in like_mysql().items() if name.startswith("mysql-")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import ssl
 from collections.abc import AsyncGenerator, Generator
@@ -21,6 +22,11 @@ from steersman_databases.engines.mysql.session import account
 
 class MySQLServer(RealServer):
     contents = MySQL()
+    restricted = False
+
+    def in_grants(self, database: str) -> str:
+        """A database's name as GRANT wants it there."""
+        return database if self.restricted else re.sub(r"([\\_%])", r"\\\1", database)
 
     async def execute(
         self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str | None = None
@@ -141,21 +147,33 @@ def start_mariadb(root: Path, *, tls: bool = True) -> Generator[MySQLServer]:
         yield from serve_mysql(directory, [*common, *(certificate if tls else ["--skip-ssl"])])
 
 
-def start_mysql(root: Path) -> Generator[MySQLServer]:
-    """One in which the operator may do what it may in a cluster, and no more."""
+_BUT_READ = (
+    "INSERT, UPDATE, DELETE, CREATE, DROP, REFERENCES, INDEX, ALTER, CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE"
+)
+
+
+def start_mysql(root: Path, *, restricted: bool = False) -> Generator[MySQLServer]:
+    """One in which the operator may do what it may in a cluster, and no more.
+
+    Args:
+        restricted: it may not write the server's own tables either, as the administrators of many managed servers.
+            That takes `partial_revokes`, with which GRANT takes names of databases as they are.
+    """
     with data_directory() as directory:
         setup = directory / "setup.sql"
-        setup.write_text(MAKE_ADMINISTRATOR + _make_operator())
+        restriction = f"REVOKE {_BUT_READ} ON mysql.* FROM {account(OPERATOR.username)};\n" if restricted else ""
+        setup.write_text(MAKE_ADMINISTRATOR + _make_operator() + restriction)
         setup.chmod(0o644)
         common = [
             *(program("mysqld", str(root / "usr/sbin")), "--no-defaults", f"--basedir={root}/usr"),
             *(f"--lc-messages-dir={root}/usr/share/mysql", f"--plugin-dir={root}/usr/lib/mysql/plugin"),
             *(f"--datadir={directory}/data", "--secure-file-priv=NULL"),
+            f"--partial-revokes={'ON' if restricted else 'OFF'}",
         ]
         run([*common, "--initialize-insecure", f"--init-file={setup}"], directory)
         certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]
         for server in serve_mysql(directory, [*common, "--mysqlx=OFF", "--sync-binlog=0", *certificate]):
-            server.administrator = OPERATOR
+            server.administrator, server.restricted = OPERATOR, restricted
             yield server
 
 

@@ -11,14 +11,19 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from every_server import every_server, like_mysql, mysqls, postgresqls
+from every_server import administrated, every_server, mysqls, postgresqls
 from mysql_server import MySQLServer
 from postgresql_server import PostgreSQLServer
 from real_server import RealServer
 
 pytest.register_assert_rewrite("engine_contract", "accounts_contract")
 
-FIXTURES = {"server": every_server, "postgresql": postgresqls, "mysql_server": like_mysql, "mysql": mysqls}
+FIXTURES = {
+    "server": every_server,
+    "postgresql": postgresqls,
+    "mysql_server": administrated,
+    "mysql": mysqls,
+}
 """The servers that the tests with each of these fixtures run on."""
 
 
@@ -34,11 +39,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def started() -> Generator[Callable[[str], RealServer]]:
     """Gives a server by its name, started once."""
     running: dict[str, RealServer] = {}
+    known = {**every_server(), **administrated()}
     with ExitStack() as stack:
 
         def start(name: str) -> RealServer:
             if name not in running:
-                running[name] = stack.enter_context(contextmanager(every_server()[name])())
+                running[name] = stack.enter_context(contextmanager(known[name])())
             return running[name]
 
         yield start

@@ -39,8 +39,8 @@ async def ensure(server: MySQLServer, desired: Desired) -> list[str]:
 async def test_a_single_revoked_privilege_is_healed(
     mysql_server: MySQLServer, desired: Desired, privilege: str
 ) -> None:
-    pattern = desired.database.replace("_", "\\_")
-    await mysql_server.execute(f"REVOKE {privilege} ON {{}}.* FROM {{}}@'%'", pattern, desired.username)
+    database = mysql_server.in_grants(desired.database)
+    await mysql_server.execute(f"REVOKE {privilege} ON {{}}.* FROM {{}}@'%'", database, desired.username)
     assert await ensure(mysql_server, desired) == ["GrantsRestored"]
     assert await ensure(mysql_server, desired) == []
 

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from accounts_contract import SHOP, At, TestAccounts, at, user
+from accounts_contract import SHOP, At, TestAccounts, at, on_server, user
 from mysql_server import MySQLServer
+from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, ObjectKind
 from steersman_databases.engines.errors import ObjectsMissing
 
@@ -21,10 +22,43 @@ def like_mysql(mysql_server: MySQLServer) -> MySQLServer:
 
 async def test_all_that_somebody_granted_on_a_database_is_revoked(at: At, mysql_server: MySQLServer) -> None:
     await at.make(user())
-    await mysql_server.execute("GRANT ALL ON {}.* TO {}@'%' WITH GRANT OPTION", "accounts\\_sh\\%op", "clerk")
+    await mysql_server.execute("GRANT ALL ON {}.* TO {}@'%' WITH GRANT OPTION", mysql_server.in_grants(SHOP), "clerk")
     await mysql_server.execute("GRANT ALL ON {}.{} TO {}@'%'", SHOP, "till", "clerk")
     assert await at.make(user()) == ["GrantRevoked"] * 2
     assert await at.held("clerk") == set()
+
+
+CLERK = Credentials("clerk", "s3cret")
+
+
+async def test_a_grant_opens_the_database_of_its_name_and_no_other(at: At, mysql_server: MySQLServer) -> None:
+    alike = SHOP.replace("_", "x").replace("%", "yy")
+    await mysql_server.execute("CREATE DATABASE {}", alike)
+    try:
+        await at.make(user(grants=(DesiredGrant(SHOP, frozenset({"SELECT"})),)))
+        assert await mysql_server.can_log_in(CLERK, SHOP) and not await mysql_server.can_log_in(CLERK, alike)
+    finally:
+        await mysql_server.execute("DROP DATABASE {}", alike)
+
+
+async def test_grants_follow_where_the_server_begins_to_read_names_otherwise(mysql: MySQLServer) -> None:
+    """What opened a database opens none any more then, or all that are called alike."""
+    at, database = At(mysql), "read_other%wise"
+    clerk = user(grants=(DesiredGrant(database, frozenset({"SELECT"})),))
+    await mysql.execute("CREATE DATABASE {}", database)
+    try:
+        await at.make(clerk)
+        for now in ("ON", "OFF"):
+            await mysql.execute(f"SET GLOBAL partial_revokes = {now}")
+            assert await mysql.can_log_in(CLERK, database) is (now == "OFF")
+            assert sorted(await at.make(clerk)) == ["GrantRevoked", "Granted"]
+            assert await at.held("clerk") == {(f"database {database}", "SELECT")}
+            assert await mysql.can_log_in(CLERK, database)
+    finally:
+        await mysql.execute("SET GLOBAL partial_revokes = OFF")
+        await mysql.execute("DROP DATABASE {}", database)
+        await at.drop("clerk")
+        await at.close()
 
 
 async def test_who_goes_leaves_what_it_made(at: At, mysql_server: MySQLServer) -> None:
@@ -51,16 +85,31 @@ async def test_what_only_a_superuser_can_take_away_is_told(at: At, mysql_server:
         assert await at.make(user()) == ["GrantRevoked"]
         return
     await mysql_server.execute("GRANT BACKUP_ADMIN ON *.* TO {}@'%'", "clerk")
-    words = "clerk has FILE on the whole server, which only who has it can revoke: do that by hand"
-    with pytest.raises(ObjectsMissing, match=words) as caught:
+    beyond = ["FILE", "RELOAD", *(["BACKUP_ADMIN"] if mysql_server.restricted else [])]
+    with pytest.raises(ObjectsMissing) as caught:
         await at.make(user(password="an0ther"))
+    words = "clerk has {} on the whole server, which only who has it can revoke: do that by hand"
+    assert list(caught.value.missing) == sorted(map(words.format, beyond))
     assert [one.reason for one in caught.value.changes] == ["PasswordReset", "GrantRevoked"]
     with pytest.raises(ObjectsMissing, match="clerk has RELOAD") as again:
         await at.make(user(password="an0ther"))
     assert again.value.changes == ()
     assert await at.held("clerk") == set()
-    await mysql_server.execute("REVOKE FILE, RELOAD ON *.* FROM {}@'%'", "clerk")
+    await mysql_server.execute(f"REVOKE {', '.join(beyond)} ON *.* FROM {{}}@'%'", "clerk")
     assert await at.make(user(password="an0ther")) == []
+
+
+async def test_the_option_of_a_dynamic_privilege_is_not_revoked_for_ever(mysql: MySQLServer) -> None:
+    """The server takes it away with the privilege alone."""
+    at, clerk = At(mysql), user(grants=(on_server("FLUSH_STATUS"),))
+    try:
+        await at.make(clerk)
+        await mysql.execute("GRANT FLUSH_STATUS, BACKUP_ADMIN ON *.* TO clerk@'%' WITH GRANT OPTION")
+        assert await at.make(clerk) == ["GrantRevoked"]
+        assert await at.held("clerk") == {("the whole server", "FLUSH_STATUS")}
+    finally:
+        await at.drop("clerk")
+        await at.close()
 
 
 async def test_the_right_to_act_as_another_is_told(at: At, mysql_server: MySQLServer) -> None:
