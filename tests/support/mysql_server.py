@@ -14,14 +14,14 @@ import asyncmy
 
 from real_server import ADMINISTRATOR, RealServer
 from server_process import Process, data_directory, free_port, program, run
-from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL
+from steersman_databases.engines import Contents, Credentials, Desired, Endpoint, MySQL
 from steersman_databases.engines.cluster_names import OPERATOR as OF_CLUSTERS
 from steersman_databases.engines.mysql.furnishing import statements
 from steersman_databases.engines.mysql.session import account
 
 
 class MySQLServer(RealServer):
-    contents = MySQL()
+    contents: Contents = MySQL()
     restricted = False
 
     def in_grants(self, database: str) -> str:

@@ -95,7 +95,8 @@ def _requests(namespace: str, engine: str) -> dict[str, bool]:
         f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/orders",
         f"/apis/databases.steersman.dev/v1alpha1/namespaces/{namespace}/postgresqlclusters/orders",
     ]
-    for paths, may in ((ours, {"GET", "PATCH"}), (pods, {"PATCH", *(["GET"] if watches else [])}), (others, set())):
+    on_pods = ("GET", "PATCH") if watches else ("PATCH",)
+    for paths, may in ((ours, ("GET", "PATCH")), (pods, on_pods), (others, ())):
         table |= {f"{method} {path}": method in may for path in paths for method in ("GET", "PATCH", "PUT", "DELETE")}
     for path, lists in ((f"{core}/configmaps", watches), (f"{core}/pods", True)):
         table |= {f"GET {path}": lists, f"GET {path}?watch": watches}
