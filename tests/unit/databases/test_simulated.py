@@ -27,4 +27,4 @@ def test_comes_through(name: str, engine: str, capsys: pytest.CaptureFixture[str
 
 def test_a_claim_that_is_gone_is_not_made_again() -> None:
     # The apply that grows the claim arrives when the Database, its claim and the leader that sent it are gone.
-    sweep(SCENARIOS["life"]("mysql"), replay="late:24+60")
+    sweep(SCENARIOS["life"]("mysql"), replay="late:27+60")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from mysql_server import MySQLServer
 from steersman_databases import engines
+from steersman_databases.clusters.x509 import make_authority, sign_server
 from steersman_databases.engines import (
     AdministratorRejected,
     Credentials,
@@ -18,6 +20,7 @@ from steersman_databases.engines import (
     ServerUnreachable,
     SqlFailed,
 )
+from steersman_databases.engines.server import TLSMode, Verification
 
 _numbers = itertools.count(1)
 
@@ -125,3 +128,33 @@ async def test_the_administrators_password_is_changed_while_both_are_valid(mysql
     await made_by(later)
     with pytest.raises(AdministratorRejected):
         await made_by(former)
+
+
+async def test_the_administrator_logs_in_to_the_server_of_its_own_authority_alone(mysql: MySQLServer) -> None:
+    now, directory = datetime.now(UTC), mysql.log.parent
+    ours, others = (make_authority(name, now, timedelta(days=1)) for name in ("ours", "another"))
+    pair = sign_server(ours, ("127.0.0.1",), now, timedelta(days=1))
+    shown = {"ca": ours.certificate, "cert": pair.certificate, "key": pair.key}
+    for name, text in shown.items():
+        (directory / f"shown-{name}.pem").write_text(text)
+        (directory / f"shown-{name}.pem").chmod(0o644)
+    [(certificate, key)] = await mysql.execute("SELECT @@ssl_cert, @@ssl_key")
+    desired = Desired("verified_shop", "verified_clerk", "s3cret")
+
+    async def made_by(authority: str) -> None:
+        verification = Verification(TLSMode.VERIFY_FULL, authority.encode())
+        await engines.ensure(MySQL(), mysql.endpoint, mysql.administrator, desired, verification)
+
+    async def show(*files: str) -> None:
+        for name, file in zip(shown, files, strict=True):
+            await mysql.execute(f"SET GLOBAL ssl_{name} = '{file}'")
+        await mysql.execute("ALTER INSTANCE RELOAD TLS")
+
+    await show(*(f"{directory}/shown-{name}.pem" for name in shown))
+    try:
+        await made_by(ours.certificate)
+        with pytest.raises(ServerUnreachable, match="certificate"):
+            await made_by(others.certificate)
+    finally:
+        # It signed itself; and the server takes none without an authority while it runs.
+        await show(certificate, certificate, key)

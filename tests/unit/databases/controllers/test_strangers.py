@@ -29,6 +29,7 @@ CLAIM_SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"stor
     [
         ("Secret", "orders-admin", {}),
         ("Secret", "orders-app", {}),
+        ("Secret", "orders-tls-1", {}),
         ("PersistentVolumeClaim", "data-orders-0", {"spec": CLAIM_SPEC}),
     ],
 )

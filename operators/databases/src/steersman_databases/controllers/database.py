@@ -7,6 +7,7 @@ from steersman.errors import BadRequest, Forbidden, Invalid
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
 from steersman_databases.controllers.deletion import FINALIZER, Deletion
+from steersman_databases.controllers.lone_certificate import LoneCertificate
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
 from steersman_databases.controllers.own_cluster import OwnCluster
@@ -30,6 +31,7 @@ from steersman_databases.engines import (
     ensure,
     image,
 )
+from steersman_databases.engines.server import Verification
 from steersman_databases.resources import Names, ServerImage
 
 _SQL_TIMEOUT_SECONDS = 15.0
@@ -111,10 +113,14 @@ class DatabaseReconciler(Reconciler[Database]):
     async def _provision(self, database: Database, engine: Contents) -> Outcome:
         reference = _check(database, engine)
         administrator, application = await Storage(self.client, self.events, database, engine).ensure()
-        server = Server(self.client, self.events, database, ServerImage(reference=reference, port=engine.port))
+        certificate = LoneCertificate(self.client, self.events, database, self.runtime.clock)
+        shown = await certificate.ensure()
+        runs = ServerImage(reference=reference, port=engine.port, certificate=shown.name)
+        server = Server(self.client, self.events, database, runs)
         await server.ensure()
-        await server.require_ready()
-        await self._ensure_contents(database, engine, administrator, application)
+        await certificate.clean_up(await server.require_ready())
+        verification = await certificate.verification()
+        await self._ensure_contents(database, engine, administrator, application, verification)
         return Outcome(
             phase="Ready",
             reason="DatabaseReady",
@@ -122,13 +128,19 @@ class DatabaseReconciler(Reconciler[Database]):
         )
 
     async def _ensure_contents(
-        self, database: Database, engine: Contents, administrator: Credentials, application: Credentials
+        self,
+        database: Database,
+        engine: Contents,
+        administrator: Credentials,
+        application: Credentials,
+        verification: Verification,
     ) -> None:
         # In a namespace named as a top-level domain is (dev, app), the name without svc could be one of the internet.
         endpoint = Endpoint(f"{Names(database.key).host}.svc", engine.port)
         desired = Desired(database.database_name, application.username, application.password)
         try:
-            self._tell(database, await ensure(engine, endpoint, administrator, desired, _SQL_TIMEOUT_SECONDS))
+            done = await ensure(engine, endpoint, administrator, desired, verification, _SQL_TIMEOUT_SECONDS)
+            self._tell(database, done)
         except EngineError as error:
             self._tell(database, error.changes)
             raise _blocked(error, database) from error

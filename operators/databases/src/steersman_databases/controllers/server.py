@@ -45,8 +45,8 @@ class Server:
             await self._declare(Service, config)
         await self._declare(StatefulSet, statefulset(self._database, self._image))
 
-    async def require_ready(self) -> None:
-        """Returns when the pod is ready.
+    async def require_ready(self) -> Pod:
+        """The pod, when it is ready.
 
         Raises:
             Blocked: it is not; says why, and what to do where time alone will not help.
@@ -69,6 +69,7 @@ class Server:
         ready = conditions.get("Ready")
         if ready is None or ready.status != "True":
             raise Blocked("Provisioning", "ServerStarting", f"waiting for the server in pod {pod.metadata.name}")
+        return pod
 
     async def _declare(self, kind: type[T], config: ApplyConfiguration[T]) -> None:
         present = await find(self._client, kind, config.key)

@@ -12,6 +12,8 @@ from .port import Contents
 from .server import Credentials, Endpoint, Login, Server, Tenancy, TLSMode, Verification
 from .settle import settle
 
+_ANY = Verification(TLSMode.REQUIRE)
+
 
 @dataclass(frozen=True, slots=True)
 class Desired:
@@ -36,7 +38,12 @@ def check_names(contents: Contents, database: str, username: str, administrator:
 
 
 async def ensure(
-    contents: Contents, endpoint: Endpoint, administrator: Credentials, desired: Desired, timeout: float = 30.0
+    contents: Contents,
+    endpoint: Endpoint,
+    administrator: Credentials,
+    desired: Desired,
+    verification: Verification = _ANY,
+    timeout: float = 30.0,
 ) -> tuple[Change, ...]:
     """Make the server hold the desired database, user, password and grants, and say what was changed.
 
@@ -52,7 +59,7 @@ async def ensure(
     for one in (user, database):
         contents.check(one, administrator.username)
     login = Login(administrator.username, administrator.password)
-    sessions = contents.connect(Server(contents.name, endpoint, login, Verification(TLSMode.REQUIRE), Tenancy.ALONE))
+    sessions = contents.connect(Server(contents.name, endpoint, login, verification, Tenancy.ALONE))
     changes: tuple[Change, ...] = ()
     try:
         for one in (user, database):

@@ -49,6 +49,14 @@ class Names:
     def application_secret(self) -> ObjectKey:
         return self._named(f"{self.database.name}-app")
 
+    def certificate_secret(self, number: int) -> ObjectKey:
+        return self._named(f"{self.database.name}-tls-{number}")
+
+    def number_of_certificate(self, secret: str) -> int | None:
+        """Of the certificate in a Secret of this name; None for what is none."""
+        name, _, number = secret.rpartition("-tls-")
+        return int(number) if name == self.database.name and number.isdecimal() else None
+
     @property
     def host(self) -> str:
         """Where clients connect, from any namespace."""

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import PersistentVolumeClaim
@@ -34,6 +35,13 @@ def application_secret(
 ) -> SecretApply:
     """Host, port, database, user, password and URI, under the keys that applications expect."""
     return _secret(database, Names(database.key).application_secret, data, claim)
+
+
+def certificate_secret(
+    database: Database, key: ObjectKey, data: Mapping[str, bytes], claims: Sequence[PersistentVolumeClaim]
+) -> SecretApply:
+    """What the server of one ``Database`` shows as long as its pod lives, and the authority that signed it."""
+    return replace(cluster_secret(key, labels_of(database), data, claims), immutable=True)
 
 
 def _secret(

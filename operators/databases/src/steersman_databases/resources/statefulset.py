@@ -35,13 +35,22 @@ _PROBE = "/usr/local/bin/steersman-probe"
 # Nobody reads a lone server's binary logs, and kept for MySQL's 30 days they fill the volume.
 _ARGUMENTS = ("--skip-log-bin",)
 
+CERTIFICATE_VOLUME = "tls"
+_CERTIFICATE = "/etc/steersman/tls"
+# MySQL wants to know by whom its certificate is signed, too.
+_SHOWS = tuple(
+    f"--ssl-{what}={_CERTIFICATE}/{file}"
+    for what, file in (("ca", "ca.crt"), ("cert", "tls.crt"), ("key", "tls.key"))
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerImage:
-    """What runs in the pod: image reference and port."""
+    """What runs in the pod: image reference and port, and the Secret with the certificate that it shows."""
 
     reference: str
     port: int
+    certificate: str
 
 
 def statefulset(database: Database, image: ServerImage) -> StatefulSetApply:
@@ -95,6 +104,10 @@ def _pod(names: Names, image: ServerImage) -> PodSpecApply:
                 name="admin",
                 secret=SecretVolumeSourceApply(secret_name=names.administrator_secret.name, default_mode=0o440),
             ),
+            VolumeApply(
+                name=CERTIFICATE_VOLUME,
+                secret=SecretVolumeSourceApply(secret_name=image.certificate, default_mode=0o440),
+            ),
             VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(size_limit="16Mi")),
             VolumeApply(name="tmp", empty_dir=EmptyDirVolumeSourceApply(size_limit="1Gi")),
         ],
@@ -106,7 +119,7 @@ def _server(image: ServerImage) -> ContainerApply:
         name="server",
         image=image.reference,
         image_pull_policy="IfNotPresent",
-        args=_ARGUMENTS,
+        args=(*_ARGUMENTS, *_SHOWS),
         ports=[ContainerPortApply(name="sql", container_port=image.port, protocol="TCP")],
         # Starting may include crash recovery: half an hour before it is given up.
         startup_probe=_probe("startup", period=1, failures=1800),
@@ -121,6 +134,7 @@ def _server(image: ServerImage) -> ContainerApply:
         volume_mounts=[
             VolumeMountApply(name="data", mount_path="/var/lib/steersman/data"),
             VolumeMountApply(name="admin", mount_path="/etc/steersman/admin", read_only=True),
+            VolumeMountApply(name=CERTIFICATE_VOLUME, mount_path=_CERTIFICATE, read_only=True),
             VolumeMountApply(name="run", mount_path="/run/steersman"),
             VolumeMountApply(name="tmp", mount_path="/tmp"),  # noqa: S108
         ],
