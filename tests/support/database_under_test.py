@@ -51,7 +51,8 @@ class DatabaseUnderTest:
     @property
     def retained(self) -> set[str]:
         """What is left of it with ``deletionPolicy: Retain``, as ``objects`` tells it."""
-        keys = ["admin", "app", *(["ca", "operator", "peer", "tls"] if self.engine == "postgresql" else [])]
+        certificates = {"postgresql": ["ca", "operator", "peer", "tls"], "mysql": ["tls-1"]}
+        keys = ["admin", "app", *certificates[self.engine]]
         return {f"persistentvolumeclaim/data-{self.name}-0", *(f"secret/{self.name}-{key}" for key in keys)}
 
     def manifest(self, **spec: Any) -> str:

@@ -105,19 +105,29 @@ class Kubelet:
         if running is not None and _is_outdated(running, stateful):
             # The next look starts another one.
             await self._stop_pod(running)
-        if running is not None or claim is None or admin is None:
+            return
+        if claim is None or admin is None or (running is not None and running.status.phase == "Running"):
             return
         # Only a bound claim can ask for more.
         bound = MergePatch({"status": {"phase": "Bound"}})
         await self._client.patch(PersistentVolumeClaim, claim.key, bound, subresource="status")
         template = stateful.spec.template
         metadata = ObjectMeta(name=key.name, namespace=namespace, labels=template.metadata.labels)
-        pod = await self._client.create(Pod(metadata=metadata, spec=template.spec))
+        pod = running or await self._client.create(Pod(metadata=metadata, spec=template.spec))
+        if not self._can_be_mounted(pod):
+            if not pod.status.phase:
+                waits = MergePatch({"status": {"phase": "Pending"}})
+                await self._client.patch(Pod, key, waits, subresource="status")
+            return
         given = Credentials(admin.data["username"].decode(), admin.data["password"].decode())
         self._start_server(pod, name, claim.metadata.uid, given)
         ready = {"type": "Ready", "status": "True"}
         body = {"status": {"phase": "Running", "conditions": [ready]}}
         await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+
+    def _can_be_mounted(self, pod: Pod) -> bool:
+        mounted = [v.secret.secret_name or "" for v in pod.spec.volumes if v.secret is not None]
+        return all(self._server.read(Secret, ObjectKey(pod.metadata.namespace, name)) for name in mounted)
 
     def _start_server(self, pod: Pod, name: str, volume: str, given: Credentials) -> None:
         engine = ENGINES[pod.metadata.labels["app.kubernetes.io/name"]]

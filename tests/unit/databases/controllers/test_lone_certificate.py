@@ -16,11 +16,10 @@ from steersman.testing import virtual_time
 from steersman_databases.api import Database
 from steersman_databases.clusters.x509 import covers, signed_by
 from steersman_databases.controllers import lone_certificate
-from steersman_databases.controllers import server as servers
 from steersman_databases.engines.model import ModelContents
 from steersman_databases.engines.server import Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
-from steersman_databases.resources import ServerImage
+from steersman_databases.resources import ServerImage, statefulset
 
 LIFETIME = timedelta(days=90)
 POD = ObjectKey(KEY.namespace, "orders-0")
@@ -86,10 +85,10 @@ async def test_a_new_server_shows_what_its_own_authority_signed_and_is_verified(
 async def test_a_server_that_runs_without_goes_on_until_it_starts_again(
     logins: Logins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, declared = World(), servers.statefulset
+    world = World()
 
     def former(database: Database, image: ServerImage) -> StatefulSetApply:
-        wanted: Any = declared(database, image)
+        wanted: Any = statefulset(database, image)
         spec = wanted.spec.template.spec
         mounts = [mount for mount in spec.containers[0].volume_mounts if mount.name != "tls"]
         containers = [replace(spec.containers[0], volume_mounts=mounts)]
@@ -98,7 +97,7 @@ async def test_a_server_that_runs_without_goes_on_until_it_starts_again(
         return replace(wanted, spec=replace(wanted.spec, template=template))
 
     with monkeypatch.context() as patch:
-        patch.setattr(servers, "statefulset", former)
+        patch.setattr("steersman_databases.controllers.server.statefulset", former)
         async with world.operator():
             await world.create()
             await world.ready()
@@ -126,6 +125,28 @@ async def test_a_lost_certificate_locks_nobody_out(logins: Logins) -> None:
         assert logins.last == Verification(TLSMode.REQUIRE)
         await restarted(world)
         await world.until("verified", lambda: logins.verifies(world.secret("orders-tls-2")["ca.crt"]), 30)
+
+
+@virtual_time
+async def test_a_pod_that_waits_for_a_lost_certificate_is_made_anew(logins: Logins) -> None:
+    world = World()
+    async with world.operator():
+        await world.create()
+        await world.ready()
+    # The operator is away, and so is the node with the server.
+    await world.client.delete(Secret, ObjectKey(KEY.namespace, "orders-tls-1"))
+    await world.client.delete(Pod, POD)
+    async with world.operator():
+        await world.until("ready with another", lambda: world.secret("orders-tls-2") and mounts(world, 2), 60)
+        await world.ready()
+        await world.until("verified", lambda: logins.verifies(world.secret("orders-tls-2")["ca.crt"]), 30)
+
+
+def mounts(world: World, number: int) -> bool:
+    """Whether the server that runs shows the certificate of this number."""
+    found = world.server.read(Pod, POD)
+    names = [v.secret.secret_name for v in found.spec.volumes if v.secret is not None] if found else []
+    return found is not None and found.status.phase == "Running" and f"orders-tls-{number}" in names
 
 
 @virtual_time

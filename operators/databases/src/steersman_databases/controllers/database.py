@@ -118,8 +118,10 @@ class DatabaseReconciler(Reconciler[Database]):
         runs = ServerImage(reference=reference, port=engine.port, certificate=shown.name)
         server = Server(self.client, self.events, database, runs)
         await server.ensure()
-        await certificate.clean_up(await server.require_ready())
-        verification = await certificate.verification()
+        await certificate.release()
+        pod = await server.require_ready()
+        await certificate.clean_up(pod)
+        verification = await certificate.verification(pod)
         await self._ensure_contents(database, engine, administrator, application, verification)
         return Outcome(
             phase="Ready",

@@ -7,11 +7,13 @@ and nobody is ever locked out: where no certificate is known any more, none is a
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Volume
 from steersman.controller import CachedClient, EventRecorder
+from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Database
@@ -61,6 +63,17 @@ class LoneCertificate:
                 return key
             number += 1
 
+    async def release(self) -> None:
+        """Deletes a pod that waits for a Secret that is lost, and would for ever: the next has the one of now."""
+        pod = await self._client.find(Pod, self._names.pod)
+        # Once the server has started, the kubelet has what it shows.
+        if pod is None or pod.status.phase != "Pending" or pod.metadata.deletion_timestamp is not None:
+            return
+        number = self._mounted(pod.spec.volumes)
+        if number is not None and await find(self._client, Secret, self._names.certificate_secret(number)) is None:
+            with suppress(NotFound):
+                await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+
     async def clean_up(self, pod: Pod) -> None:
         """Deletes the Secret before that of the pod. Nobody starts with it any more."""
         number = self._mounted(pod.spec.volumes)
@@ -68,12 +81,12 @@ class LoneCertificate:
             return
         former = await self._client.find(Secret, self._names.certificate_secret(number - 1))
         if former is not None and is_ours(former, self._database):
-            await self._client.delete(Secret, former.key, uid=former.metadata.uid)
+            with suppress(NotFound):
+                await self._client.delete(Secret, former.key, uid=former.metadata.uid)
 
-    async def verification(self) -> Verification:
-        """How to know the server that runs now."""
-        pod = await find(self._client, Pod, self._names.pod)
-        number = None if pod is None else self._mounted(pod.spec.volumes)
+    async def verification(self, pod: Pod) -> Verification:
+        """How to know the server that runs in the pod."""
+        number = self._mounted(pod.spec.volumes)
         secret = None if number is None else await find(self._client, Secret, self._names.certificate_secret(number))
         pair = None if secret is None or not is_ours(secret, self._database) else pair_in(secret.data)
         if secret is None or pair is None or pair.expires <= self._clock.now():
