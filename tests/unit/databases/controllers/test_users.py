@@ -262,7 +262,7 @@ async def test_deletion_by_force_and_with_retain() -> None:
 
 
 @virtual_time
-async def test_a_database_that_is_left_behind_by_force_is_told() -> None:
+async def test_a_database_that_is_left_behind_by_force_is_told_and_its_secret_opens_it() -> None:
     world = UsersWorld()
     async with world.operator():
         await world.database(deletionPolicy="Delete")
@@ -274,7 +274,13 @@ async def test_a_database_that_is_left_behind_by_force_is_told() -> None:
         await world.client.patch(Database, key, MergePatch(FORCED))
         await world.until("by force", lambda: world.server.read(Database, key) is None, 5)
         told = "database shop and its owner were not dropped: databases.steersman.dev/force-delete is true"
-        assert f"DataRetained: {told}" in world.notes()
+        assert f"DataRetained: {told}; Secret shop-app opens them, and is kept" in world.notes()
+        held = world.entries("shop-app")
+        world.sql.up = True
+        assert world.sql.lets_in("shop", held["password"])
+        await world.database()
+        await world.until("taken again", lambda: world.database_reason("shop") == "DatabaseReady")
+        assert world.entries("shop-app") == held
 
 
 @virtual_time

@@ -94,17 +94,18 @@ class PlacedDatabase:
                 await self._delete_secret()
             return
         if self.database.metadata.annotations.get(FORCE_DELETE) == "true":
-            self._retained(f"{FORCE_DELETE} is true")
+            # The Secret lives as long as what it opens, and nobody knows whether that ever goes.
+            await self._retained(f"{FORCE_DELETE} is true", kept=True)
             return
         if self.database.spec.deletion_policy != "Delete":
-            self._retained(f"deletionPolicy is {self.database.spec.deletion_policy}")
+            await self._retained(f"deletionPolicy is {self.database.spec.deletion_policy}", kept=True)
             return
         try:
             located = await self.servers.locate(self.database)
         except NotLocated as reason:
             if not reason.gone and not await self.servers.ends_with_its_namespace(self.database):
                 raise _waiting(str(reason)) from None
-            self._retained(str(reason))
+            await self._retained(str(reason), kept=False)
         else:
             await self._drop(located, claim_of(self.database, await self.mark.read()))
         await self._delete_secret()
@@ -176,14 +177,21 @@ class PlacedDatabase:
             self._tell(error.changes)
             raise _waiting(str(error)) from error
 
-    def _retained(self, why: str) -> None:
+    async def _retained(self, why: str, *, kept: bool) -> None:
+        """Tells what stays; ``kept``: the Secret, too."""
         told = f"database {self.database.database_name} and its owner were not dropped: {why}"
+        if kept and (secret := await self._own_secret()) is not None:
+            told += f"; Secret {secret.metadata.name} opens them, and is kept"
         self.events.normal(self.database, "DataRetained", told)
 
     async def _delete_secret(self) -> None:
-        secret = await find(self.client, Secret, Names(self.database.key).application_secret)
-        if secret is not None and is_ours(secret, self.database):
+        secret = await self._own_secret()
+        if secret is not None:
             await self.client.delete(Secret, secret.key, uid=secret.metadata.uid)
+
+    async def _own_secret(self) -> Secret | None:
+        secret = await find(self.client, Secret, Names(self.database.key).application_secret)
+        return secret if secret is not None and is_ours(secret, self.database) else None
 
     def _tell(self, changes: tuple[Change, ...]) -> None:
         for change in changes:
