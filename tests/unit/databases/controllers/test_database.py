@@ -214,6 +214,26 @@ async def test_a_lost_key_is_never_replaced_by_one_that_opens_nothing() -> None:
 
 
 @virtual_time
+async def test_a_server_that_hangs_is_left_alone_for_a_while_and_then_looked_at_again() -> None:
+    world, asked = World(), 0
+
+    async def pause() -> None:
+        nonlocal asked
+        asked += 1
+
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        world.sql.pause, world.sql.hangs = pause, True
+        await world.until("noticed", lambda: world.reason == "ServerUnreachable", 60)
+        asked = 0
+        await world.runtime.clock.sleep(140)
+        assert 3 <= asked <= 5, "each holds a worker for 15 s"
+        world.sql.hangs = False
+        await world.until("looked at again", lambda: world.reason == "DatabaseReady", 40)
+
+
+@virtual_time
 async def test_a_bigger_volume_is_asked_for() -> None:
     world = World()
     async with world.operator():

@@ -71,15 +71,10 @@ async def becomes_ready(world: ClusterWorld) -> float:
     return world.runtime.clock.monotonic() - begun
 
 
-@virtual_time
-async def test_servers_that_hang_delay_no_other_cluster() -> None:
-    """Of a hundred; where there are less, there are less workers too."""
-    world = ClusterWorld()
-    async with world.operator():
-        alone = await becomes_ready(world)
-    world = HangingWorld()
+async def becomes_ready_beside(world: HangingWorld, workers: int) -> float:
+    """The seconds that a new cluster takes while servers of others hang, of which a new process asks all at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_wiring, "WORKERS", WORKERS * HUNG // 100)
+        patch.setattr(cluster_wiring, "WORKERS", workers)
         async with world.operator():
             for number in range(HUNG):
                 metadata = ObjectMeta(name=f"hung{number}", namespace="default")
@@ -87,6 +82,25 @@ async def test_servers_that_hang_delay_no_other_cluster() -> None:
                 await world.client.create(PostgreSQLCluster(metadata=metadata, spec=spec))
             await world.until("all hang", lambda: world.hung() == HUNG)
         async with world.operator():
-            # A new process asks all of them at once.
             await world.rest(1)
-            assert await becomes_ready(world) <= alone + 2
+            return await becomes_ready(world)
+
+
+async def becomes_ready_alone() -> float:
+    """The seconds that it takes where nobody hangs."""
+    world = ClusterWorld()
+    async with world.operator():
+        return await becomes_ready(world)
+
+
+@virtual_time
+async def test_servers_that_hang_delay_no_other_cluster() -> None:
+    """Of a hundred; where there are less, there are less workers too."""
+    workers = WORKERS * HUNG // 100
+    assert await becomes_ready_beside(HangingWorld(), workers) <= await becomes_ready_alone() + 2
+
+
+@virtual_time
+async def test_more_of_them_than_there_are_workers_delay_it_a_little() -> None:
+    """Four for each worker: each is waited for a few seconds in half a minute."""
+    assert await becomes_ready_beside(HangingWorld(), HUNG // 4) <= await becomes_ready_alone() + 30

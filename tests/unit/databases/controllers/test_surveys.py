@@ -109,6 +109,23 @@ async def test_what_was_changed_for_one_is_told_to_that_one_alone() -> None:
 
 
 @virtual_time
+async def test_a_server_that_hangs_is_waited_for_at_length_only_once() -> None:
+    runtime = virtual_runtime()
+    surveys, contents = Surveys(runtime), Contents()
+    contents.held.hangs = True
+    waited: list[float] = []
+    for _ in range(3):
+        begun = runtime.clock.monotonic()
+        with pytest.raises(ServerUnreachable):
+            await settle(surveys, located(contents), "clerk")
+        waited.append(round(runtime.clock.monotonic() - begun))
+        await runtime.clock.sleep(35)
+    assert waited == [15, 5, 5]
+    contents.held.hangs = False
+    assert await settle(surveys, located(contents), "clerk")
+
+
+@virtual_time
 async def test_an_error_that_nobody_thought_of_reaches_whoever_waits() -> None:
     surveys, contents = Surveys(virtual_runtime()), Contents()
     contents.broken = True

@@ -8,7 +8,7 @@ from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.cache import InformerOptions
 from steersman.manager import Manager
-from steersman_databases.controllers.cluster import ClusterParts, ClusterReconciler
+from steersman_databases.controllers.cluster import ClusterReconciler
 from steersman_databases.controllers.cluster_wiring import (
     CLUSTER_KINDS,
     PartsOf,
@@ -18,6 +18,7 @@ from steersman_databases.controllers.cluster_wiring import (
 )
 from steersman_databases.controllers.database import DatabaseReconciler
 from steersman_databases.controllers.mysql import OfMySQL
+from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.postgresql import OfPostgreSQL
 from steersman_databases.controllers.servers import ContentsOf
 from steersman_databases.controllers.surveys import Surveys

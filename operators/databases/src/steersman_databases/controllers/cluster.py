@@ -30,7 +30,7 @@ from steersman_databases.clusters.steps import (
 from steersman_databases.clusters.trouble import trouble_of
 from steersman_databases.clusters.view import view_of
 from steersman_databases.controllers import cluster_status, switchovers
-from steersman_databases.controllers.accounts import Accounts, Furnish
+from steersman_databases.controllers.accounts import Accounts
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
@@ -40,19 +40,20 @@ from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Key
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.namesakes import older_namesake
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
-from steersman_databases.controllers.outpaced import AskLog, Outpaced
-from steersman_databases.controllers.poolers import Console, Poolers, no_console, serving_in
+from steersman_databases.controllers.outpaced import Outpaced
+from steersman_databases.controllers.parts import ClusterParts
+from steersman_databases.controllers.patience import Patience
+from steersman_databases.controllers.poolers import Poolers, no_console, serving_in
 from steersman_databases.controllers.routing import is_routed, route
 from steersman_databases.controllers.servers import ContentsOf
-from steersman_databases.controllers.serving import Ask, Serving, Shower
-from steersman_databases.controllers.settings import AskSettings, Settings, TakeBack
+from steersman_databases.controllers.serving import Serving, Shower
+from steersman_databases.controllers.settings import Settings
 from steersman_databases.controllers.surroundings import Surroundings
 from steersman_databases.controllers.surveys import Surveys
-from steersman_databases.controllers.upgrades import AskInUse, Upgrades, as_it_runs, due_of
+from steersman_databases.controllers.upgrades import Upgrades, as_it_runs, due_of
 from steersman_databases.controllers.volumes import Volumes
-from steersman_databases.engines.cluster import CLUSTER_DOMAIN, ClusterEngine, ClusterView
+from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.errors import EngineError, UnsupportedVersion
-from steersman_databases.engines.topology import Topology
 from steersman_databases.engines.versions import image
 from steersman_databases.resources.cluster_services import declared_services, names_taken
 
@@ -94,33 +95,6 @@ class OwnOf(Protocol[C]):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterParts:
-    """What the controller needs of an engine.
-
-    Attributes:
-        shown: asks a server for its certificate; None where nobody does.
-        console: has a pooler do something, likewise.
-        settings: asks a server for its parameters, likewise.
-        furnish: has a primary have the cluster's own accounts, likewise.
-        in_use: asks a primary what its databases have, likewise.
-        take_back: has a server forget what somebody set there, likewise.
-        log_is_gone: asks a primary for what a replica would go on from, likewise.
-        cluster_domain: the DNS domain of Kubernetes' own names.
-    """
-
-    engine: ClusterEngine
-    topology: Topology
-    shown: Ask | None = None
-    console: Console | None = None
-    settings: AskSettings | None = None
-    furnish: Furnish | None = None
-    in_use: AskInUse | None = None
-    take_back: TakeBack | None = None
-    log_is_gone: AskLog | None = None
-    cluster_domain: str = CLUSTER_DOMAIN
-
-
 class ClusterReconciler(Reconciler[C]):
     """Keeps the instances of each cluster of one kind.
 
@@ -142,7 +116,7 @@ class ClusterReconciler(Reconciler[C]):
     ) -> None:
         super().__init__(context)
         self._own = own
-        self._parts = parts(context)
+        self._parts = parts(context).asked_with(Patience(context.runtime.clock))
         clock, ask, console = context.runtime.clock, self._parts.shown, self._parts.console
         self._serving = None if ask is None else Serving(self._parts.engine.port, clock, ask)
         self._settings = Settings(

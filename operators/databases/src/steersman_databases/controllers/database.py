@@ -11,6 +11,7 @@ from steersman_databases.controllers.lone_certificate import LoneCertificate
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
 from steersman_databases.controllers.own_cluster import OwnCluster
+from steersman_databases.controllers.patience import Patience
 from steersman_databases.controllers.placed import PlacedDatabase
 from steersman_databases.controllers.server import Server
 from steersman_databases.controllers.servers import ContentsOf, Servers
@@ -52,6 +53,7 @@ class DatabaseReconciler(Reconciler[Database]):
         self._servers = Servers(self.client, contents, self.runtime.clock)
         self._surveys = surveys
         self._mark = ClusterMark(self.client)
+        self._patience = Patience(context.runtime.clock)
 
     async def reconcile(self, request: Request) -> Result:
         database = await self.client.find(Database, request)
@@ -141,7 +143,8 @@ class DatabaseReconciler(Reconciler[Database]):
         endpoint = Endpoint(f"{Names(database.key).host}.svc", engine.port)
         desired = Desired(database.database_name, application.username, application.password)
         try:
-            done = await ensure(engine, endpoint, administrator, desired, verification, _SQL_TIMEOUT_SECONDS)
+            with self._patience.spent_on(endpoint):
+                done = await ensure(engine, endpoint, administrator, desired, verification, _SQL_TIMEOUT_SECONDS)
             self._tell(database, done)
         except EngineError as error:
             self._tell(database, error.changes)

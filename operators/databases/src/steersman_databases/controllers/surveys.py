@@ -37,6 +37,7 @@ VISITS = 12
 TURNS = 3
 """Where there are more, all have had their turn in so many looks: what changed in one is found within 20 s."""
 TIMEOUT_SECONDS = 15.0
+_SIGN_OF_LIFE_SECONDS = 5.0
 _VISIT_SECONDS = 0.5
 """So much more for each visit: a server that has many databases, or little time, is not away."""
 LOGIN_SECONDS = 300.0
@@ -280,6 +281,9 @@ class Surveys:
         for each in asked.values():
             scope |= each
         try:
+            if isinstance(known.failure, ServerUnreachable):
+                # Whoever asks holds a worker: one that was away is waited for at length only once it answers at all.
+                await known.contents.survey(known.sessions, Scope(), _SIGN_OF_LIFE_SECONDS)
             survey = await known.contents.survey(known.sessions, scope, _patience(scope))
         except EngineError as error:
             self._failed(known, error)
