@@ -89,6 +89,31 @@ async def test_who_adopts_data_lets_in_only_users_that_are_declared(postgresql: 
             postgresql.administer(f'DROP ROLE "{quoted}"')
 
 
+async def test_the_operator_learns_of_a_superusers_password_only_that_it_is_another(
+    postgresql: PostgreSQLServer,
+) -> None:
+    await furnish(administrated(postgresql), postgresql.administrator, HOLDER)
+    postgresql.administer("CREATE ROLE mighty SUPERUSER PASSWORD 'first'")
+    postgresql.administer("CREATE ROLE modest PASSWORD 'first'")
+
+    def learnt() -> dict[str, str | None]:
+        names = "ARRAY['mighty', 'modest']::name[]"
+        rows = postgresql.administer(f"SELECT name, verifier FROM steersman.verifiers({names})")
+        return {str(name): verifier for name, verifier in rows}
+
+    try:
+        before = learnt()
+        assert [str(before[name])[:7] for name in ("mighty", "modest")] == ["sha256:", "SCRAM-S"]
+        assert learnt() == before
+        postgresql.administer("ALTER ROLE mighty PASSWORD 'first'")
+        assert learnt()["mighty"] not in (before["mighty"], None), "by another salt, and so it is looked at"
+        postgresql.administer("ALTER ROLE mighty PASSWORD NULL")
+        assert learnt()["mighty"] is None
+    finally:
+        for name in ("mighty", "modest"):
+            postgresql.administer(f"DROP ROLE {name}")
+
+
 async def test_a_standby_is_not_taken_for_furnished(
     postgresql: PostgreSQLServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mysql_server import MySQLServer
 from real_server import ADMINISTRATOR
-from steersman_databases.engines import Credentials, ServerUnreachable
+from steersman_databases.engines import Credentials, MySQL, ServerUnreachable
 from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.holder import Holder
@@ -18,6 +18,7 @@ from steersman_databases.engines.mysql.furnishing import furnish, statements
 from steersman_databases.engines.mysql.parameters import judge, shown_instead
 from steersman_databases.engines.mysql.session import Session, connect
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.survey import Scope
 
 HOLDER = Holder("the first", "5f0c4a71", {})
 
@@ -86,6 +87,24 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
             break
     else:
         pytest.fail("it never came to its end")
+
+
+async def test_another_password_of_the_administrators_is_seen_without_knowing_it(mysql: MySQLServer) -> None:
+    server, root = administrated(mysql), Credentials("root", "of the Secret")
+    await furnish(server, root, HOLDER)
+    sessions = MySQL().connect(server)
+
+    async def kept() -> str | None:
+        found = await MySQL().survey(sessions, Scope(users=frozenset({"root"}), follow=False, commits=True))
+        return found.users["root"].verifier
+
+    try:
+        before = await kept()
+        assert before and root.password not in before and await kept() == before
+        await mysql.execute("ALTER USER root@'%' IDENTIFIED BY 'chosen by hand'")
+        assert await kept() != before
+    finally:
+        await sessions.close()
 
 
 async def test_who_adopts_data_lets_in_only_users_that_are_declared(mysql: MySQLServer) -> None:

@@ -16,6 +16,7 @@ from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Server
+from steersman_databases.engines.survey import UserState
 
 
 class FurnishedWorld(ClusterWorld):
@@ -40,8 +41,13 @@ class FurnishedWorld(ClusterWorld):
         if not self.answers:
             raise ServerUnreachable(server.endpoint, "no answer")
         changes = () if self.password == administrator.password else (Change("PasswordReset", "set it"),)
-        self.password = administrator.password
+        self.keep(administrator.password)
         return changes
+
+    def keep(self, password: str) -> None:
+        """What the server takes from now on."""
+        self.password = password
+        self.hosts.sql.users["postgres"] = UserState("postgres", superuser=True, verifier=f"of {password}")
 
     def set(self) -> bool:
         """Whether the Secret opens the server."""
@@ -65,6 +71,21 @@ async def test_the_administrators_password_is_what_the_secret_says() -> None:
         looks = world.looks
         await world.rest(350)
         assert looks < world.looks <= looks + 2, "a superuser's login is rare"
+
+
+@virtual_time
+async def test_a_password_that_is_set_on_the_server_by_hand_is_set_back_within_thirty_seconds() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.until("set", world.set, 15)
+        await world.rest(40)
+        for password in ("chosen by hand", "again"):
+            looks = world.looks
+            world.keep(password)
+            await world.until("set back", world.set, 30)
+            assert world.looks == looks + 1
 
 
 @virtual_time

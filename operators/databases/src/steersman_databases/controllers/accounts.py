@@ -1,4 +1,8 @@
-"""Has each primary have the cluster's own accounts, and the administrator's password as its Secret says it."""
+"""Has each primary have the cluster's own accounts, and the administrator's password as its Secret says it.
+
+That takes a superuser's login. Whether somebody set another password is seen by the operator's own session, which is
+open anyway, in what the server keeps of it.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +18,34 @@ from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.keys import Keys
 from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.servers import NotLocated, Servers
+from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import SUPERUSER
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
+from steersman_databases.engines.survey import Scope
 
 Furnish = Callable[[Server, Credentials, Holder], Awaitable[tuple[Change, ...]]]
-SecondUsername = Callable[[str], str]
 
-# It takes a superuser's login, so what somebody changed on the server by hand is looked for rarely.
 _AGAIN_SECONDS = 300.0
 _AFTER_FAILURE_SECONDS = 60.0
+_LOOK_SECONDS = 15.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Done:
-    """Which primary was last furnished with which password, and when. Forgotten with the process: one login each."""
+    """Which primary was last furnished with which password, and when. Forgotten with the process: one login each.
+
+    When it was last looked at, it kept ``kept`` of that password.
+    """
 
     about: tuple[str, int | None, Credentials]
     at: float
+    looked: float | None = None
+    kept: str | None = None
 
 
 class Accounts:
@@ -44,7 +55,8 @@ class Accounts:
         engine: whose servers they are.
         furnish: does it, with a superuser's login.
         mark: tells this Kubernetes cluster from others.
-        second_username: whom the engine has for a user's second password.
+        servers: finds the primary for the operator's own session.
+        surveys: shared with the controllers of databases and users.
     """
 
     def __init__(
@@ -53,13 +65,15 @@ class Accounts:
         clock: Clock,
         furnish: Furnish,
         mark: ClusterMark,
-        second_username: SecondUsername,
+        servers: Servers,
+        surveys: Surveys,
     ) -> None:
         self._engine = engine
         self._clock = clock
         self._furnish = furnish
         self._mark = mark
-        self._second_username = second_username
+        self._servers = servers
+        self._surveys = surveys
         self._clusters: dict[ObjectKey, _Done] = {}
 
     async def ensure(self, charge: Charge, cluster: Cluster, observed: Observed, keys: Keys) -> None:
@@ -70,24 +84,46 @@ class Accounts:
         timeline = None if primary.member is None else primary.member.timeline
         about = primary.pod.metadata.uid, timeline, keys.administrator
         former, now = self._clusters.get(charge.view.key), self._clock.monotonic()
-        if former is not None and former.about == about and now - former.at < _AGAIN_SECONDS:
+        fresh = former is not None and former.about == about and now - former.at < _AGAIN_SECONDS
+        if former is not None and fresh and not await self._is_changed(charge, former):
             return
         server, holder = self._server(primary.pod.status.pod_ip, keys), await self._holder(charge, cluster)
+        done = _Done(about, now)
         try:
             changes = await self._furnish(server, keys.administrator, holder)
         except EngineError as error:
-            self._clusters[charge.view.key] = _Done(about, now - _AGAIN_SECONDS + _AFTER_FAILURE_SECONDS)
+            done.at = now - _AGAIN_SECONDS + _AFTER_FAILURE_SECONDS
+            self._clusters[charge.view.key] = done
             charge.events.warning(charge.cluster, "AccountsNotUpdated", str(error))
             return
-        self._clusters[charge.view.key] = _Done(about, now)
+        self._clusters[charge.view.key] = done
         for change in changes:
             charge.events.normal(charge.cluster, change.reason, change.message)
+        await self._is_changed(charge, done)
+
+    async def _is_changed(self, charge: Charge, done: _Done) -> bool:
+        """Whether the server keeps another password of the administrator than when it was last looked at."""
+        now, name = self._clock.monotonic(), done.about[2].username
+        if done.looked is not None and now - done.looked < _LOOK_SECONDS:
+            return False
+        done.looked = now
+        try:
+            located = await self._servers.own(charge.view)
+            scope = Scope(users=frozenset({name}), follow=False)
+            survey = await self._surveys.look(located, charge.view.kind, charge.view.key, scope)
+        except (NotLocated, ServerBusy, EngineError):
+            # Whoever needs the server tells of it.
+            return False
+        former, state = done.kept, survey.users.get(name)
+        done.kept = "" if state is None else state.verifier or ""
+        return former not in (None, done.kept)
 
     async def _holder(self, charge: Charge, cluster: Cluster) -> Holder:
         """The cluster, with the users that are declared on it; those on a ``serverRef`` may be on it, too."""
         (here,), mark = places(cluster), await self._mark.read()
+        second = self._servers.contents(self._engine.name).second_username
         users = {
-            claim_of(user, mark).text: {user.spec.user, self._second_username(user.spec.user)}
+            claim_of(user, mark).text: {user.spec.user, second(user.spec.user)}
             for user in await charge.client.list(DatabaseUser)
             if user.spec.server_ref is not None or here in places(user)
         }

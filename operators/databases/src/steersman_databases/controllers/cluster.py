@@ -45,7 +45,7 @@ from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.patience import Patience
 from steersman_databases.controllers.poolers import Poolers, no_console, serving_in
 from steersman_databases.controllers.routing import is_routed, route
-from steersman_databases.controllers.servers import ContentsOf
+from steersman_databases.controllers.servers import ContentsOf, Servers
 from steersman_databases.controllers.serving import Serving, Shower
 from steersman_databases.controllers.settings import Settings
 from steersman_databases.controllers.surroundings import Surroundings
@@ -123,12 +123,14 @@ class ClusterReconciler(Reconciler[C]):
             self._parts.engine, self._parts.topology, clock, self._parts.settings, self._parts.take_back
         )
         self._poolers = Poolers(clock, console or no_console)
-        furnish = self._parts.furnish
-        mark, second = ClusterMark(self.client), contents(self._parts.engine.name).second_username
-        self._accounts = None if furnish is None else Accounts(self._parts.engine, clock, furnish, mark, second)
+        furnish, servers = self._parts.furnish, Servers(self.client, contents, clock)
+        mark = ClusterMark(self.client)
+        self._accounts = (
+            None if furnish is None else Accounts(self._parts.engine, clock, furnish, mark, servers, surveys)
+        )
         log_is_gone = self._parts.log_is_gone
         self._outpaced = None if log_is_gone is None else Outpaced(self._parts.engine, clock, log_is_gone)
-        self._initial = Initial(self.client, own.kind, self._parts.engine, contents, surveys, clock)
+        self._initial = Initial(self.client, own.kind, self._parts.engine, servers, surveys)
 
     async def reconcile(self, request: Request) -> Result:
         cluster = await self.client.get(self._own.kind, request)

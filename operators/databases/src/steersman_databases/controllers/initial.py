@@ -15,7 +15,6 @@ from steersman.api.core_v1 import ConfigMap, Namespace, Pod, Secret
 from steersman.controller import Builder, CachedClient
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
-from steersman.observability.runtime import Clock
 from steersman_databases.api import Cluster
 from steersman_databases.api.conditions import CLUSTER
 from steersman_databases.clusters.configuration import progress_of
@@ -27,7 +26,7 @@ from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import reason_of
 from steersman_databases.controllers.rivals import require_first
-from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers
+from steersman_databases.controllers.servers import NotLocated, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
 from steersman_databases.engines.cluster import ClusterEngine
@@ -45,9 +44,8 @@ class Initial:
         client: of the controller.
         kind: of the clusters.
         engine: what the Job runs.
-        contents: finds what is inside servers of an engine.
+        servers: finds theirs.
         surveys: shared with the controllers of databases and users.
-        clock: dates the superuser's certificates.
     """
 
     def __init__(
@@ -55,14 +53,12 @@ class Initial:
         client: CachedClient,
         kind: type[Cluster],
         engine: ClusterEngine,
-        contents: ContentsOf,
+        servers: Servers,
         surveys: Surveys,
-        clock: Clock,
     ) -> None:
         self._kind = kind.api_resource.kind
         self._engine = engine
-        self._contents = contents
-        self._servers = Servers(client, contents, clock)
+        self._servers = servers
         self._surveys = surveys
         self._mark = ClusterMark(client)
 
@@ -94,12 +90,11 @@ class Initial:
     async def _settle(self, charge: Charge, cluster: Cluster, owner: Credentials) -> bool:
         """Whether the configuration was applied to the database, which is as declared now."""
         view = charge.view
-        server = await self._servers.opened(view.kind, view.engine, view.key)
-        located = Located(server, self._contents(view.engine), view.key.namespace)
+        located = await self._servers.own(view)
         await require_first(charge.client, cluster)
         desired = initial_of(view.initial, owner.password, claim_of(cluster, await self._mark.read()))
         for each in desired:
-            located.contents.check(each, server.login.username)
+            located.contents.check(each, located.server.login.username)
         self._tell(charge, await self._surveys.settle(located, self._kind, view.key, desired))
         if not view.initial.sql:
             return True

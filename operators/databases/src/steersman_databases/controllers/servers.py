@@ -17,6 +17,7 @@ from steersman_databases.api.references import AdministratorReference, ServerRef
 from steersman_databases.clusters import certificates, tenancy
 from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers.lookup import find, find_live
+from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import OPERATOR, SUPERUSER, ClusterNames
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import (
@@ -61,13 +62,13 @@ class Servers:
 
     Args:
         client: of the controller; Secrets and ConfigMaps of others are read live, since none of them is cached.
-        contents: finds an engine.
+        contents: finds an engine; for others to use as well.
         clock: dates the certificates of the superuser.
     """
 
     def __init__(self, client: CachedClient, contents: ContentsOf, clock: Clock) -> None:
         self._client = client
-        self._contents = contents
+        self.contents = contents
         self._clock = clock
 
     async def locate(self, of: Database | DatabaseUser) -> Located:
@@ -111,7 +112,16 @@ class Servers:
         if cluster.status is None or not cluster.status.primary:
             raise NotLocated("ServerNotReady", f"{called} {key} has no primary yet")
         engine = engine_of(kind)
-        return Located(await self.opened(called, engine, key), self._contents(engine), key.namespace)
+        return Located(await self.opened(called, engine, key), self.contents(engine), key.namespace)
+
+    async def own(self, cluster: ClusterView) -> Located:
+        """The primary of a cluster, for the cluster's own matters.
+
+        Raises:
+            NotLocated: its certificates are not there.
+        """
+        server = await self.opened(cluster.kind, cluster.engine, cluster.key)
+        return Located(server, self.contents(cluster.engine), cluster.key.namespace)
 
     async def opened(self, kind: str, engine: str, cluster: ObjectKey) -> Server:
         """The primary of a cluster of ours, as the operator logs in to it.
@@ -132,7 +142,7 @@ class Servers:
 
         return Server(
             engine=engine,
-            endpoint=Endpoint(host_of(cluster), self._contents(engine).port),
+            endpoint=Endpoint(host_of(cluster), self.contents(engine).port),
             login=Login(OPERATOR, certificate=login.as_client),
             verification=Verification(TLSMode.VERIFY_FULL, held[0].data.get("ca.crt", b"")),
             tenancy=Tenancy.CLUSTER,
@@ -140,7 +150,7 @@ class Servers:
         )
 
     async def _foreign(self, of: Database | DatabaseUser, reference: ServerReference) -> Located:
-        contents, guest = self._contents(of.engine), of.metadata.namespace
+        contents, guest = self.contents(of.engine), of.metadata.namespace
         host, home = await self._address(of, reference)
         secret = await self._administrator(of, reference.administrator)
         verification, certificate = await self._verified(reference.tls, guest)

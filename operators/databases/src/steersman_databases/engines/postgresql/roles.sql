@@ -51,12 +51,14 @@ CREATE OR REPLACE FUNCTION steersman.pooled(login text, OUT username text, OUT v
 REVOKE ALL ON FUNCTION steersman.pooled(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION steersman.pooled(text) TO steersman_pooler;
 
--- How the operator compares passwords.
+-- How the operator compares passwords. Of a superuser's it learns no more than whether it is another than before.
 GRANT USAGE ON SCHEMA steersman TO steersman_operator;
 CREATE OR REPLACE FUNCTION steersman.verifiers(names name[]) RETURNS TABLE (name name, verifier text)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     BEGIN ATOMIC
-        SELECT a.rolname, a.rolpassword FROM pg_catalog.pg_authid a WHERE a.rolname = ANY (names) AND NOT a.rolsuper;
+        SELECT a.rolname, CASE WHEN a.rolsuper
+            THEN 'sha256:' || encode(sha256(convert_to(a.rolpassword, 'UTF8')), 'hex') ELSE a.rolpassword END
+        FROM pg_catalog.pg_authid a WHERE a.rolname = ANY (names);
     END;
 REVOKE ALL ON FUNCTION steersman.verifiers(name[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION steersman.verifiers(name[]) TO steersman_operator;
