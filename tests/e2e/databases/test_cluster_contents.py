@@ -97,6 +97,11 @@ def test_what_was_changed_behind_our_back_is_healed(
         record_property(f"password of {name}", round(time.monotonic() - began, 1))
     three.until("the grants are back", lambda: three.sql(has.format("SELECT"), "shop") == "t", HEALED_WITHIN)
     assert place.events("reader", "GrantRevoked")
+    three.sql("ALTER ROLE reader SET synchronous_commit = off")
+    said = three.wait_reason("NotForAll", "Synchronous", HEALED_WITHIN)["message"]
+    assert "wait for no replica: role reader: " in said
+    three.sql("ALTER ROLE reader RESET synchronous_commit")
+    three.wait_reason("InSync", "Synchronous", HEALED_WITHIN)
 
 
 TRAPS = """

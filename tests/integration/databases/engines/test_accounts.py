@@ -10,12 +10,13 @@ import psycopg
 import pytest
 
 from postgresql_server import PostgreSQLServer
-from steersman_databases.engines import Credentials, ServerUnreachable
+from steersman_databases.engines import Credentials, PostgreSQL, ServerUnreachable
 from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.postgresql.accounts import furnish, version
 from steersman_databases.engines.postgresql.session import Session
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.survey import Scope
 
 HOLDER = Holder("the first", "5f0c4a71", {})
 CLERK = Claim("5f0c4a71", "DatabaseUser", "shop", "clerk")
@@ -112,6 +113,32 @@ async def test_the_operator_learns_of_a_superusers_password_only_that_it_is_anot
     finally:
         for name in ("mighty", "modest"):
             postgresql.administer(f"DROP ROLE {name}")
+
+
+async def test_who_commits_without_waiting_for_a_replica_is_seen(postgresql: PostgreSQLServer) -> None:
+    set_and_reset = {
+        'ROLE "in a hurry"': "off",
+        'ROLE "in a hurry" IN DATABASE template1': "LOCAL",
+        "DATABASE template1": "'0'",
+        "ROLE patient": "remote_write",
+        "ROLE ALL": "local",
+    }
+    for role in ('"in a hurry"', "patient"):
+        postgresql.administer(f"CREATE ROLE {role}")
+    sessions = PostgreSQL().connect(administrated(postgresql))
+    try:
+        for whom, value in set_and_reset.items():
+            postgresql.administer(f"ALTER {whom} SET synchronous_commit = {value}")
+        seen = (await PostgreSQL().survey(sessions, Scope(follow=False, commits=True))).hasty
+        expected = {"role in a hurry", "role in a hurry in database template1", "database template1", "all roles"}
+        assert seen == expected
+        assert (await PostgreSQL().survey(sessions, Scope(follow=False))).hasty == frozenset(), "unless nobody asks"
+    finally:
+        await sessions.close()
+        for whom in set_and_reset:
+            postgresql.administer(f"ALTER {whom} RESET synchronous_commit")
+        for role in ('"in a hurry"', "patient"):
+            postgresql.administer(f"DROP ROLE {role}")
 
 
 async def test_a_standby_is_not_taken_for_furnished(

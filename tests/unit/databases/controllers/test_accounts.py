@@ -89,6 +89,24 @@ async def test_a_password_that_is_set_on_the_server_by_hand_is_set_back_within_t
 
 
 @virtual_time
+async def test_whose_commits_wait_for_no_replica_is_told_and_not_changed() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=3)
+        await world.ready(3)
+        await world.until("synchronous", lambda: world.condition("Synchronous") == "True/InSync", 30)
+        world.hosts.sql.hasty = {"role reports", "database shop"}
+        await world.until("told", lambda: world.condition("Synchronous") == "True/NotForAll", 30)
+        assert "wait for no replica: database shop, role reports: " in world.message("Synchronous")
+        assert world.events().count("NotForAll") == 1
+        await world.rest(400)
+        assert world.events().count("NotForAll") == 1, "it stays so, however often the server is looked at"
+        assert world.condition("Ready") == "True/ClusterReady"
+        world.hosts.sql.hasty = set()
+        await world.until("as declared", lambda: world.condition("Synchronous") == "True/InSync", 30)
+
+
+@virtual_time
 async def test_a_new_primary_is_looked_at_at_once_and_one_that_does_not_answer_again() -> None:
     world = FurnishedWorld()
     async with world.operator():

@@ -123,6 +123,8 @@ CLUSTER: Mapping[str, Reasons] = {
     },
     "Synchronous": {
         "InSync": "",
+        "NotForAll": "what they committed last may be lost in a failover; where nobody meant that, "
+        "ALTER ROLE or ALTER DATABASE … RESET synchronous_commit",
         "NoSynchronousStandby": "see which replica is missing",
     },
     "StorageAsDeclared": {

@@ -1,7 +1,7 @@
 """Has each primary have the cluster's own accounts, and the administrator's password as its Secret says it.
 
 That takes a superuser's login. Whether somebody set another password is seen by the operator's own session, which is
-open anyway, in what the server keeps of it.
+open anyway, in what the server keeps of it; and so is who was told to commit without waiting for a replica.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from steersman_databases.api import Cluster, DatabaseUser
 from steersman_databases.clusters.claims import places
 from steersman_databases.clusters.desires import claim_of
 from steersman_databases.clusters.observed import Observed
+from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.keys import Keys
 from steersman_databases.controllers.marks import ClusterMark
@@ -39,13 +40,14 @@ _LOOK_SECONDS = 15.0
 class _Done:
     """Which primary was last furnished with which password, and when. Forgotten with the process: one login each.
 
-    When it was last looked at, it kept ``kept`` of that password.
+    When it was last looked at, it kept ``kept`` of that password, and ``hasty`` committed without waiting.
     """
 
     about: tuple[str, int | None, Credentials]
     at: float
     looked: float | None = None
     kept: str | None = None
+    hasty: frozenset[str] = frozenset()
 
 
 class Accounts:
@@ -88,7 +90,7 @@ class Accounts:
         if former is not None and fresh and not await self._is_changed(charge, former):
             return
         server, holder = self._server(primary.pod.status.pod_ip, keys), await self._holder(charge, cluster)
-        done = _Done(about, now)
+        done = _Done(about, now, hasty=frozenset() if former is None else former.hasty)
         try:
             changes = await self._furnish(server, keys.administrator, holder)
         except EngineError as error:
@@ -109,14 +111,23 @@ class Accounts:
         done.looked = now
         try:
             located = await self._servers.own(charge.view)
-            scope = Scope(users=frozenset({name}), follow=False)
+            scope = Scope(users=frozenset({name}), follow=False, commits=True)
             survey = await self._surveys.look(located, charge.view.kind, charge.view.key, scope)
         except (NotLocated, ServerBusy, EngineError):
             # Whoever needs the server tells of it.
             return False
+        done.hasty = survey.hasty
         former, state = done.kept, survey.users.get(name)
         done.kept = "" if state is None else state.verifier or ""
         return former not in (None, done.kept)
+
+    def judge(self, cluster: ObjectKey, findings: Findings) -> None:
+        """Who waits for no replica, although others do; as it was when the server was last looked at."""
+        done, synchronous = self._clusters.get(cluster), findings.found.get("Synchronous")
+        if done is None or not done.hasty or synchronous is None or not synchronous.holds:
+            return
+        told = f"{synchronous.message}; but synchronous_commit is set so that these wait for no replica: "
+        findings.tell("Synchronous", True, "NotForAll", told + ", ".join(sorted(done.hasty)))
 
     async def _holder(self, charge: Charge, cluster: Cluster) -> Holder:
         """The cluster, with the users that are declared on it; those on a ``serverRef`` may be on it, too."""

@@ -336,6 +336,8 @@ class ClusterReconciler(Reconciler[C]):
         cluster_status.judge_storage(charge.view, observed, report.findings)
         cluster_status.judge_upgraded(charge.view, observed, report.available, report.findings)
         self._own.judge(charge.view, observed, report.findings)
+        if self._accounts is not None:
+            self._accounts.judge(charge.view.key, report.findings)
 
     def _describe(self, charge: Charge, cluster: C, step: Step | Wait | None, report: _Report) -> None:
         observed, findings = report.observed, report.findings

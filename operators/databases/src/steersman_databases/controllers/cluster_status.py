@@ -43,6 +43,7 @@ ALARMING = frozenset(
         "NoPrimary",
         "NoSynchronousStandby",
         "NotExpandable",
+        "NotForAll",
         "NotTrusted",
         "ParameterRefused",
         "PoolerCrashing",

@@ -68,6 +68,8 @@ class ModelServer(State):
         self.now = now
         self.up = True
         self.hangs = False
+        self.hasty: set[str] = set()
+        """For whom it is set that commits wait for no replica."""
         self.writes = 0
         """Statements that changed something or tried to."""
 
@@ -173,6 +175,7 @@ class ModelServer(State):
                 for name, schemas in inside.items()
                 if self.databases[name].allows_connections
             },
+            hasty=frozenset(self.hasty if scope.commits else ()),
         )
 
     def _seen_user(self, name: str) -> UserState:

@@ -166,7 +166,8 @@ class Survey:
     `product` is the server's own name (`PostgreSQL`, `MySQL`, `MariaDB`), `version` its major and minor number,
     `administrator` who looked, `elevates` whether there is a superuser's login besides. `opened` says of users, whose
     verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
-    accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server.
+    accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `hasty` says
+    for whom it is set on the server that commits wait for no replica (PostgreSQL).
     """
 
     product: str
@@ -180,6 +181,7 @@ class Survey:
     inside: Mapping[str, Inside] = field(default_factory=dict[str, Inside])
     opened: Mapping[str, bool] = field(default_factory=dict[str, bool])
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    hasty: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,7 @@ class Scope:
     """What to look at: names, and which databases to look inside of, for which of their schemas.
 
     `columns` are those to look for, as columns of tables. `follow`: also look inside databases in which one of the
-    users stands, wherever nothing is declared.
+    users stands, wherever nothing is declared. `commits`: also who does not wait with them.
     """
 
     users: frozenset[str] = frozenset()
@@ -196,6 +198,7 @@ class Scope:
     extensions: frozenset[str] = frozenset()
     columns: frozenset[SecuredObject] = frozenset()
     follow: bool = True
+    commits: bool = False
 
     @classmethod
     def of(cls, desired: Iterable[DesiredDatabase | DesiredUser]) -> Scope:
@@ -216,6 +219,7 @@ class Scope:
             self.extensions | other.extensions,
             self.columns | other.columns,
             self.follow and other.follow,
+            self.commits or other.commits,
         )
 
 

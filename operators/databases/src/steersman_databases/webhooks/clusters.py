@@ -37,16 +37,13 @@ def check_cluster(cluster: Cluster, *, contents: Callable[[str], Contents]) -> I
     yield from _risks(cluster)
 
 
-_UNAWAITED = frozenset({"off", "local", "false", "no", "0"})
-
-
 def _of_postgresql(cluster: PostgreSQLCluster) -> Iterator[Cause | Warn]:
     spec, synchronous = cluster.spec, cluster.spec.postgresql.synchronous
     for name, value in spec.postgresql.parameters.items():
         if reason := parameters.refused(name, value):
             yield Cause(f"spec.postgresql.parameters[{name}]", f"{name}: {reason}", reason="FieldValueForbidden")
     commit = spec.postgresql.parameters.get("synchronous_commit", "").strip().lower()
-    if commit in _UNAWAITED and cluster.synchronous_mode != "Off":
+    if commit in parameters.NOT_WAITING and cluster.synchronous_mode != "Off":
         yield Cause(
             "spec.postgresql.parameters[synchronous_commit]",
             f"with {commit} no commit waits for a standby, and a failover loses it: set synchronous.mode to Off if"

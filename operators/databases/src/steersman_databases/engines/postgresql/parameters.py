@@ -26,6 +26,9 @@ LOWERED_ON_THE_PRIMARY_FIRST = frozenset(
 )
 """A standby with less of these than its primary had does not start. Source: documentation, 26.4.3 "Hot Standby"."""
 
+NOT_WAITING = frozenset({"off", "local", "false", "no", "0"})
+"""Values of ``synchronous_commit`` with which no commit waits for a standby."""
+
 _OURS: Mapping[str, str] = {
     **dict.fromkeys(
         (

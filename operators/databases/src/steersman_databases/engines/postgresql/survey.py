@@ -22,6 +22,7 @@ from ..survey import (
     UserState,
 )
 from .names import deputy_name
+from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
 from .session import Session
 
@@ -55,6 +56,15 @@ _ROLES = """
                    AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass)
     FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%s)
 """
+
+_HASTY = """
+    SELECT pg_catalog.concat_ws(' in ', 'role ' || r.rolname, 'database ' || d.datname)
+    FROM pg_catalog.pg_db_role_setting s
+    LEFT JOIN pg_catalog.pg_roles r ON r.oid = s.setrole LEFT JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase
+    WHERE EXISTS (SELECT FROM pg_catalog.unnest(s.setconfig) AS said
+                  WHERE pg_catalog.lower(said) = ANY (%s))
+"""
+"""For whom something is set: roles, databases, roles in databases; for nobody's name, `ALTER ROLE ALL`."""
 
 _MEMBERSHIPS = """
     SELECT m.rolname, r.rolname, g.rolname, a.admin_option,
@@ -188,6 +198,8 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
                 users[name]["verifier"] = verifier
         named = scope.databases.union(*(user["stands_in"] for user in users.values() if scope.follow))
         databases = await _databases(session, scope, sorted(named))
+        settings = [f"synchronous_commit={value}" for value in NOT_WAITING]
+        hasty = await session.rows("looking at how commits wait", _HASTY, settings) if scope.commits else []
         if owners := {state.owner for state in databases.values()} - users.keys():
             users |= await _users(session, owners)
     found = {name: UserState(name, **state) for name, state in users.items()}
@@ -205,6 +217,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         users=found,
         databases=databases,
         inside=inside,
+        hasty=frozenset(name or "all roles" for (name,) in hasty),
     )
 
 
