@@ -80,7 +80,7 @@ class Server:
         applied = await self._client.apply(config, owner=self._database)
         if present is None:
             self._events.normal(self._database, "Created", f"created {kind.api_resource.kind} {config.key.name}")
-        elif content_of(applied) != content_of(present):
+        elif applied is not present and content_of(applied) != content_of(present):
             self._events.normal(self._database, "Updated", f"updated {kind.api_resource.kind} {config.key.name}")
 
     def _require_ours(self, obj: Object) -> None:
