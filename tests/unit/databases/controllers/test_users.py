@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -13,15 +12,13 @@ from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import run_virtual, virtual_time
-from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.api import DatabaseUser
 from steersman_databases.engines import Endpoint
-from steersman_databases.engines.actions import DropDatabase
 from steersman_databases.engines.survey import UserState
-from users_world import HOST, UsersWorld
+from users_world import FORCED, HOST, UsersWorld
 
 CLERK = ObjectKey("default", "clerk")
 GIVEN = {"name": "my-secret", "key": "my-key"}
-FORCED = {"metadata": {"annotations": {"databases.steersman.dev/force-delete": "true"}}}
 
 
 @virtual_time
@@ -262,28 +259,6 @@ async def test_deletion_by_force_and_with_retain() -> None:
 
 
 @virtual_time
-async def test_a_database_that_is_left_behind_by_force_is_told_and_its_secret_opens_it() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.database(deletionPolicy="Delete")
-        key = ObjectKey("default", "shop")
-        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
-        world.sql.up = False
-        await world.client.delete(Database, key)
-        await world.until("it waits", lambda: world.database_reason("shop") == "Deleting")
-        await world.client.patch(Database, key, MergePatch(FORCED))
-        await world.until("by force", lambda: world.server.read(Database, key) is None, 5)
-        told = "database shop and its owner were not dropped: databases.steersman.dev/force-delete is true"
-        assert f"DataRetained: {told}; Secret shop-app opens them, and is kept" in world.notes()
-        held = world.entries("shop-app")
-        world.sql.up = True
-        assert world.sql.lets_in("shop", held["password"])
-        await world.database()
-        await world.until("taken again", lambda: world.database_reason("shop") == "DatabaseReady")
-        assert world.entries("shop-app") == held
-
-
-@virtual_time
 async def test_only_targeted_users_are_touched_in_whatever_case() -> None:
     world = UsersWorld(target="Orders")
     async with world.operator():
@@ -419,57 +394,6 @@ async def test_a_role_without_login_has_no_secret() -> None:
 
 
 @virtual_time
-async def test_a_database_on_a_server_with_its_owner_and_secret() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.database(deletionPolicy="Delete")
-        key = ObjectKey("default", "shop")
-
-        def phase() -> str | None:
-            found = world.server.read(Database, key)
-            return found.status.phase if found is not None and found.status is not None else None
-
-        await world.until("Ready", lambda: phase() == "Ready")
-        assert world.sql.databases["shop"].owner == "shop"
-        assert world.sql.lets_in("shop", world.entries("shop-app")["password"])
-        world.sql.apply(DropDatabase("shop"))
-        await world.until("healed", lambda: "shop" in world.sql.databases, 30)
-        await world.client.delete(Database, key)
-        await world.until("gone", lambda: world.server.read(Database, key) is None)
-        assert not world.sql.databases and not world.sql.others and world.entries("shop-app") == {}
-
-
-@virtual_time
-async def test_a_retained_database_is_adopted_by_the_next_of_its_name() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.database()
-        await world.until("made", lambda: "shop" in world.sql.databases)
-        password = world.entries("shop-app")["password"]
-        key = ObjectKey("default", "shop")
-        await world.client.delete(Database, key)
-        await world.until("gone", lambda: world.server.read(Database, key) is None)
-        assert world.sql.lets_in("shop", password)
-        await world.database()
-        await world.until("Ready", lambda: "Ready" in str(world.server.read(Database, key)))
-        assert world.entries("shop-app")["password"] == password
-
-
-@virtual_time
-async def test_a_database_says_what_its_owner_is_missing() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.database(owner="boss")
-        key = ObjectKey("default", "shop")
-        await world.until(
-            "it waits", lambda: "the owner boss is not on the server" in str(world.server.read(Database, key))
-        )
-        await world.user("boss", login=False)
-        await world.until("Ready", lambda: "shop" in world.sql.databases, 40)
-        assert world.entries("shop-app") == {}
-
-
-@virtual_time
 async def test_a_rotation_that_is_given_up_midway_leaves_what_is_in_use() -> None:
     world = UsersWorld()
     await world.namespace("default")
@@ -498,20 +422,3 @@ async def test_a_missing_table_does_not_keep_a_password_from_being_rotated() -> 
         await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
         assert world.sql.lets_in("clerk~", world.entries()["password"])
         assert "orders is not there yet" in world.message()
-
-
-@virtual_time
-async def test_a_paused_database_is_left_alone() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.database("shop")
-        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
-        paused = {"metadata": {"annotations": {"databases.steersman.dev/paused": "true"}}}
-        await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(paused))
-        await world.until("paused", lambda: world.database_reason("shop") == "Paused", 5)
-        world.sql.databases["shop"] = replace(world.sql.databases["shop"], connection_limit=3)
-        await world.runtime.clock.sleep(60)
-        assert world.sql.databases["shop"].connection_limit == 3
-        go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
-        await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(go_on))
-        await world.until("healed", lambda: world.sql.databases["shop"].connection_limit == -1, 10)

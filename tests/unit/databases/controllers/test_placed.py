@@ -1,0 +1,102 @@
+"""The controller of databases that are on a server of somebody's, in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from steersman.client import MergePatch
+from steersman.meta import ObjectKey
+from steersman.testing import virtual_time
+from steersman_databases.api import Database
+from steersman_databases.engines.actions import DropDatabase
+from users_world import FORCED, UsersWorld
+
+
+@virtual_time
+async def test_a_database_on_a_server_with_its_owner_and_secret() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(deletionPolicy="Delete")
+        key = ObjectKey("default", "shop")
+
+        def phase() -> str | None:
+            found = world.server.read(Database, key)
+            return found.status.phase if found is not None and found.status is not None else None
+
+        await world.until("Ready", lambda: phase() == "Ready")
+        assert world.sql.databases["shop"].owner == "shop"
+        assert world.sql.lets_in("shop", world.entries("shop-app")["password"])
+        world.sql.apply(DropDatabase("shop"))
+        await world.until("healed", lambda: "shop" in world.sql.databases, 30)
+        await world.client.delete(Database, key)
+        await world.until("gone", lambda: world.server.read(Database, key) is None)
+        assert not world.sql.databases and not world.sql.others and world.entries("shop-app") == {}
+
+
+@virtual_time
+async def test_a_database_says_what_its_owner_is_missing() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(owner="boss")
+        key = ObjectKey("default", "shop")
+        await world.until(
+            "it waits", lambda: "the owner boss is not on the server" in str(world.server.read(Database, key))
+        )
+        await world.user("boss", login=False)
+        await world.until("Ready", lambda: "shop" in world.sql.databases, 40)
+        assert world.entries("shop-app") == {}
+
+
+@virtual_time
+async def test_a_retained_database_is_adopted_by_the_next_of_its_name() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database()
+        await world.until("made", lambda: "shop" in world.sql.databases)
+        password = world.entries("shop-app")["password"]
+        key = ObjectKey("default", "shop")
+        await world.client.delete(Database, key)
+        await world.until("gone", lambda: world.server.read(Database, key) is None)
+        assert world.sql.lets_in("shop", password)
+        await world.database()
+        await world.until("Ready", lambda: "Ready" in str(world.server.read(Database, key)))
+        assert world.entries("shop-app")["password"] == password
+
+
+@virtual_time
+async def test_a_database_that_is_left_behind_by_force_is_told_and_its_secret_opens_it() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(deletionPolicy="Delete")
+        key = ObjectKey("default", "shop")
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        world.sql.up = False
+        await world.client.delete(Database, key)
+        await world.until("it waits", lambda: world.database_reason("shop") == "Deleting")
+        await world.client.patch(Database, key, MergePatch(FORCED))
+        await world.until("by force", lambda: world.server.read(Database, key) is None, 5)
+        told = "database shop and its owner were not dropped: databases.steersman.dev/force-delete is true"
+        assert f"DataRetained: {told}; Secret shop-app opens them, and is kept" in world.notes()
+        held = world.entries("shop-app")
+        world.sql.up = True
+        assert world.sql.lets_in("shop", held["password"])
+        await world.database()
+        await world.until("taken again", lambda: world.database_reason("shop") == "DatabaseReady")
+        assert world.entries("shop-app") == held
+
+
+@virtual_time
+async def test_a_paused_database_is_left_alone() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database("shop")
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        paused = {"metadata": {"annotations": {"databases.steersman.dev/paused": "true"}}}
+        await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(paused))
+        await world.until("paused", lambda: world.database_reason("shop") == "Paused", 5)
+        world.sql.databases["shop"] = replace(world.sql.databases["shop"], connection_limit=3)
+        await world.runtime.clock.sleep(60)
+        assert world.sql.databases["shop"].connection_limit == 3
+        go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
+        await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(go_on))
+        await world.until("healed", lambda: world.sql.databases["shop"].connection_limit == -1, 10)
