@@ -49,9 +49,12 @@ class Process:
 
     def alive(self) -> bool:
         """Whether it still runs; a zombie does not."""
-        self._reap()
         stat = _stat(self.pid)
-        return stat is not None and stat[0] not in "ZX" and int(stat[19]) == self.started
+        if stat is not None and stat[0] in "ZX":
+            # Who looks for its id from now on finds nobody.
+            self._reap()
+            return False
+        return stat is not None and int(stat[19]) == self.started
 
     def end(self, grace: float = 10.0) -> None:
         """Ask it to end (SIGTERM), and kill it (SIGKILL) after `grace` seconds; returns when it is gone.

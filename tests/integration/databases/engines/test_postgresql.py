@@ -249,7 +249,7 @@ async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(
         postgresql.administer("LOCK TABLE pg_authid IN EXCLUSIVE MODE")
         started = time.monotonic()
         with pytest.raises(SqlFailed, match="lock timeout"):
-            await engines.ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, rotated, timeout=1)
+            await engines.ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, rotated, timeout=5)
         assert time.monotonic() - started < 20
     finally:
         postgresql.administer("ROLLBACK")
