@@ -35,6 +35,24 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+@dataclass(frozen=True, slots=True)
+class Processors:
+    """What the machine's processors have been used for, in ticks, and how many of them its host gave to others."""
+
+    total: int
+    stolen: int
+
+    @classmethod
+    def now(cls) -> Processors:
+        """Since the machine was started."""
+        ticks = [int(field) for field in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+        return cls(sum(ticks), ticks[7])
+
+    def stolen_since(self, before: Processors) -> float:
+        """In percent of all their time."""
+        return 100 * (self.stolen - before.stolen) / max(1, self.total - before.total)
+
+
 def peak_rss_mib(pid: int) -> float:
     """The most memory that the process ever had resident, in MiB."""
     return _memory_mib(pid, "VmHWM")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from typing import Literal
 from benchmarks.databases import faults
 from benchmarks.databases.gaps import acknowledged, longest_gap
 from benchmarks.databases.scenarios import Bench
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Figure, Measurement
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
@@ -35,17 +35,6 @@ _CALM = 5.0  # seconds of writing before a fault and after everything is well ag
 _PATIENCE = 180.0
 
 Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", "standby-restarted"]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One run: the longest gap in acknowledged writes in seconds, and the acknowledged rows that were lost."""
-
-    fault: str
-    mode: str
-    gap: float
-    lost: int
-    written: int
 
 
 def kill_process(cluster: PatroniCluster, primary: str) -> None:
@@ -165,8 +154,9 @@ def writing(cluster: PatroniCluster) -> Generator[Writer]:
         writer.stop()
 
 
-def run(cluster: PatroniCluster, fault: Fault) -> Outcome:
+def run(cluster: PatroniCluster, fault: Fault) -> Iterator[Figure]:
     """One fault, from a cluster in which all is well to one in which all is well again."""
+    wait_until("all stream", cluster.settled, seconds=_PATIENCE)
     with writing(cluster) as writer:
         time.sleep(_CALM)
         primary = cluster.leader() or ""
@@ -182,9 +172,8 @@ def run(cluster: PatroniCluster, fault: Fault) -> Outcome:
         time.sleep(_CALM)
         rows = writer.acknowledged()
     there = set(map(int, cluster.sql(cluster.leader() or "", "SELECT number FROM written").split()))
-    return Outcome(
-        fault, cluster.view.synchronous.mode, longest_gap(rows), len({n for n, _ in rows} - there), len(rows)
-    )
+    yield Figure("write gap", longest_gap(rows), "s")
+    yield Figure("lost rows", float(len({n for n, _ in rows} - there)), "")
 
 
 def writer_goes_on(writer: Writer, since: float) -> bool:
@@ -219,11 +208,8 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
             chosen.apply()
             for fault in FAULTS:
                 for _ in range(bench.runs):
-                    wait_until("all stream", chosen.settled, seconds=_PATIENCE)
-                    outcome = run(chosen, fault)
-                    bench.tell(str(outcome))
-                    found += [
-                        Measurement(title, mode, f"{fault}: write gap", outcome.gap, "s"),
-                        Measurement(title, mode, f"{fault}: lost rows", outcome.lost, ""),
-                    ]
+                    for figure in bench.undisturbed(partial(run, chosen, fault)):
+                        bench.tell(f"{mode}, {fault}: {figure.metric} {figure.value:.2f} {figure.unit}".rstrip())
+                        metric = f"{fault}: {figure.metric}"
+                        found.append(Measurement(title, mode, metric, figure.value, figure.unit))
     return found

@@ -18,7 +18,7 @@ from functools import partial
 import operator_under_test
 from benchmarks.databases import faults
 from benchmarks.databases.scenarios import Bench
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Figure, Measurement
 from cluster_engines import MYSQL
 from cluster_under_test import ClusterUnderTest
 from failovers import failing_over
@@ -77,14 +77,16 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
             bench.tell(f"{NODE} is left out: it needs a node for each instance")
         with operator_under_test.away(bench.target):
             for name, fault in FAULTS.items():
+                run = partial(_run, cluster, fault, by_node=name == NODE)
                 for _ in range(bench.runs if apart or name != NODE else 0):
-                    for metric, value, unit in _run(cluster, fault, by_node=name == NODE):
-                        bench.tell(f"{name}: {metric} {value:.2f} {unit}".rstrip())
-                        found.append(Measurement(title, _WHO, f"{name}: {metric}", value, unit))
+                    for figure in bench.undisturbed(run):
+                        bench.tell(f"{name}: {figure.metric} {figure.value:.2f} {figure.unit}".rstrip())
+                        metric = f"{name}: {figure.metric}"
+                        found.append(Measurement(title, _WHO, metric, figure.value, figure.unit))
     return found
 
 
-def _run(cluster: ClusterUnderTest, fault: Fault, *, by_node: bool) -> Iterator[tuple[str, float, str]]:
+def _run(cluster: ClusterUnderTest, fault: Fault, *, by_node: bool) -> Iterator[Figure]:
     """One fault, from a cluster in which all is well to one in which all is well again."""
     with failing_over(cluster, by_node=by_node) as seen:
         time.sleep(_CALM)
@@ -95,7 +97,7 @@ def _run(cluster: ClusterUnderTest, fault: Fault, *, by_node: bool) -> Iterator[
         took = time.time() - begun
         time.sleep(_CALM)
         seen.through.goes_on(time.time())
-        yield "write gap", seen.through.gap, "s"
-        yield "lost rows", float(seen.lost), ""
-        yield "two primaries", seen.both(begun), "s"
-        yield "until all follow", took, "s"
+        yield Figure("write gap", seen.through.gap, "s")
+        yield Figure("lost rows", float(seen.lost), "")
+        yield Figure("two primaries", seen.both(begun), "s")
+        yield Figure("until all follow", took, "s")

@@ -9,6 +9,7 @@ when a node is lost that has one of the servers of names.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import os
@@ -19,7 +20,6 @@ import time
 from typing import Any
 
 _SILENT = 3  # seconds after which a server that does not answer is given up
-_addresses: dict[str, str] = {}
 
 
 def main(driver: str, login: str, rate: float, table: str) -> None:
@@ -41,11 +41,10 @@ def main(driver: str, login: str, rate: float, table: str) -> None:
         time.sleep(max(0.0, 1 / rate - (time.monotonic() - begun)))
 
 
+@functools.cache
 def address_of(host: str) -> str:
     """As it was found the first time."""
-    if host not in _addresses:
-        _addresses[host] = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    return _addresses[host]
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 def words_of(login: str) -> dict[str, str]:

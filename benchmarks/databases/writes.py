@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Protocol
 
 from benchmarks.databases.scenarios import Bench
-from benchmarks.measurement import Measurement
+from benchmarks.measurement import Figure, Measurement
 from cluster_engines import POSTGRESQL, Engine
 from cluster_under_test import ClusterUnderTest, writing
 
@@ -54,27 +53,25 @@ def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine
         turn = itertools.count()
         for _ in range(bench.runs):
             for who, host in ways.items():
-                for metric, value, unit in _run(cluster, host, partial(change, number=next(turn))):
-                    bench.tell(f"{who}: {metric} {value:.2f} {unit}".rstrip())
-                    found.append(Measurement(title, who, metric, value, unit))
+                for figure in bench.undisturbed(lambda host=host: _run(cluster, host, change, next(turn))):
+                    bench.tell(f"{who}: {figure.metric} {figure.value:.2f} {figure.unit}".rstrip())
+                    found.append(Measurement(title, who, figure.metric, figure.value, figure.unit))
     return found
 
 
-def _run(
-    cluster: ClusterUnderTest, host: str, change: Callable[[ClusterUnderTest], None]
-) -> Iterator[tuple[str, float, str]]:
+def _run(cluster: ClusterUnderTest, host: str, change: Change, number: int) -> Iterator[Figure]:
     with writing(cluster, "shop-app", host) as seen:
         time.sleep(_CALM)
         begun = time.monotonic()
-        change(cluster)
+        change(cluster, number)
         cluster.wait_ready()
         took = time.monotonic() - begun
         time.sleep(_CALM)
         seen.goes_on(time.time())
-        yield "write gap", seen.gap, "s"
-        yield "lost rows", float(seen.lost()), ""
-        yield "errors of the client", float(len(seen.errors)), ""
-        yield "until all is Ready", took, "s"
+        yield Figure("write gap", seen.gap, "s")
+        yield Figure("lost rows", float(seen.lost()), "")
+        yield Figure("errors of the client", float(len(seen.errors)), "")
+        yield Figure("until all is Ready", took, "s")
 
 
 def _resources(cluster: ClusterUnderTest, number: int) -> None:

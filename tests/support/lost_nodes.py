@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from cluster_under_test import ClusterUnderTest
+from cluster_under_test import ClusterUnderTest, Writing, writing
 from devcluster import cluster as devcluster
 
 
@@ -42,3 +42,21 @@ def cut_off(node: str) -> Generator[float]:
         yield time.time()
     finally:
         devcluster.start_node(number_of(node))
+
+
+def power_lost(three: ClusterUnderTest) -> Writing:
+    """What a client saw of it when the primary's node lost its power, until all was well again."""
+    node, other = primary_alone(three)
+    former = three.primary
+    with writing(three, "shop-app", on=other) as seen:
+        try:
+            devcluster.crash_node(number_of(node))
+            three.until("another leads", lambda: three.leader not in ("", former), 90)
+            seen.goes_on(time.time())
+        finally:
+            devcluster.start_node(number_of(node))
+        # It may have been the operator's node, too.
+        three.until("the operator is back", lambda: three.primary == three.leader, 400)
+        three.wait_ready(seconds=400)
+        seen.goes_on(time.time())
+    return seen

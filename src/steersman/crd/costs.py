@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from steersman.crd.errors import SchemaError
 from steersman.crd.expressions import is_installed
 from steersman.crd.judgement import has_rules
+from steersman.crd.rules import RULES, Schema
 from steersman.errors import ApiError
 
-Schema = dict[str, Any]
-
-_RULES = "x-kubernetes-validations"
 # What bounds a value, in the schema and as an argument of Field.
 _BOUNDS = {
     "string": ("maxLength", "max_length"),
@@ -117,7 +115,7 @@ def rule_costs(schema: Schema) -> list[RuleCost]:
 
     found: list[RuleCost] = []
     for at in _places(_Place((), "", schema, 1)):
-        rules = at.schema.get(_RULES, ())
+        rules = at.schema.get(RULES, ())
         kind = schema_type(at.schema, root=not at.keys) if rules else None
         if kind is None:
             continue

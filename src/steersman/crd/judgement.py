@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from steersman.crd.expressions import is_installed
+from steersman.crd.rules import RULES, Schema
 from steersman.errors import ApiError
 
 if TYPE_CHECKING:
     from steersman.cel.evaluation import Broken
-
-Schema = dict[str, Any]
-_RULES = "x-kubernetes-validations"
 
 
 def has_rules(schema: Any) -> bool:
@@ -25,7 +23,7 @@ def has_rules(schema: Any) -> bool:
         return any(map(has_rules, cast("list[Any]", schema)))
     if not isinstance(schema, dict):
         return False
-    return _RULES in schema or any(map(has_rules, cast("Schema", schema).values()))
+    return RULES in schema or any(map(has_rules, cast("Schema", schema).values()))
 
 
 def rule_violations(schema: Schema, value: Any, former: Any, *, root: bool) -> tuple[str, ...]:

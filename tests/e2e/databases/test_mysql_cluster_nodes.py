@@ -15,7 +15,7 @@ from cluster_under_test import ClusterUnderTest, writing
 from devcluster import cluster as devcluster
 from devcluster.errors import CommandFailed
 from devcluster.target import Target
-from lost_nodes import cut_off, number_of, primary_alone
+from lost_nodes import cut_off, number_of, power_lost, primary_alone
 from operator_under_test import EITHER_WAY, Presence
 
 pytestmark = [
@@ -81,21 +81,9 @@ def test_a_primary_that_is_cut_off_stops_taking_writes(
 
 
 def test_a_primarys_node_loses_its_power(three: ClusterUnderTest, record_property: Record) -> None:
-    node, other = primary_alone(three)
-    former = three.primary
-    with writing(three, "shop-app", on=other) as seen:
-        try:
-            devcluster.crash_node(number_of(node))
-            three.until("another leads", lambda: three.leader not in ("", former), 90)
-            seen.goes_on(time.time())
-        finally:
-            devcluster.start_node(number_of(node))
-        # It may have been the operator's node, too.
-        three.until("the operator is back", lambda: three.primary == three.leader, 400)
-        three.wait_ready(seconds=400)
-        seen.goes_on(time.time())
-        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
-        assert seen.lost() == 0
+    seen = power_lost(three)
+    record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+    assert seen.lost() == 0
 
 
 def test_two_of_three_nodes_are_lost(cluster: Target, three: ClusterUnderTest, record_property: Record) -> None:

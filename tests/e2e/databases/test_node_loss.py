@@ -14,7 +14,7 @@ from cluster_under_test import ClusterUnderTest, writing
 from devcluster import cluster as devcluster
 from devcluster.errors import CommandFailed
 from devcluster.target import Target
-from lost_nodes import cut_off, number_of, primary_alone
+from lost_nodes import cut_off, number_of, power_lost, primary_alone
 
 pytestmark = [pytest.mark.xdist_group("node-loss"), pytest.mark.disruptive]
 
@@ -110,17 +110,7 @@ def test_a_primarys_pod_is_deleted_while_its_node_is_lost(three: ClusterUnderTes
 
 
 def test_a_primarys_node_loses_its_power(three: ClusterUnderTest, record_property: Record) -> None:
-    node, other = primary_alone(three)
-    former = three.primary
-    with writing(three, "shop-app", on=other) as seen:
-        try:
-            devcluster.crash_node(number_of(node))
-            three.until("another leads", lambda: three.leader not in ("", former), 90)
-            seen.goes_on(time.time())
-        finally:
-            devcluster.start_node(number_of(node))
-        three.wait_ready(seconds=400)
-        seen.goes_on(time.time())
-        record_property("longest gap in writes, in seconds", round(seen.gap, 1))
-        assert seen.lost() == 0
-        assert seen.gap < TAKES_OVER
+    seen = power_lost(three)
+    record_property("longest gap in writes, in seconds", round(seen.gap, 1))
+    assert seen.lost() == 0
+    assert seen.gap < TAKES_OVER

@@ -18,21 +18,14 @@ from steersman.testing.apiserver.values import MISSING, JsonObject, child, is_li
 
 _ROOT_FIELDS = ("apiVersion", "kind")
 _ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
-_TYPES: dict[str, tuple[type[Any], ...]] = {
-    "integer": (int, float),
-    "number": (int, float),
-    "string": (str,),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-}
-_EXPECTED = {
-    "integer": "numeric (int or float)",
-    "number": "numeric (int or float)",
-    "string": "string",
-    "boolean": "boolean",
-    "array": "list",
-    "object": "map",
+_NUMBER: tuple[tuple[type[Any], ...], str] = ((int, float), "numeric (int or float)")
+_EXPECTED: dict[str, tuple[tuple[type[Any], ...], str]] = {
+    "integer": _NUMBER,
+    "number": _NUMBER,
+    "string": ((str,), "string"),
+    "boolean": ((bool,), "boolean"),
+    "array": ((list,), "list"),
+    "object": ((dict,), "map"),
 }
 
 
@@ -121,8 +114,9 @@ def _wrong_type(value: Any, schema: JsonObject) -> str:
     declared = schema.get("type")
     if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
         return ""
+    types, words = _EXPECTED[declared]
     truth = isinstance(value, bool) and declared != "boolean"
-    return "" if isinstance(value, _TYPES[declared]) and not truth else _EXPECTED[declared]
+    return "" if isinstance(value, types) and not truth else words
 
 
 def _go_value(value: Any) -> str:

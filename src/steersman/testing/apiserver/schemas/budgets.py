@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from steersman.cel.evaluation import RULES
 from steersman.cel.types import LONGEST_KEY, REQUEST
 from steersman.crd.costs import rule_costs
 from steersman.testing.apiserver.failures import refused_here
@@ -24,10 +25,9 @@ _CALL = 1_000_000
 _OBJECT = 10_000_000
 _WITHIN = ("additionalProperties", "items")
 _SMALL = 16
-_RULES = "x-kubernetes-validations"
 _TEXT: JsonObject = {"type": "string"}
 _METADATA: JsonObject = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
-_has_rules = Mentions(_RULES)
+_has_rules = Mentions(RULES)
 
 Size = Callable[[int], int]
 """What a length counts as."""
@@ -99,7 +99,7 @@ def _measured(schema: JsonObject, values: Sequence[Any], size: Size, *, ruled: b
     Args:
         ruled: whether a rule stands further out.
     """
-    ruled = ruled or _RULES in schema
+    ruled = ruled or RULES in schema
 
     def within(inner: JsonObject, values: Sequence[Any]) -> JsonObject:
         return _measured(inner, values, size, ruled=ruled) if ruled or _has_rules(inner) else inner
