@@ -6,12 +6,9 @@ import gc
 
 import pytest
 
-_THRESHOLD = 50_000
-
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Spares the garbage collector what stays anyway: thousands of tests, which it would look at again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_THRESHOLD, 20, 20)

@@ -79,9 +79,8 @@ def conformed(kind: Kind, obj: JsonObject, *, applied: bool = False) -> tuple[Js
     if kind.schema is not None:
         result, unknown = conform(obj, kind.schema, keep_nulls=applied)
     elif resource == CRD:
-        completed: JsonObject = clone(obj)
-        unknown = complete_definition(completed)
-        result = without_nulls(completed)
+        result = {n: v if n == "spec" else without_nulls(v) for n, v in obj.items() if v is not None}
+        unknown = complete_definition(result, keep_nulls=False)
     else:
         result, unknown = conform_builtin(resource, obj)
         if applied:

@@ -12,14 +12,14 @@ from steersman.cel.evaluation import has_rules
 from steersman.meta import ApiResource
 from steersman.meta.formats import known_format
 from steersman.testing.apiserver.definitions.approval import approval_errors
-from steersman.testing.apiserver.definitions.forms import normal_definition
+from steersman.testing.apiserver.definitions.forms import normal_spec
 from steersman.testing.apiserver.definitions.specification import spec_errors
 from steersman.testing.apiserver.definitions.structural import subschemas
 from steersman.testing.apiserver.failures import FieldError, invalid_value, shown
 from steersman.testing.apiserver.fields.shapes import SchemaShape
 from steersman.testing.apiserver.kinds import Column, Kind, ScalePaths, Versions, version_rank
 from steersman.testing.apiserver.schemas.budgets import may_cost_too_much
-from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at
+from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at, without_nulls
 
 CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 _HTTPS = 443
@@ -34,16 +34,32 @@ _AGE = {
 }
 
 
-def complete_definition(obj: JsonObject) -> list[str]:
+def complete_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str]:
     """Drops what the types do not have, and fills in what the real server does; returns the paths of unknown fields.
+
+    Args:
+        keep_nulls: those within values that may be anything.
 
     Raises:
         ApiError: 400, a field is of another JSON type.
     """
-    unknown = normal_definition(obj)
-    spec = obj.get("spec")
-    if not is_map(spec):
-        return unknown
+    if obj.get("spec") is None:
+        return []
+    completed, unknown = _completed(msgspec.json.encode(obj["spec"]), keep_nulls)
+    obj["spec"] = msgspec.json.decode(completed)
+    return list(unknown)
+
+
+@lru_cache(maxsize=1024)
+def _completed(spec: bytes, keep_nulls: bool) -> tuple[bytes, tuple[str, ...]]:
+    # Test after test writes the same definitions.
+    completed, unknown = normal_spec(msgspec.json.decode(spec))
+    if is_map(completed):
+        _fill_in(completed)
+    return msgspec.json.encode(completed if keep_nulls else without_nulls(completed)), tuple(unknown)
+
+
+def _fill_in(spec: JsonObject) -> None:
     names = spec.setdefault("names", {})
     kind = str(names.get("kind", ""))
     if kind:
@@ -53,7 +69,6 @@ def complete_definition(obj: JsonObject) -> list[str]:
     service = map_at(map_at(map_at(conversion, "webhook"), "clientConfig"), "service")
     if service:
         service.setdefault("port", _HTTPS)
-    return unknown
 
 
 def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[FieldError]:

@@ -20,20 +20,19 @@ _Form = Callable[[Any, str, list[str]], Any]
 _KIND = "CustomResourceDefinition"
 
 
-def normal_definition(obj: JsonObject) -> list[str]:
-    """Makes ``obj.spec`` what the typed server keeps of it, in place; returns the paths of unknown fields.
+def normal_spec(spec: Any) -> tuple[Any, list[str]]:
+    """What the typed server keeps of a definition's ``spec``, and the paths of unknown fields.
 
     Raises:
         ApiError: 400, a field is of another JSON type.
     """
     unknown: list[str] = []
-    if obj.get("spec") is not None:
-        try:
-            obj["spec"] = _SPEC(obj["spec"], "spec", unknown)
-        except _WrongTypeError as error:
-            raise error.refusal(_KIND) from None
+    try:
+        kept = _SPEC(spec, "spec", unknown)
+    except _WrongTypeError as error:
+        raise error.refusal(_KIND) from None
     # Keys of maps stand after a point here, positions in lists in brackets.
-    return sorted(re.sub(r"\[(?!\d+\])([^\]]*)\]", r".\1", path) for path in unknown)
+    return kept, sorted(re.sub(r"\[(?!\d+\])([^\]]*)\]", r".\1", path) for path in unknown)
 
 
 class _WrongTypeError(Exception):
