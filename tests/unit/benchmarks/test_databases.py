@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -14,10 +15,12 @@ from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, pic
 from benchmarks.databases.drift import HARMS
 from benchmarks.databases.gaps import longest_gap
 from benchmarks.databases.operator_pod import Usage, usage_of
-from benchmarks.measurement import Measurement
+from benchmarks.databases.scenarios import Bench, Tell
+from benchmarks.measurement import Figure, Measurement, Processors
 from benchmarks.summary import summarise
 
 from devcluster.errors import DevclusterError
+from devcluster.target import Target
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.client import Client
 from steersman.meta import ObjectMetaApply, decode_builtins
@@ -91,3 +94,42 @@ def test_results_of_one_scenario_replace_no_others_and_are_drawn(tmp_path: Path)
     titles = [text.text for text in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
     assert "Grant revoked: healed after, s" in titles
     assert "A cluster is made: from apply to Ready, s" in titles
+
+
+def bench(tell: Tell) -> Bench:
+    return Bench(cast("Target", None), 1, 1, 1, tell)
+
+
+def given(monkeypatch: pytest.MonkeyPatch, *percent: float) -> None:
+    """What the host takes in the runs to come, of which each lasts for a thousand ticks."""
+    total, stolen = 0, 0.0
+    moments = [Processors(0, 0)]
+    for share in percent:
+        total, stolen = total + 1000, stolen + 10 * share
+        moments += [Processors(total, int(stolen))] * 2
+    remaining = iter(moments)
+    monkeypatch.setattr(Processors, "now", lambda: next(remaining))
+
+
+def test_a_run_is_repeated_while_the_host_takes_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, 30.0, 11.0, 4.0)
+    told, turns = list[str](), count(1)
+    found = bench(told.append).undisturbed(lambda: [Figure("write gap", next(turns), "s")])
+    assert [(figure.metric, figure.value) for figure in found] == [
+        ("write gap", 3),
+        ("taken by the machine's host", 4.0),
+    ]
+    assert told == [f"the machine's host took {share} % of the processors: measured again" for share in (30, 11)]
+
+
+def test_a_host_that_is_never_quiet_is_told_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    given(monkeypatch, *([50.0] * 5))
+    turns = count(1)
+    found = bench(lambda line: None).undisturbed(lambda: [Figure("write gap", next(turns), "s")])
+    assert [figure.value for figure in found] == [5, 50.0]
+
+
+def test_what_the_system_says_of_the_processors() -> None:
+    before = Processors.now()
+    assert before.total > before.stolen >= 0
+    assert Processors(before.total + 200, before.stolen + 50).stolen_since(before) == 25.0
