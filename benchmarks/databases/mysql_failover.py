@@ -44,7 +44,7 @@ def _at_once(
 
 def _kill(cluster: ClusterUnderTest, primary: str) -> None:
     """The server dies; its agent lives."""
-    cluster.execute(primary, "sh", "-c", cluster.engine.killed())
+    cluster.execute(primary, "sh", "-c", f"kill -9 $({cluster.engine.pid})")
 
 
 def _dropped(*sides: faults.Side) -> Fault:

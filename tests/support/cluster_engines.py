@@ -36,6 +36,8 @@ class Engine(Protocol):
     """The statement by which who leads tells how many follow it."""
     writable: str
     """The statement by which a server says 1 if it takes writes."""
+    pid: str
+    """What tells a shell beside a server the id of its process."""
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
         """The instance that leads, as the annotations of the members' ConfigMap say; empty where none does."""
@@ -61,10 +63,6 @@ class Engine(Protocol):
         """The statement that makes an empty table of numbers, which ``user`` may write to."""
         ...
 
-    def killed(self) -> str:
-        """What a shell beside a server does to end that by force."""
-        ...
-
 
 class PostgreSQL:
     """With Patroni. An `Engine`."""
@@ -86,6 +84,7 @@ class PostgreSQL:
     data = "pgdata"
     following = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
     writable = "SELECT (NOT pg_is_in_recovery())::int"
+    pid = "head -1 /var/lib/steersman/data/pgdata/postmaster.pid"
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
         """See `Engine.leader`."""
@@ -117,10 +116,6 @@ class PostgreSQL:
         columns = "number bigint PRIMARY KEY, at timestamptz DEFAULT clock_timestamp()"
         return f"DROP TABLE IF EXISTS {name}; SET ROLE {user}; CREATE TABLE {name} ({columns})"
 
-    def killed(self) -> str:
-        """See `Engine.killed`."""
-        return "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)"
-
 
 class MySQL:
     """With Group Replication. An `Engine`."""
@@ -142,6 +137,7 @@ class MySQL:
     data = "mysql"
     following = "SELECT COUNT(*) - 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
     writable = "SELECT NOT @@GLOBAL.super_read_only"
+    pid = "cat /run/steersman/mysqld.pid"
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
         """See `Engine.leader`."""
@@ -174,10 +170,6 @@ class MySQL:
         """See `Engine.table`. Whoever may write to the database may to this."""
         columns = "number bigint PRIMARY KEY, at timestamp(6) DEFAULT CURRENT_TIMESTAMP(6)"
         return f"DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({columns})"
-
-    def killed(self) -> str:
-        """See `Engine.killed`."""
-        return "kill -9 $(cat /run/steersman/mysqld.pid)"
 
 
 POSTGRESQL, MYSQL = PostgreSQL(), MySQL()

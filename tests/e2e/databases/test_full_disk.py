@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
+from cluster_engines import EACH, POSTGRESQL, Engine
+from cluster_under_test import ClusterUnderTest, Place, writing
 from devcluster.errors import CommandFailed
 
 pytestmark = [pytest.mark.xdist_group("full-disk"), pytest.mark.timeout(1200)]
@@ -19,11 +20,12 @@ FLOOD = "CREATE TABLE flood AS SELECT repeat(md5(i::text), 30) AS words FROM gen
 
 
 @pytest.fixture
-def cluster_of_two(place: Place) -> ClusterUnderTest:
-    """A primary and a synchronous replica on volumes of 512 MiB, the second place of a database's tables."""
-    spec = {**SMALL, "instances": 2, "storage": {"size": "512Mi", "storageClass": "limited"}}
-    spec["postgresql"] = {**SMALL["postgresql"], "synchronous": {"mode": "Quorum"}}
-    made = ClusterUnderTest(place, spec=spec)
+def cluster_of_two(place: Place, of: Engine) -> ClusterUnderTest:
+    """A primary and a synchronous replica on volumes of limited size, the second place of a database's tables."""
+    spec = {**of.small, "instances": 2, "storage": {**of.small["storage"], "storageClass": "limited"}}
+    if of is POSTGRESQL:
+        spec["postgresql"] = {**of.small["postgresql"], "synchronous": {"mode": "Quorum"}}
+    made = ClusterUnderTest(place, spec=spec, engine=of)
     made.apply()
     place.declare("Database", "shop", {"clusterRef": {"name": made.name}, "deletionPolicy": "Delete"})
     made.wait_ready()
@@ -42,10 +44,11 @@ def restarts(cluster: ClusterUnderTest) -> int:
     return sum(c["restartCount"] for pod in pods for c in pod["status"]["containerStatuses"])
 
 
+@EACH
 def test_the_primarys_disk_fills_and_is_emptied(cluster_of_two: ClusterUnderTest, record_property: Record) -> None:
     """Scenario 6, by something beside the database: reads go on, and nobody fails over."""
     orders = cluster_of_two
-    primary, timeline = orders.primary, orders.status["timeline"]
+    primary, timeline = orders.primary, orders.status.get("timeline")
     orders.wait_reason("Sufficient", "StorageSufficient")
     with writing(orders, "shop-app") as seen:
         began = time.time()
@@ -60,9 +63,9 @@ def test_the_primarys_disk_fills_and_is_emptied(cluster_of_two: ClusterUnderTest
         orders.until(
             "it is looked at", lambda: orders.status["observedGeneration"] == orders.found["metadata"]["generation"]
         )
-        assert orders.sql("SELECT count(*) > 0 FROM written", "shop") == "t"
+        assert int(orders.sql("SELECT count(*) FROM written", "shop")) > 0
         orders.wait_reason("DiskFull")
-        assert (orders.primary, orders.status["timeline"]) == (primary, timeline), "nobody took over"
+        assert (orders.primary, orders.status.get("timeline")) == (primary, timeline), "nobody took over"
         orders.execute(primary, "rm", FILLER)
         began = time.time()
         orders.wait_reason("Sufficient", "StorageSufficient")

@@ -28,7 +28,7 @@ def well(three: ClusterUnderTest) -> None:
 
 def server_killed(three: ClusterUnderTest, primary: str) -> None:
     """mysqld dies; its agent lives."""
-    three.execute(primary, "sh", "-c", three.engine.killed())
+    three.execute(primary, "sh", "-c", f"kill -9 $({three.engine.pid})")
 
 
 def pod_deleted_by_force(three: ClusterUnderTest, primary: str) -> None:
