@@ -27,7 +27,7 @@ def cluster_of_two(place: Place, of: Engine) -> ClusterUnderTest:
         spec["postgresql"] = {**of.small["postgresql"], "synchronous": {"mode": "Quorum"}}
     made = ClusterUnderTest(place, spec=spec, engine=of)
     made.apply()
-    place.declare("Database", "shop", {"clusterRef": {"name": made.name}, "deletionPolicy": "Delete"})
+    place.declare("Database", "shop", made.reference(deletionPolicy="Delete"))
     made.wait_ready()
     place.wait_reason("database", "shop", "DatabaseReady")
     return made
