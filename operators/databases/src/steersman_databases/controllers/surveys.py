@@ -1,7 +1,7 @@
 """One look at a server for all who need one: for reconciles that wait, and for what changes behind our back.
 
 A reconcile asks for a look that begins after it asked, and shares it with whoever asks meanwhile. At rest each server
-is looked at every ten seconds, however many objects are on it, and only those that are no longer as declared are
+is looked at every six seconds, however many objects are on it, and only those that are no longer as declared are
 reconciled. Nothing here must survive the process: it is filled by the first reconcile of each object.
 """
 
