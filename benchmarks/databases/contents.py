@@ -14,6 +14,7 @@ from cluster_under_test import API, ClusterUnderTest, Place
 
 _BATCH = 100
 _PATIENCE = 3600.0
+_LOOKS = 5  # at the connections, a second apart, for each at the objects: to list these takes from who is waited for
 _REST_SECONDS = 180.0
 _CALM_SECONDS = 60.0
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steersman'"
@@ -44,7 +45,9 @@ def _run(bench: Bench, title: str, cluster: ClusterUnderTest) -> Iterator[Measur
     while len(done) < 2:
         if time.time() - begun > _PATIENCE:
             raise TimeoutError(f"not all are Ready after {_PATIENCE:.0f} s: {_unready(cluster.place)}")
-        most = max(most, _held(cluster))
+        for _ in range(_LOOKS):
+            time.sleep(1)
+            most = max(most, _held(cluster))
         memory = max(memory, bench.operator.latest().memory)
         for kind, count in (("databases", bench.databases), ("databaseusers", bench.users)):
             if kind not in done and _ready(cluster.place, kind) == count:
