@@ -22,6 +22,7 @@ from benchmarks.databases import faults
 from benchmarks.databases.gaps import acknowledged, longest_gap
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Figure, Measurement
+from cluster_engines import POSTGRESQL as ENGINE
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
@@ -39,7 +40,7 @@ Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", 
 
 def kill_process(cluster: PatroniCluster, primary: str) -> None:
     """The postmaster dies; Patroni lives."""
-    cluster.execute(primary, "sh", "-c", "kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)")
+    cluster.execute(primary, "sh", "-c", f"kill -9 $({ENGINE.pid})")
 
 
 def switch_over(cluster: PatroniCluster, primary: str) -> None:
@@ -208,8 +209,5 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
             chosen.apply()
             for fault in FAULTS:
                 for _ in range(bench.runs):
-                    for figure in bench.undisturbed(partial(run, chosen, fault)):
-                        bench.tell(f"{mode}, {fault}: {figure.metric} {figure.value:.2f} {figure.unit}".rstrip())
-                        metric = f"{fault}: {figure.metric}"
-                        found.append(Measurement(title, mode, metric, figure.value, figure.unit))
+                    found += bench.measured(title, mode, partial(run, chosen, fault), f"{fault}: ")
     return found

@@ -79,10 +79,7 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
             for name, fault in FAULTS.items():
                 run = partial(_run, cluster, fault, by_node=name == NODE)
                 for _ in range(bench.runs if apart or name != NODE else 0):
-                    for figure in bench.undisturbed(run):
-                        bench.tell(f"{name}: {figure.metric} {figure.value:.2f} {figure.unit}".rstrip())
-                        metric = f"{name}: {figure.metric}"
-                        found.append(Measurement(title, _WHO, metric, figure.value, figure.unit))
+                    found += bench.measured(title, _WHO, run, f"{name}: ")
     return found
 
 

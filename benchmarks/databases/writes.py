@@ -53,9 +53,7 @@ def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine
         turn = itertools.count()
         for _ in range(bench.runs):
             for who, host in ways.items():
-                for figure in bench.undisturbed(lambda host=host: _run(cluster, host, change, next(turn))):
-                    bench.tell(f"{who}: {figure.metric} {figure.value:.2f} {figure.unit}".rstrip())
-                    found.append(Measurement(title, who, figure.metric, figure.value, figure.unit))
+                found += bench.measured(title, who, lambda host=host: _run(cluster, host, change, next(turn)))
     return found
 
 

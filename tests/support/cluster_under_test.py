@@ -233,6 +233,10 @@ class ClusterUnderTest:
         found = self.place.all("pods", self.selector)
         return {pod["metadata"]["name"].removesuffix("-0"): pod["spec"].get("nodeName", "") for pod in found}
 
+    def processes(self) -> dict[str, str]:
+        """The process id of each instance's server: another one after a restart."""
+        return {name: self.execute(name, "sh", "-c", self.engine.pid).strip() for name in self.nodes()}
+
     def execute(self, instance: str, *command: str, seconds: float = 30) -> str:
         """Runs a command beside an instance's server. Raises CommandFailed."""
         return self.place.kubectl("exec", f"{instance}-0", "--container=server", "--", *command, seconds=seconds)

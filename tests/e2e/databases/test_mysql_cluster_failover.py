@@ -17,7 +17,6 @@ from operator_under_test import EITHER_WAY, Presence
 pytestmark = [pytest.mark.xdist_group("mysql-cluster-failover"), pytest.mark.timeout(900), ON_MYSQL]
 
 Record = Callable[[str, object], None]
-PID = "/run/steersman/mysqld.pid"
 
 
 @pytest.fixture(autouse=True)
@@ -86,12 +85,12 @@ def test_it_hangs(three: ClusterUnderTest, record_property: Record) -> None:
     """Its process is there and does nothing: the others put it out, and it takes no writes when it goes on."""
     with failing_over(three) as seen:
         began = time.time()
-        three.execute(seen.former, "sh", "-c", f"kill -STOP $(cat {PID})")
+        three.execute(seen.former, "sh", "-c", f"kill -STOP $({three.engine.pid})")
         try:
             seen.another_leads()
             record_property("longest gap in writes, in seconds", round(seen.through.gap, 1))
         finally:
-            three.execute(seen.former, "sh", "-c", f"kill -CONT $(cat {PID})")
+            three.execute(seen.former, "sh", "-c", f"kill -CONT $({three.engine.pid})")
         seen.all_follow()
         seen.judge(began)
     three.wait_ready()

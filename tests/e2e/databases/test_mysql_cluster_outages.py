@@ -14,7 +14,6 @@ from cluster_under_test import ClusterUnderTest, writing
 pytestmark = [pytest.mark.xdist_group("mysql-cluster-outages"), pytest.mark.timeout(900), ON_MYSQL]
 
 Record = Callable[[str, object], None]
-PID = "/run/steersman/mysqld.pid"
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +29,7 @@ def test_a_primary_without_a_majority_takes_no_writes_and_says_so(
     with writing(three, "shop-app") as seen:
         began = time.time()
         for replica in replicas:
-            three.execute(replica, "sh", "-c", f"kill -STOP $(cat {PID})")
+            three.execute(replica, "sh", "-c", f"kill -STOP $({three.engine.pid})")
         try:
             said = three.wait_reason("NoMajority", "Available", 60)
             record_property("seconds until it is said", round(time.time() - began, 1))
@@ -41,7 +40,7 @@ def test_a_primary_without_a_majority_takes_no_writes_and_says_so(
             assert max(moment for _, moment in seen.acknowledged) < time.time() - 2
         finally:
             for replica in replicas:
-                three.execute(replica, "sh", "-c", f"kill -CONT $(cat {PID})")
+                three.execute(replica, "sh", "-c", f"kill -CONT $({three.engine.pid})")
         three.wait_reason("PrimaryAccepts", "Available", 180)
         seen.goes_on(time.time())
         assert seen.lost() == 0

@@ -32,13 +32,8 @@ def applied(cluster: ClusterUnderTest) -> None:
     cluster.until("parameters are applied", said)
 
 
-def server(cluster: ClusterUnderTest) -> dict[str, str]:
-    """The process of each server: another one after a restart."""
-    return {name: cluster.execute(name, "cat", "/run/steersman/mysqld.pid").strip() for name in cluster.nodes()}
-
-
 def test_one_that_a_running_server_takes(three: ClusterUnderTest) -> None:
-    before, processes = three.pods(), server(three)
+    before, processes = three.pods(), three.processes()
     declare(three, long_query_time="3")
     three.until("all servers have it", lambda: three.shown("long_query_time") == {"3.000000"}, 60)
     applied(three)
@@ -46,7 +41,7 @@ def test_one_that_a_running_server_takes(three: ClusterUnderTest) -> None:
     declare(three)
     three.until("none has it", lambda: three.shown("long_query_time") == {"10.000000"}, 60)
     applied(three)
-    assert (three.pods(), server(three)) == (before, processes)
+    assert (three.pods(), three.processes()) == (before, processes)
 
 
 def test_one_that_takes_a_restart(three: ClusterUnderTest, record_property: Callable[[str, object], None]) -> None:
@@ -75,14 +70,14 @@ def test_one_that_takes_a_restart(three: ClusterUnderTest, record_property: Call
     ids=["misspelt", "no-number", "out-of-bounds", "no-such-value"],
 )
 def test_one_that_is_refused(three: ClusterUnderTest, name: str, value: str, words: str) -> None:
-    processes = server(three)
+    processes = three.processes()
     declare(three, **{name: value})
     said = three.wait_reason("ParameterRefused", "ParametersApplied", 180)
     assert name in said["message"] and words in said["message"]
     declare(three)
     applied(three)
     assert three.shown("max_connections") == {"60"}
-    assert server(three) == processes, "nobody was restarted for it"
+    assert three.processes() == processes, "nobody was restarted for it"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
+from cluster_engines import POSTGRESQL as ENGINE
 from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
@@ -172,7 +173,7 @@ def test_a_killed_postmaster_costs_no_row(cluster: PatroniCluster) -> None:
     former = cluster.leader() or ""
     cluster.sql(former, "CREATE TABLE kept AS SELECT generate_series(1, 1000) AS number")
     with lock(cluster) as locked, endpoints(cluster, "pg-rw") as rw, endpoints(cluster, "pg-ro") as ro:
-        kill = "date +%s.%N; kill -9 $(head -1 /var/lib/steersman/data/pgdata/postmaster.pid)"
+        kill = f"date +%s.%N; kill -9 $({ENGINE.pid})"
         killed = float(cluster.execute(former, "sh", "-c", kill))
         since = locked.moment("another leads", lambda name: name not in (former, ""))
         leader = cluster.leader() or ""

@@ -43,13 +43,14 @@ async def test_the_api_server_takes_what_is_declared() -> None:
     assert databases == {"shop_0", "shop_1", "shop_2"}
 
 
-def test_who_is_ready() -> None:
+def test_who_is_ready_since_when() -> None:
     def item(*conditions: dict[str, str]) -> dict[str, Any]:
         return {"status": {"conditions": list(conditions)}}
 
-    ready, failed = {"type": "Ready", "status": "True"}, {"type": "Ready", "status": "False"}
-    paused = {"type": "Paused", "status": "True"}
-    assert contents.ready_in({"items": [item(ready), item(failed), item(paused, ready), {}, item()]}) == 2
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:40Z"}
+    failed, paused = {"type": "Ready", "status": "False"}, {"type": "Paused", "status": "True"}
+    items = [item(ready), item(failed), item(paused, {**ready, "lastTransitionTime": "1970-01-01T00:00:07Z"}), {}]
+    assert contents.ready_since({"items": items}) == [100.0, 7.0]
 
 
 def test_what_the_kubelet_says_of_a_container() -> None:
@@ -114,19 +115,32 @@ def given(monkeypatch: pytest.MonkeyPatch, *percent: float) -> None:
 def test_a_run_is_repeated_while_the_host_takes_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, 30.0, 11.0, 4.0)
     told, turns = list[str](), count(1)
-    found = bench(told.append).undisturbed(lambda: [Figure("write gap", next(turns), "s")])
-    assert [(figure.metric, figure.value) for figure in found] == [
-        ("write gap", 3),
-        ("taken by the machine's host", 4.0),
+    found = bench(told.append).measured("t", "who", lambda: [Figure("write gap", next(turns), "s")], "killed: ")
+    assert [(m.peer, m.metric, m.value) for m in found] == [
+        ("who", "killed: write gap", 3),
+        ("who", "killed: taken by the machine's host", 4.0),
+        ("who", "killed: repeated", 2.0),
     ]
-    assert told == [f"the machine's host took {share} % of the processors: measured again" for share in (30, 11)]
+    assert told == [
+        *(f"the machine's host took {share} % of the processors: measured again" for share in (30, 11)),
+        "who: killed: write gap 3.00 s",
+        "who: killed: taken by the machine's host 4.00 % of the processors",
+        "who: killed: repeated 2.00 times",
+    ]
 
 
 def test_a_host_that_is_never_quiet_is_told_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, *([50.0] * 5))
     turns = count(1)
     found = bench(lambda line: None).undisturbed(lambda: [Figure("write gap", next(turns), "s")])
-    assert [figure.value for figure in found] == [5, 50.0]
+    assert [figure.value for figure in found] == [5, 50.0, 4.0]
+
+
+@pytest.mark.parametrize("metric", ["lost rows", "two primaries"])
+def test_what_must_not_happen_is_never_thrown_away(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
+    given(monkeypatch, 50.0, 0.0)
+    found = bench(lambda line: None).undisturbed(lambda: [Figure("write gap", 1, "s"), Figure(metric, 1, "")])
+    assert [figure.value for figure in found] == [1, 1, 50.0, 0.0]
 
 
 def test_what_the_system_says_of_the_processors() -> None:

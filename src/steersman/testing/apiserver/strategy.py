@@ -79,6 +79,7 @@ def conformed(kind: Kind, obj: JsonObject, *, applied: bool = False) -> tuple[Js
     if kind.schema is not None:
         result, unknown = conform(obj, kind.schema, keep_nulls=applied)
     elif resource == CRD:
+        # The spec is replaced by a copy, without nulls.
         result = {n: v if n == "spec" else without_nulls(v) for n, v in obj.items() if v is not None}
         unknown = complete_definition(result, keep_nulls=False)
     else:

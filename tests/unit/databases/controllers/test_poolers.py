@@ -47,6 +47,12 @@ class PooledWorld(ClusterWorld):
         assert b"PRIVATE KEY" in login.key and b"CERTIFICATE" in trusted
         self.commands = (*self.commands, (endpoint.host, command))
 
+    async def begin(self) -> None:
+        """Two instances and a pooler are there and serve."""
+        await self.create(instances=2, pooler=Pooler())
+        await self.ready()
+        await self.start_pooler()
+
     async def start_pooler(self, **status: Any) -> None:
         """As the controller of Deployments and a kubelet would."""
         deployment = self.deployment()
@@ -108,9 +114,7 @@ async def test_poolers_come_and_go_with_their_declaration() -> None:
 async def test_clients_wait_while_the_primary_is_handed_over() -> None:
     world = PooledWorld()
     async with world.operator():
-        await world.create(instances=2, pooler=Pooler())
-        await world.ready()
-        await world.start_pooler()
+        await world.begin()
         # One that a former operator may have left waiting goes on, without what it had.
         await world.until("told", lambda: world.told == ["RECONNECT", "RESUME"])
         await world.annotate(switchover="any")
@@ -126,9 +130,7 @@ async def test_clients_go_on_as_soon_as_they_are_led_to_who_leads() -> None:
     """Members say of themselves what they are with their next loop only."""
     world = PooledWorld()
     async with world.operator():
-        await world.create(instances=2, pooler=Pooler())
-        await world.ready()
-        await world.start_pooler()
+        await world.begin()
         await world.until("told", lambda: world.waits == ["RESUME"])
         world.hosts.silent = True
         await world.annotate(switchover="orders-1")
@@ -143,9 +145,7 @@ async def test_a_refused_switchover_is_asked_for_once_and_clients_go_on() -> Non
     world = PooledWorld()
     world.hosts.refuses |= {"orders-1-0"}
     async with world.operator():
-        await world.create(instances=2, pooler=Pooler())
-        await world.ready()
-        await world.start_pooler()
+        await world.begin()
         await world.until("told", lambda: world.waits == ["RESUME"])
         await world.change(shmSize="64Mi")
         await world.until("refused", lambda: world.condition("Ready") == "False/SwitchoverRefused")
@@ -170,9 +170,7 @@ async def test_a_switchover_that_somebody_asked_for_and_was_refused_leaves_no_re
     world = PooledWorld()
     world.hosts.refuses |= {"orders-1-0"}
     async with world.operator():
-        await world.create(instances=2, pooler=Pooler())
-        await world.ready()
-        await world.start_pooler()
+        await world.begin()
         await world.until("told", lambda: world.waits == ["RESUME"])
         for times in (1, 2):
             await world.annotate(switchover="orders-1")
@@ -227,9 +225,7 @@ async def test_whoever_takes_over_poolers_connect_anew() -> None:
     """A connection to a former primary, now a replica, would stay in the pool for as long as an hour."""
     world = PooledWorld()
     async with world.operator():
-        await world.create(instances=2, pooler=Pooler())
-        await world.ready()
-        await world.start_pooler()
+        await world.begin()
         await world.until("told", lambda: world.told == ["RECONNECT", "RESUME"])
         await world.rest(120)
         # Once more when every node leads to who serves.
@@ -245,9 +241,7 @@ async def test_a_pooler_that_ends_is_told_to_go_on_too() -> None:
     """Its clients wait like all others."""
     world = PooledWorld()
     async with world.operator():
-        await world.create(instances=2, pooler=Pooler())
-        await world.ready()
-        await world.start_pooler()
+        await world.begin()
         await world.until("told", lambda: world.waits == ["RESUME"])
         key = ObjectKey(KEY.namespace, "pooler")
         await world.client.patch(Pod, key, MergePatch({"metadata": {"finalizers": ["kubelet.test/ends"]}}))

@@ -1,8 +1,8 @@
 """One look at a server for all who need one: for reconciles that wait, and for what changes behind our back.
 
 A reconcile asks for a look that begins after it asked, and shares it with whoever asks meanwhile. At rest each server
-is looked at every six seconds, however many objects are on it, and only those that are no longer as declared are
-reconciled. Nothing here must survive the process: it is filled by the first reconcile of each object.
+is looked at every six to seven seconds, however many objects are on it, and only those that are no longer as declared
+are reconciled. Nothing here must survive the process: it is filled by the first reconcile of each object.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOK_SECONDS = 6.0
 VISITS = 12
 """So many databases are looked inside of each time. A visit is a connection of its own, 10 to 20 ms at both ends."""
 TURNS = 3
-"""Where there are more, all have had their turn in so many looks: what changed in one is found within 20 s."""
+"""Where there are more, all have had their turn in so many looks: what changed in one is found within 21 s."""
 TIMEOUT_SECONDS = 15.0
 _SIGN_OF_LIFE_SECONDS = 5.0
 _VISIT_SECONDS = 0.5

@@ -19,7 +19,7 @@ from steersman.testing.apiserver.failures import FieldError, invalid_value, show
 from steersman.testing.apiserver.fields.shapes import SchemaShape
 from steersman.testing.apiserver.kinds import Column, Kind, ScalePaths, Versions, version_rank
 from steersman.testing.apiserver.schemas.budgets import may_cost_too_much
-from steersman.testing.apiserver.values import JsonObject, clone, is_map, list_at, map_at, without_nulls
+from steersman.testing.apiserver.values import JsonObject, clone, list_at, map_at, without_nulls
 
 CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
 _HTTPS = 443
@@ -50,12 +50,11 @@ def complete_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str
     return list(unknown)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def _completed(spec: bytes, keep_nulls: bool) -> tuple[bytes, tuple[str, ...]]:
     # Test after test writes the same definitions.
     completed, unknown = normal_spec(msgspec.json.decode(spec))
-    if is_map(completed):
-        _fill_in(completed)
+    _fill_in(completed)
     return msgspec.json.encode(completed if keep_nulls else without_nulls(completed)), tuple(unknown)
 
 

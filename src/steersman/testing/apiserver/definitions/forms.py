@@ -12,7 +12,7 @@ from typing import Any
 
 from steersman.errors import ApiError
 from steersman.testing.apiserver import failures
-from steersman.testing.apiserver.values import JsonObject, clone, is_list, is_map, type_of
+from steersman.testing.apiserver.values import JsonObject, is_list, is_map, type_of
 
 _Form = Callable[[Any, str, list[str]], Any]
 """Takes a value and its path; returns what is kept of it, and adds the paths of unknown fields to the list."""
@@ -20,7 +20,7 @@ _Form = Callable[[Any, str, list[str]], Any]
 _KIND = "CustomResourceDefinition"
 
 
-def normal_spec(spec: Any) -> tuple[Any, list[str]]:
+def normal_spec(spec: Any) -> tuple[JsonObject, list[str]]:
     """What the typed server keeps of a definition's ``spec``, and the paths of unknown fields.
 
     Raises:
@@ -78,7 +78,7 @@ def _number(value: Any, path: str, unknown: list[str]) -> Any:
 
 
 def _json(value: Any, path: str, unknown: list[str]) -> Any:
-    return clone(value)
+    return value
 
 
 def _list_of(item: _Form, kind: str = "v1.JSONSchemaProps") -> _Form:

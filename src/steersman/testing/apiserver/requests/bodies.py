@@ -78,9 +78,12 @@ def decode_body(request: HttpRequest, kind: str = "", *, decoder: msgspec.json.D
 
 def _from_yaml(body: bytes) -> Any:
     try:
-        return document(body)
-    except yaml.YAMLError as error:
+        found = document(body)
+        # What JSON cannot hold, such as a key that is null, cannot be served.
+        msgspec.json.encode(found)
+    except (yaml.YAMLError, TypeError) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
+    return found
 
 
 def json_problem(error: msgspec.DecodeError) -> str:
