@@ -17,6 +17,16 @@ async def case_bodies_can_be_yaml(api: Api) -> None:
     assert made.ok().body["spec"]["size"] == 1
 
 
+async def case_yaml_that_json_cannot_hold_is_refused(api: Api) -> None:
+    for version, kind, plural in (("v1", "ConfigMap", "configmaps"), ("cases.steersman.dev/v1", "Widget", "widgets")):
+        text = f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: a\nnull: 1\n".encode()
+        created = await api.call("POST", api.path(plural), text, None, "application/yaml")
+        created.refused(400, "BadRequest")
+        query, media = {"fieldManager": "me"}, "application/apply-patch+yaml"
+        applied = await api.call("PATCH", api.path(plural, "a"), text, query, media)
+        applied.refused(400, "BadRequest")
+
+
 async def case_bodies_of_unknown_types_are_refused(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         refused = await api.call("POST", api.path(plural), body, None, "text/plain")
