@@ -51,8 +51,7 @@ def _run(bench: Bench, title: str, cluster: ClusterUnderTest) -> Iterator[Measur
             most = max(most, _held(cluster))
         memory = max(memory, bench.operator.latest().memory)
         for kind, count in (("databases", bench.databases), ("databaseusers", bench.users)):
-            moments = ready_since({"items": cluster.place.all(kind)})
-            if kind not in done and len(moments) == count:
+            if kind not in done and len(moments := ready_since(cluster.place.all(kind))) == count:
                 done[kind] = max(moments) - begun
     after = bench.operator.usage()
     number = bench.databases + bench.users
@@ -109,11 +108,11 @@ def _held(cluster: ClusterUnderTest) -> int:
     return int(cluster.sql(CONNECTIONS))
 
 
-def ready_since(listed: dict[str, Any]) -> list[float]:
-    """Since when those of a list's objects that are Ready say so, in seconds of the epoch."""
+def ready_since(items: Iterable[dict[str, Any]]) -> list[float]:
+    """Since when those of some objects that are Ready say so, in seconds of the epoch."""
     moments = (
         c["lastTransitionTime"]
-        for item in listed["items"]
+        for item in items
         for c in item.get("status", {}).get("conditions", ())
         if c["type"] == "Ready" and c["status"] == "True"
     )

@@ -44,7 +44,7 @@ def _at_once(
 
 def _kill(cluster: ClusterUnderTest, primary: str) -> None:
     """The server dies; its agent lives."""
-    cluster.execute(primary, "sh", "-c", f"kill -9 $({cluster.engine.pid})")
+    cluster.signal(primary, "KILL")
 
 
 def _dropped(*sides: faults.Side) -> Fault:

@@ -237,6 +237,10 @@ class ClusterUnderTest:
         """The process id of each instance's server: another one after a restart."""
         return {name: self.execute(name, "sh", "-c", self.engine.pid).strip() for name in self.nodes()}
 
+    def signal(self, instance: str, name: str) -> None:
+        """Sends one, such as ``KILL``, to an instance's server. Raises CommandFailed."""
+        self.execute(instance, "sh", "-c", f"kill -{name} $({self.engine.pid})")
+
     def execute(self, instance: str, *command: str, seconds: float = 30) -> str:
         """Runs a command beside an instance's server. Raises CommandFailed."""
         return self.place.kubectl("exec", f"{instance}-0", "--container=server", "--", *command, seconds=seconds)

@@ -44,7 +44,7 @@ def all_pods(three: ClusterUnderTest) -> None:
 def all_servers(three: ClusterUnderTest) -> None:
     """Every server is killed, faster than anybody could take over."""
     for instance in three.nodes():
-        three.execute(instance, "sh", "-c", f"kill -9 $({three.engine.pid})")
+        three.signal(instance, "KILL")
 
 
 @EACH

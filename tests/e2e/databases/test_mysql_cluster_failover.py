@@ -27,7 +27,7 @@ def well(three: ClusterUnderTest) -> None:
 
 def server_killed(three: ClusterUnderTest, primary: str) -> None:
     """mysqld dies; its agent lives."""
-    three.execute(primary, "sh", "-c", f"kill -9 $({three.engine.pid})")
+    three.signal(primary, "KILL")
 
 
 def pod_deleted_by_force(three: ClusterUnderTest, primary: str) -> None:
@@ -85,12 +85,12 @@ def test_it_hangs(three: ClusterUnderTest, record_property: Record) -> None:
     """Its process is there and does nothing: the others put it out, and it takes no writes when it goes on."""
     with failing_over(three) as seen:
         began = time.time()
-        three.execute(seen.former, "sh", "-c", f"kill -STOP $({three.engine.pid})")
+        three.signal(seen.former, "STOP")
         try:
             seen.another_leads()
             record_property("longest gap in writes, in seconds", round(seen.through.gap, 1))
         finally:
-            three.execute(seen.former, "sh", "-c", f"kill -CONT $({three.engine.pid})")
+            three.signal(seen.former, "CONT")
         seen.all_follow()
         seen.judge(began)
     three.wait_ready()

@@ -29,7 +29,7 @@ def test_a_primary_without_a_majority_takes_no_writes_and_says_so(
     with writing(three, "shop-app") as seen:
         began = time.time()
         for replica in replicas:
-            three.execute(replica, "sh", "-c", f"kill -STOP $({three.engine.pid})")
+            three.signal(replica, "STOP")
         try:
             said = three.wait_reason("NoMajority", "Available", 60)
             record_property("seconds until it is said", round(time.time() - began, 1))
@@ -40,7 +40,7 @@ def test_a_primary_without_a_majority_takes_no_writes_and_says_so(
             assert max(moment for _, moment in seen.acknowledged) < time.time() - 2
         finally:
             for replica in replicas:
-                three.execute(replica, "sh", "-c", f"kill -CONT $({three.engine.pid})")
+                three.signal(replica, "CONT")
         three.wait_reason("PrimaryAccepts", "Available", 180)
         seen.goes_on(time.time())
         assert seen.lost() == 0

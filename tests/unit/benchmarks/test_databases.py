@@ -49,8 +49,14 @@ def test_who_is_ready_since_when() -> None:
 
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:40Z"}
     failed, paused = {"type": "Ready", "status": "False"}, {"type": "Paused", "status": "True"}
-    items = [item(ready), item(failed), item(paused, {**ready, "lastTransitionTime": "1970-01-01T00:00:07Z"}), {}]
-    assert contents.ready_since({"items": items}) == [100.0, 7.0]
+    items = [
+        item(ready),
+        item(failed),
+        item(paused, {**ready, "lastTransitionTime": "1970-01-01T00:00:07Z"}),
+        {},
+        item(),
+    ]
+    assert contents.ready_since(items) == [100.0, 7.0]
 
 
 def test_what_the_kubelet_says_of_a_container() -> None:
