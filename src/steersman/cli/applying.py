@@ -57,7 +57,7 @@ class Applier:
         if not self._dry_run:
             for manifest in ordered:
                 if manifest["kind"] == _DEFINITION:
-                    await self._established(manifest)
+                    await self._waited_for(manifest)
 
     async def delete(self, manifests: list[Manifest]) -> None:
         """Deletes them in the opposite order, and waits until they are gone; what is not there is well.
@@ -83,18 +83,13 @@ class Applier:
         """How many objects there are of each kind that is defined; those without objects are left out."""
         counts: dict[str, int] = {}
         for manifest in definitions:
-            spec = manifest["spec"]
-            version = next(v["name"] for v in spec["versions"] if v["served"])
-            names = spec["names"]
-            resource = ApiResource(
-                spec["group"], version, names["kind"], names["plural"], spec["scope"] == "Namespaced"
-            )
+            resource = _resources(manifest)[0]
             try:
                 found = await self._client.list(metadata_only(resource))
             except NotFound:
                 continue
             if found.items:
-                counts[names["plural"]] = len(found.items)
+                counts[resource.plural] = len(found.items)
         return counts
 
     @property
@@ -132,17 +127,22 @@ class Applier:
                 raise FoundWrong(f"{named(manifest)} is not gone after {_LONG_PATIENCE:.0f} s: {holds}")
             await asyncio.sleep(_POLL)
 
-    async def _established(self, manifest: Manifest) -> None:
+    async def _waited_for(self, manifest: Manifest) -> None:
         deadline = asyncio.get_running_loop().time() + _PATIENCE
-        while True:
-            status = (await self._client.get(CustomResourceDefinition, _key(manifest))).status
-            conditions = status.conditions or ()
-            if any((c.type, c.status) == ("Established", "True") for c in conditions):
-                return
+        while (lacks := await self._lacks(manifest)) is not None:
             if asyncio.get_running_loop().time() > deadline:
-                told = "; ".join(f"{c.type}={c.status}: {c.message}" for c in conditions)
-                raise FoundWrong(f"{named(manifest)} is not served after {_PATIENCE:.0f} s ({told})")
+                raise FoundWrong(f"{named(manifest)} is not served after {_PATIENCE:.0f} s ({lacks})")
             await asyncio.sleep(_POLL)
+
+    async def _lacks(self, definition: Manifest) -> str | None:
+        """What its users still wait for: who looks kinds up does not find one as soon as it is established."""
+        status = (await self._client.get(CustomResourceDefinition, _key(definition))).status
+        conditions = status.conditions or ()
+        if not any((c.type, c.status) == ("Established", "True") for c in conditions):
+            return "; ".join(f"{c.type}={c.status}: {c.message}" for c in conditions)
+        await self._discovery.refresh()
+        listed = [await self._discovery.is_served(served) for served in _resources(definition)]
+        return None if all(listed) else "it is established, but the API server does not list it yet"
 
 
 def on_cluster(kubeconfig: str, context: str, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -164,6 +164,14 @@ def named(manifest: Manifest) -> str:
 def _key(manifest: Manifest) -> ObjectKey:
     metadata = manifest["metadata"]
     return ObjectKey(metadata.get("namespace", ""), metadata["name"])
+
+
+def _resources(definition: Manifest) -> list[ApiResource]:
+    """What it defines, in each version that is served."""
+    spec = definition["spec"]
+    names, namespaced = spec["names"], spec["scope"] == "Namespaced"
+    versions = [version["name"] for version in spec["versions"] if version["served"]]
+    return [ApiResource(spec["group"], version, names["kind"], names["plural"], namespaced) for version in versions]
 
 
 def _is_within(manifest: Manifest, namespaces: set[str]) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from steersman.cli.applying import Applier
 from steersman.cli.ending import FoundWrong
 from steersman.cli.project import Project
 from steersman.cli.rollout import available, missing
+from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.crd import definition
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey, decode_builtins
@@ -98,6 +101,50 @@ async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
     await Applier(client).apply([CONFIG_MAP])
     await Applier(client).apply([{**CONFIG_MAP, "data": {"a": "c"}}])
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["unchanged", "configured"]
+
+
+class LateListing(Transport):
+    """The way to a server that lists its kinds as they were a while ago, as the real one does when it is busy.
+
+    Args:
+        age: seconds, at most, of what it lists.
+    """
+
+    def __init__(self, age: float) -> None:
+        self._server = InMemoryApiServer()
+        self._age = age
+        self._listed: HttpResponse | None = None
+        self._listed_at = 0.0
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        if request.path != "/apis":
+            return await self._server.request(request)
+        now = asyncio.get_running_loop().time()
+        if self._listed is None or now > self._listed_at + self._age:
+            self._listed, self._listed_at = await self._server.request(request), now
+        return self._listed
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._server.stream(request)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+@virtual_time
+async def test_a_definition_is_waited_for_until_its_kind_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(LateListing(age=5))
+    await Applier(client).apply([definition(Buoy)])
+    metadata = {"name": "a", "namespace": "default"}
+    buoy = {"apiVersion": "sea.example.com/v1", "kind": "Buoy", "metadata": metadata, "spec": {}}
+    await Applier(client).apply([buoy])
+    assert "buoy.sea.example.com/a created" in capsys.readouterr().out
+
+
+@virtual_time
+async def test_a_definition_whose_kind_is_never_listed() -> None:
+    with pytest.raises(FoundWrong, match="is not served after 60 s .it is established, but the API server does not"):
+        await Applier(Client(LateListing(age=3600))).apply([definition(Buoy)])
 
 
 @virtual_time
