@@ -143,7 +143,7 @@ async def test_a_definition_is_waited_for_until_its_kind_is_found(capsys: pytest
 
 @virtual_time
 async def test_a_definition_whose_kind_is_never_listed() -> None:
-    with pytest.raises(FoundWrong, match="is not served after 60 s .it is established, but the API server does not"):
+    with pytest.raises(FoundWrong, match=r"after 60 s \(it is established, but the API server does not"):
         await Applier(Client(LateListing(age=3600))).apply([definition(Buoy)])
 
 
