@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-_SILENT = 3  # seconds after which a server that does not answer is given up
+_SILENT = 3.0  # seconds after which a server that does not answer is given up, unless a login says otherwise
 
 
 def main(driver: str, login: str, rate: float, table: str) -> None:
@@ -63,6 +63,7 @@ def postgresql(login: str) -> Any:
 def mysql(login: str) -> Any:
     """A connection by words like libpq's. The server is verified where `ca` says by what."""
     said = words_of(login)
+    silent = float(said.get("read_timeout", _SILENT))
     trust = ssl.create_default_context(cafile=said.get("ca"))
     if "ca" not in said:
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
@@ -74,11 +75,11 @@ def mysql(login: str) -> Any:
         password=os.environ["MYSQL_PWD"],
         ssl=trust,
         autocommit=True,
-        read_timeout=_SILENT,
-        write_timeout=_SILENT,
+        read_timeout=silent,
+        write_timeout=silent,
         defer_connect=True,
     )
-    connection.connect(socket.create_connection((address_of(host), port), timeout=_SILENT))
+    connection.connect(socket.create_connection((address_of(host), port), timeout=silent))
     return connection
 
 

@@ -39,6 +39,9 @@ class Engine(Protocol):
     pid: str
     """What tells a shell beside a server the id of its process."""
 
+    patient: str
+    """Words of a login by which a client waits 20 seconds for an answer."""
+
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
         """The instance that leads, as the annotations of the members' ConfigMap say; empty where none does."""
         ...
@@ -85,6 +88,7 @@ class PostgreSQL:
     following = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
     writable = "SELECT (NOT pg_is_in_recovery())::int"
     pid = "head -1 /var/lib/steersman/data/pgdata/postmaster.pid"
+    patient = "tcp_user_timeout=20000"
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
         """See `Engine.leader`."""
@@ -138,6 +142,7 @@ class MySQL:
     following = "SELECT COUNT(*) - 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
     writable = "SELECT NOT @@GLOBAL.super_read_only"
     pid = "cat /run/steersman/mysqld.pid"
+    patient = "read_timeout=20"
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
         """See `Engine.leader`."""

@@ -267,7 +267,7 @@ class Client:
         secret: with ``host``, ``port``, ``user``, ``dbname`` and ``password``.
         host: instead of the Secret's.
         on: the node that the pod is to be on.
-        settings: of its sessions, as in `-csynchronous_commit=local`.
+        settings: more words of its login, as in `options=-csynchronous_commit=local`.
     """
 
     cluster: ClusterUnderTest
@@ -282,7 +282,7 @@ class Client:
         """A connection string, but for the password. The servers are verified by name."""
         entries = self.cluster.place.secret(self.secret)
         said = self.cluster.engine.login(entries, self.host or entries["host"])
-        return f"{said} options={self.settings}" if self.settings else said
+        return f"{said} {self.settings}".rstrip()
 
     def start(self, command: Sequence[str] = ("sleep", "7200")) -> None:
         image = self.cluster.status["image"]

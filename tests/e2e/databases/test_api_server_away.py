@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import pytest
+from benchmarks.measurement import Processors
 
 from cluster_engines import EACH
 from cluster_under_test import ClusterUnderTest, Writing, writing
@@ -18,6 +19,9 @@ pytestmark = [pytest.mark.xdist_group("api-server-away"), pytest.mark.timeout(18
 
 Record = Callable[[str, object], None]
 TEN_MINUTES = 600.0
+MOMENT = 5.0
+PATIENCE = 20.0
+"""Seconds that the client waits for an answer: what takes longer is an error on any machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +34,30 @@ def well(three: ClusterUnderTest) -> None:
 
 @contextmanager
 def unmoved(three: ClusterUnderTest, record: Record) -> Generator[Writing]:
-    """Somebody writes meanwhile; in the end the same servers do the same as before."""
+    """Somebody writes meanwhile, and waits for no write; in the end the same servers do the same as before."""
+    processors = Processors.now()
     before = three.leader, three.status.get("timeline"), three.pods(), three.processes()
-    with writing(three, "shop-app") as seen:
+    with writing(three, "shop-app", settings=three.engine.patient) as seen:
         yield seen
         three.wait_ready(seconds=600)  # an operator that could not renew its Lease ends, and comes back in its time
         seen.goes_on(time.time())
+        stolen = Processors.now().stolen_since(processors)
         record("longest gap in writes, in seconds", round(seen.gap, 2))
+        record("taken by the machine's host, in percent of the processors", round(stolen))
         record("writes that failed", len(seen.errors))
         assert seen.lost() == 0
         assert seen.errors == []
+        # A write takes three disks and six switches between processes, all on one machine here: where its host keeps
+        # half of the processors for others, each alone was measured to take a second.
+        assert seen.gap < (MOMENT if stolen < 10 else PATIENCE)
     assert (three.leader, three.status.get("timeline"), three.pods(), three.processes()) == before
 
 
 @EACH
 def test_a_minute_out_of_the_servers_reach(three: ClusterUnderTest, record_property: Record) -> None:
     """And within the operator's, which sees pods that are not ready and leaves them alone."""
-    with unmoved(three, record_property) as seen:
-        with no_api_server(three.place.target, three.place.namespace):
-            seen.goes_on(time.time() + 60, seconds=90)
-        assert seen.gap < 5, "not even for a moment"
+    with unmoved(three, record_property) as seen, no_api_server(three.place.target, three.place.namespace):
+        seen.goes_on(time.time() + 60, seconds=90)
 
 
 @EACH
@@ -62,10 +70,7 @@ def test_ten_minutes_down(three: ClusterUnderTest, record_property: Record) -> N
         question = three.engine.inside("SELECT MAX(number) FROM written", "shop")
         return int(devcluster.execute(number, three.place.namespace, pod, "server", question))
 
-    with unmoved(three, record_property) as seen:
-        with devcluster.without("kube-apiserver", graceful=False):
-            time.sleep(TEN_MINUTES)  # No wait for something: so long it is away.
-            then = last()
-            wait_until("it is written to", lambda: last() > then, seconds=30)
-        seen.look()
-        assert seen.gap < 5, "not even for a moment"
+    with unmoved(three, record_property), devcluster.without("kube-apiserver", graceful=False):
+        time.sleep(TEN_MINUTES)  # No wait for something: so long it is away.
+        then = last()
+        wait_until("it is written to", lambda: last() > then, seconds=30)
