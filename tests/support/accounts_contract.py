@@ -34,7 +34,7 @@ from steersman_databases.engines.desired import (
     ObjectKind,
     SecondCredential,
 )
-from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotSupported, ObjectsMissing
+from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotPermitted, NotSupported, ObjectsMissing
 from steersman_databases.engines.mysql import verifiers
 from steersman_databases.engines.plan import Plan, Step
 from steersman_databases.engines.server import Credentials, Login, Tenancy, TLSMode, Verification
@@ -81,9 +81,9 @@ class At:
         """Something that somebody does behind our back, who may do anything."""
         await self.contents.carry_out(self.others, Plan(tuple(map(Step, actions))))
 
-    async def held(self, name: str) -> set[tuple[str, str]]:
+    async def held(self, name: str, database: str = SHOP) -> set[tuple[str, str]]:
         """What a user holds: the object in words, and the privilege."""
-        survey = await self.contents.survey(self.sessions, Scope(frozenset({name}), inside={SHOP: frozenset()}))
+        survey = await self.contents.survey(self.sessions, Scope(frozenset({name}), inside={database: frozenset()}))
         found = {one for state in survey.databases.values() for one in state.privileges}
         found |= {one for inside in survey.inside.values() for one in inside.privileges}
         return {(str(one.on), one.privilege) for one in found if one.grantee == name}
@@ -91,6 +91,10 @@ class At:
     async def state(self, name: str) -> UserState | None:
         survey = await self.contents.survey(self.sessions, Scope(frozenset({name})))
         return survey.users.get(name)
+
+    async def drop_database(self, name: str, claim: Claim) -> None:
+        survey = await self.contents.survey(self.sessions, Scope(databases=frozenset({name})))
+        await self.contents.carry_out(self.sessions, self.contents.plan_drop_database(survey, name, claim))
 
     async def drop(self, name: str) -> None:
         survey = await self.contents.survey(self.sessions, Scope(frozenset({name})))
@@ -324,6 +328,27 @@ class TestAccounts:
         state = await at.state("clerk")
         assert state is not None
         assert not state.superuser
+
+    async def test_who_could_read_a_database_cannot_read_the_next_of_its_name(self, at: At) -> None:
+        """Here grants outlive what they are about."""
+        database, till = "accounts_la%st", SecuredObject(ObjectKind.TABLE, "accounts_la%st", None, "till")
+        guest = user(guest=True, exact=False, grants=(DesiredGrant(database, frozenset({"SELECT"})),))
+        await at.make(DesiredUser("accounts", "0wner", owns=frozenset({SHOP, database}), exact=False))
+        await at.make(DesiredDatabase(database, "accounts", claim=claim("first")))
+        await at.make(guest)
+        await at.do(Grant("clerk", till, ("INSERT", "CREATE"), ""))
+        held = {(f"database {database}", "SELECT"), (f"table {database}.till", "INSERT")}
+        await at.drop_database(database, claim("first"))
+        assert held <= await at.held("clerk", database)
+        with pytest.raises(ObjectsMissing, match="is not there yet"):
+            await at.make(guest)
+        other = Claim("c1", "Database", "elsewhere", "second")
+        made = await at.make(DesiredDatabase(database, "accounts", claim=other))
+        assert set(made) == {"GrantRevoked", "DatabaseCreated"}
+        assert await at.held("clerk", database) == set()
+        with pytest.raises(NotPermitted):
+            await at.make(guest)
+        await at.drop_database(database, other)
 
     async def test_a_strangers_role_is_not_taken(self, at: At) -> None:
         await at.make(role("reader"))

@@ -16,11 +16,14 @@ from steersman_databases.engines.plan import Plan, Step
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
+from steersman_databases.engines.survey import Scope, Survey
 
 CONTENTS = PostgreSQL()
 CLAIM = Claim("c1", "Database", "shop", "archive")
 OWNER = Credentials("archive's owner", "0wner")
 DATABASE = DesiredDatabase("the archive", OWNER.username, claim=CLAIM)
+SOUND = DesiredDatabase("the catalogue", OWNER.username, claim=CLAIM)
+PUBLIC = frozenset({"public"})
 
 
 @pytest.fixture
@@ -91,3 +94,52 @@ async def test_another_declared_owner_gets_what_the_former_had(
     )
     assert await make(administrator, replace(DATABASE, owner=heir.username)) == ["OwnerRestored"]
     await postgresql.execute("ALTER TABLE goods ADD more int", credentials=heir, database=DATABASE.name)
+
+
+async def seen(sessions: Sessions, *users: str) -> Survey:
+    both = frozenset({DATABASE.name, SOUND.name})
+    return await CONTENTS.survey(sessions, Scope(frozenset(users), both, dict.fromkeys(both, PUBLIC)))
+
+
+async def test_a_database_that_takes_no_more_connections_is_no_server_that_is_away(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    modest = Credentials("modest", "m0dest")
+    postgresql.administer("CREATE ROLE {} LOGIN CREATEROLE CREATEDB PASSWORD 'm0dest'", modest.username)
+    server = Server(
+        "postgresql", postgresql.endpoint, Login(modest.username, modest.password), Verification(TLSMode.REQUIRE)
+    )
+    sessions = CONTENTS.connect(server)
+    try:
+        await make(administrator, SOUND)
+        await make(administrator, DATABASE)
+        postgresql.administer("GRANT CONNECT ON DATABASE {} TO modest", DATABASE.name)
+        postgresql.administer("GRANT CONNECT ON DATABASE {} TO modest", SOUND.name)
+        postgresql.administer("ALTER DATABASE {} CONNECTION LIMIT 0", DATABASE.name)
+        found = await seen(sessions)
+        assert (found.databases.keys(), found.inside.keys()) == ({DATABASE.name, SOUND.name}, {SOUND.name})
+    finally:
+        await sessions.close()
+        postgresql.administer("DROP DATABASE IF EXISTS {}", SOUND.name)
+        postgresql.administer("REVOKE CONNECT ON DATABASE {} FROM modest", DATABASE.name)
+        postgresql.administer("DROP ROLE modest")
+
+
+async def test_what_one_database_cannot_say_is_no_matter_of_the_others(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    """What stands in catalogs that all databases share has the encoding of the database in which it was said."""
+    latin = replace(DATABASE, encoding="LATIN1", collation="C", character_type="C", template="template0")
+    try:
+        await make(administrator, SOUND)
+        await make(administrator, latin)
+        comment = "COMMENT ON DATABASE {} IS E'donn\u00e9es'; ALTER ROLE {} SET application_name = E'donn\u00e9es'"
+        await postgresql.execute(comment, latin.name, OWNER.username, database=latin.name)
+        found = await seen(administrator, OWNER.username)
+        assert found.databases[latin.name].mark == "donn\ufffdes"
+        assert found.users[OWNER.username].settings == {"application_name=donn\ufffdes"}
+        found = await seen(administrator, OWNER.username, "łukasz")
+        assert found.inside.keys() == {SOUND.name}
+    finally:
+        postgresql.administer("ALTER ROLE {} RESET ALL", OWNER.username)
+        postgresql.administer("DROP DATABASE IF EXISTS {}", SOUND.name)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from accounts_contract import SHOP, At, TestAccounts, at, on_server, user
 from mysql_server import MySQLServer
 from steersman_databases.engines import Credentials
-from steersman_databases.engines.desired import DesiredGrant, ObjectKind
-from steersman_databases.engines.errors import ObjectsMissing
+from steersman_databases.engines.desired import Claim, DesiredGrant, ObjectKind
+from steersman_databases.engines.errors import InvalidName, ObjectsMissing
 
 __all__ = ["TestAccounts", "at"]
 
@@ -66,6 +67,7 @@ async def test_who_goes_leaves_what_it_made(at: At, mysql_server: MySQLServer) -
     routine = DesiredGrant(
         SHOP, frozenset({"ALL"}), ObjectKind.FUNCTION, None, ("count_all",), with_grant_option=True
     )
+    await at.make(user())
     await mysql_server.execute("CREATE DEFINER = {}@'%' VIEW {}.{} AS SELECT 1 AS one", "clerk", SHOP, "v")
     create = "CREATE DEFINER = {}@'%' PROCEDURE {}.{}() SELECT 1"
     await mysql_server.execute_unprepared(create, "clerk", SHOP, "count_all")
@@ -75,6 +77,27 @@ async def test_who_goes_leaves_what_it_made(at: At, mysql_server: MySQLServer) -
     assert "clerk" not in await mysql_server.users()
     await mysql_server.execute("DROP VIEW {}.{}", SHOP, "v")
     await mysql_server.execute_unprepared("DROP PROCEDURE {}.{}", SHOP, "count_all")
+
+
+async def test_nobody_acts_as_the_next_user_of_the_name(at: At, mysql_server: MySQLServer) -> None:
+    """Who defined a procedure lends it his rights, and his name to whoever gets it next."""
+    await at.make(user())
+    create = "CREATE DEFINER = {}@'%' PROCEDURE {}.{}() SELECT 1"
+    await mysql_server.execute_unprepared(create, "clerk", SHOP, "count_all")
+    await at.drop("clerk")
+    try:
+        other = replace(user(), claim=Claim("c1", "DatabaseUser", "elsewhere", "clerk"))
+        for _ in range(2):
+            with pytest.raises(InvalidName, match="stored programs of a former user"):
+                await at.make(other)
+        assert "clerk" not in await mysql_server.users()
+        assert "UserCreated" in await at.make(user()), "the same one may come back"
+        await at.drop("clerk")
+        assert "UserCreated" in await at.make(replace(other, adopt=True))
+    finally:
+        await mysql_server.execute_unprepared("DROP PROCEDURE {}.{}", SHOP, "count_all")
+        await mysql_server.execute("DROP USER IF EXISTS {}@'%'", "clerk")
+    assert "UserCreated" in await at.make(user())
 
 
 async def test_what_only_a_superuser_can_take_away_is_told(at: At, mysql_server: MySQLServer) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from contents_in_memory import ContentsInMemory
 from steersman.testing import virtual_time
 from steersman_databases.engines import Credentials
-from steersman_databases.engines.errors import SqlFailed
+from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server
 from steersman_databases.engines.sessions import Sessions
@@ -25,6 +25,8 @@ class Closed(ContentsInMemory):
         super().__init__(*given)
         self.full: set[str] = set()
         """Users whose sessions are as many as they may be."""
+        self.shut_out: set[str] = set()
+        """Users who may not come from here, as pg_hba.conf says it."""
 
     async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
         survey = await super().survey(sessions, scope, timeout)
@@ -35,6 +37,8 @@ class Closed(ContentsInMemory):
         self.logins += 1
         if credentials.username in self.full:
             raise SqlFailed("logging in", None, "too many connections for role")
+        if credentials.username in self.shut_out:
+            raise ServerUnreachable(server.endpoint, "no pg_hba.conf entry")
         return await super().opens(server, credentials, database, timeout)
 
 
@@ -82,3 +86,33 @@ async def test_one_that_cannot_be_tried_keeps_no_other_from_being_healed() -> No
         await world.until("healed", lambda: world.sql.lets_in("clerk", "first"), 330)
         await world.runtime.clock.sleep(330)
         assert [note for note in world.notes() if "reset the password of user busy" in note] == []
+
+
+@virtual_time
+async def test_one_that_is_shut_out_hides_no_others_password() -> None:
+    world = ClosedWorld()
+    async with world.operator():
+        for name in ("away", "clerk"):
+            await world.secret(f"{name}-given", {"password": "first"})
+            await world.user(name, password={"name": f"{name}-given", "key": "password"})
+            await world.ready(name)
+        assert world.closed is not None
+        world.closed.shut_out.add("away")
+        await world.runtime.clock.sleep(330)  # both are to be tried again
+        world.sql.set_password("clerk", "drifted")
+        await world.until("healed", lambda: world.sql.lets_in("clerk", "first"), 330)
+
+
+@virtual_time
+async def test_the_former_password_never_opens_again_after_the_overlap() -> None:
+    world = ClosedWorld()
+    async with world.operator():
+        await world.user(rotation={"every": "10m", "overlap": "2m"})
+        await world.ready()
+        former = world.entries()["password"]
+        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
+        await world.until("over", lambda: "previous-password" not in world.entries(), 130)
+        end = world.runtime.clock.monotonic() + 120
+        while world.runtime.clock.monotonic() < end:
+            assert not world.sql.lets_in("clerk", former)
+            await world.runtime.clock.sleep(1)

@@ -100,3 +100,18 @@ async def test_a_paused_database_is_left_alone() -> None:
         go_on = {"metadata": {"annotations": {"databases.steersman.dev/paused": None}}}
         await world.client.patch(Database, ObjectKey("default", "shop"), MergePatch(go_on))
         await world.until("healed", lambda: world.sql.databases["shop"].connection_limit == -1, 10)
+
+
+@virtual_time
+async def test_what_lost_its_mark_is_left_and_that_is_told() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database(deletionPolicy="Delete")
+        await world.until("ready", lambda: world.database_reason("shop") == "DatabaseReady")
+        world.sql.databases["shop"] = replace(world.sql.databases["shop"], mark="sales")
+        await world.client.delete(Database, ObjectKey("default", "shop"))
+        await world.until("gone", lambda: world.server.read(Database, ObjectKey("default", "shop")) is None)
+        assert "shop" in world.sql.databases
+        told = "database shop and its owner were not dropped: it bears another mark than this object's, or none"
+        assert f"DataRetained: {told}; Secret shop-app opens them, and is kept" in world.notes()
+        assert "shop" in world.sql.users

@@ -14,7 +14,9 @@ from steersman.meta import ObjectKey
 from steersman.testing import run_virtual, virtual_time
 from steersman_databases.api import DatabaseUser
 from steersman_databases.engines import Endpoint
-from steersman_databases.engines.survey import UserState
+from steersman_databases.engines.actions import Grant
+from steersman_databases.engines.desired import ObjectKind
+from steersman_databases.engines.survey import SecuredObject, UserState
 from users_world import FORCED, HOST, UsersWorld
 
 CLERK = ObjectKey("default", "clerk")
@@ -422,3 +424,38 @@ async def test_a_missing_table_does_not_keep_a_password_from_being_rotated() -> 
         await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
         assert world.sql.lets_in("clerk~", world.entries()["password"])
         assert "orders is not there yet" in world.message()
+
+
+@virtual_time
+async def test_what_comes_back_between_two_looks_is_found_too() -> None:
+    """The second look finds what the first found, and it was healed in between."""
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.make_database("shop", "orders")
+        grants = [{"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}]
+        await world.user(grants=grants)
+        await world.ready()
+        more = SecuredObject(ObjectKind.TABLE, "shop", "public", "orders")
+        undeclared = Grant("clerk", more, ("DELETE",), world.sql.administrator)
+
+        def healed() -> bool:
+            return world.sql.granted("clerk", "shop") == {("SELECT", "orders")}
+
+        for _ in range(4):
+            world.sql.apply(undeclared)
+            assert not healed()
+            await world.until("it is revoked", healed, 30)
+
+
+@virtual_time
+async def test_who_lost_the_mark_is_left_and_that_is_told() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        world.sql.spoil_user("clerk", mark="sales")
+        await world.client.delete(DatabaseUser, CLERK)
+        await world.until("gone", lambda: world.read() is None, 45)
+        assert "clerk" in world.sql.users
+        told = "user clerk was not dropped on db.example.com:5432: it bears another mark than this object's, or none"
+        assert f"UserRetained: {told}" in world.notes()

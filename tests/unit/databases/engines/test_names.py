@@ -1,8 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from steersman_databases.engines import ENGINES, InvalidName, check_names
+from steersman_databases.engines.desired import (
+    DesiredDatabase,
+    DesiredGrant,
+    DesiredSchema,
+    DesiredUser,
+    ObjectKind,
+)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -76,3 +86,27 @@ def test_name_is_refused_with_the_reason(engine: str, field: str, name: str, rea
 )
 def test_longest_names_are_taken(engine: str, database: str, username: str) -> None:
     check_names(ENGINES[engine], database, username, "the-administrator")
+
+
+IN_GRANTS = [
+    {"database": "sh\0op"},
+    {"schema": "pub\0lic"},
+    {"names": ("till\0",)},
+    {"columns": ("co\0in",)},
+    {"created_by": ("own\0er",)},
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("given", IN_GRANTS, ids=lambda given: next(iter(given)))
+def test_a_grant_about_what_no_server_can_have_never_reaches_one(engine: str, given: dict[str, Any]) -> None:
+    """It would fail in the one look that all who want something there share."""
+    grant = DesiredGrant("shop", frozenset({"SELECT"}), ObjectKind.TABLE, names=("till",))
+    with pytest.raises(InvalidName, match=r"U\+0000"):
+        ENGINES[engine].check(DesiredUser("clerk", "s3cret", grants=(replace(grant, **given),)), "the-administrator")
+
+
+def test_the_owner_of_a_schema_has_a_name_that_a_role_can_have() -> None:
+    desired = DesiredDatabase("shop", "clerk", schemas=(DesiredSchema("till", owner="o" * 64),))
+    with pytest.raises(InvalidName, match="64 bytes"):
+        ENGINES["postgresql"].check(desired, "the-administrator")

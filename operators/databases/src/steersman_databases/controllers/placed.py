@@ -24,11 +24,12 @@ from steersman_databases.controllers.rivals import require_first, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, ServerUnreachable
+from steersman_databases.engines.claims import retained
 from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.errors import Raced
-from steersman_databases.engines.plan import Change
+from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
-from steersman_databases.engines.survey import Scope
+from steersman_databases.engines.survey import Scope, Survey
 from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
@@ -107,7 +108,9 @@ class PlacedDatabase:
                 raise _waiting(str(reason)) from None
             await self._retained(str(reason), kept=False)
         else:
-            await self._drop(located, claim_of(self.database, await self.mark.read()))
+            if left := await self._drop(located, claim_of(self.database, await self.mark.read())):
+                await self._retained(left, kept=True)
+                return
         await self._delete_secret()
 
     async def _located(self) -> Located:
@@ -163,19 +166,27 @@ class PlacedDatabase:
             verification=replace(server.verification, mode=TLSMode.REQUIRE),
         )
 
-    async def _drop(self, located: Located, claim: Claim) -> None:
-        database, contents = self.database, located.contents
+    async def _drop(self, located: Located, claim: Claim) -> str:
+        """Drops the database and its owner, or says why both are left as they are."""
+        database, contents, left = self.database, located.contents, ""
         names = frozenset({database.username, contents.second_username(database.username)})
         scope = Scope(users=names, databases=frozenset({database.database_name}))
         try:
             name, owner = database.database_name, database.username
             work = partial(self.surveys.carry_out, located, KIND, database.key, scope)
-            self._tell(await work(lambda s: contents.plan_drop_database(s, name, claim)))
-            if not database.spec.owner:
+
+            def without_database(survey: Survey) -> Plan:
+                nonlocal left
+                left = retained(survey.databases.get(name), claim)
+                return contents.plan_drop_database(survey, name, claim)
+
+            self._tell(await work(without_database))
+            if not left and not database.spec.owner:
                 self._tell(await work(lambda s: contents.plan_drop_user(s, owner, claim, None)))
         except EngineError as error:
             self._tell(error.changes)
             raise _waiting(str(error)) from error
+        return left
 
     async def _retained(self, why: str, *, kept: bool) -> None:
         """Tells what stays; ``kept``: the Secret, too."""

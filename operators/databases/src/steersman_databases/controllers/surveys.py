@@ -64,6 +64,21 @@ class _Interest:
 
     desired: tuple[Desired, ...]
     tell: Channel
+    unseen: set[str] | None = None
+    """Databases that were not looked inside of since it was settled; None: it is compared with what was there before.
+
+    What was undone and has come back in the meantime looks as it did before.
+    """
+
+    def is_first_seen(self, visited: Iterable[str], latest: Survey) -> bool:
+        """Whether a look that visited these databases is the first, since it was settled, to show all it wants."""
+        if self.unseen is None:
+            return False
+        self.unseen.difference_update(visited)
+        if self.unseen & latest.databases.keys():
+            return False
+        self.unseen = None
+        return True
 
 
 @dataclass(slots=True)
@@ -86,6 +101,7 @@ class _Known:
     watching: asyncio.Task[None] | None = None
     due: float | None = None
     opened: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
+    untried: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
 
     @property
     def contents(self) -> Contents:
@@ -131,8 +147,9 @@ class Surveys:
         with self._place(known, kind, key):
             self.forget(kind, key)
             known.interests[kind, key] = _Interest(desired, self.tells(kind))
+            scope = Scope.of(desired)
             # What this raises is shared with others: it is not to be changed.
-            survey = await self._tried(known, await self._look(known, Scope.of(desired)), desired)
+            survey = await self._tried(known, await self._look(known, scope), desired)
             changes: tuple[Change, ...] = ()
             try:
                 for number, each in enumerate(desired):
@@ -141,6 +158,8 @@ class Surveys:
             except EngineError as error:
                 error.changes = changes + error.changes
                 raise
+            # A new one: a look that is under way may have begun before.
+            known.interests[kind, key] = _Interest(desired, self.tells(kind), set(scope.inside))
             # One that did not open was reset, and is not worth another try before the others are.
             opened = [c for c in self._credentials(known, survey, desired) if c.username in survey.opened]
             self._remember(known, opened)
@@ -204,7 +223,9 @@ class Surveys:
             return survey
         now, server = self._runtime.clock.monotonic(), known.located.server
         known.opened = {c: at for c, at in known.opened.items() if now - at < LOGIN_SECONDS}
+        known.untried = {c: at for c, at in known.untried.items() if now - at < LOGIN_SECONDS}
         due = [c for c in self._credentials(known, survey, desired) if c not in known.opened]
+        due.sort(key=lambda c: known.untried.get(c, -LOGIN_SECONDS))
         opened: dict[str, bool] = {}
         for credentials in due[:limit]:
             try:
@@ -213,7 +234,8 @@ class Surveys:
                 # It was taken; what the user may not do with it is no matter of the password.
                 opens = True
             except EngineError:
-                # Nobody knows, then.
+                # Nobody knows, then. It comes last the next time: the server may shut out this one alone.
+                known.untried[credentials] = now
                 break
             opened[credentials.username] = opens
             if opens:
@@ -378,9 +400,12 @@ class Surveys:
         former, known.latest = known.latest, _joined(found, known.latest)
         if recovering:
             _tell(interests)
-        elif former is None or former != known.latest:
-            latest = known.latest
-            _tell({k: i for k, i in interests.items() if _concerns(known.contents, i.desired, former, latest)})
+            return
+        latest, changed = known.latest, former != known.latest
+        for who, interest in interests.items():
+            before = None if interest.is_first_seen(scope.inside, latest) else former
+            if (changed or before is None) and _concerns(known.contents, interest.desired, before, latest):
+                _tell({who: interest})
 
 
 def _tell(interests: dict[tuple[str, ObjectKey], _Interest]) -> None:

@@ -29,7 +29,7 @@ from steersman_databases.controllers.rivals import require_first, require_tenant
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
-from steersman_databases.engines.claims import require_kin
+from steersman_databases.engines.claims import require_kin, retained
 from steersman_databases.engines.desired import Claim, NoPassword
 from steersman_databases.engines.errors import ObjectsMissing
 from steersman_databases.engines.plan import Change as ServerChange
@@ -335,9 +335,11 @@ class UserReconciler(Reconciler[DatabaseUser]):
         scope = Scope(users=frozenset({name, located.contents.second_username(name)}))
         if user.spec.reassign_to:
             scope |= Scope(users=frozenset({user.spec.reassign_to}))
-        claim, heir = await self._claim(user), user.spec.reassign_to
+        claim, heir, left = await self._claim(user), user.spec.reassign_to, ""
 
         def planned(survey: Survey) -> Plan:
+            nonlocal left
+            left = retained(survey.users.get(name), claim)
             if heir and is_guest(user, located.home):
                 require_kin(survey, [heir], claim)
             return located.contents.plan_drop_user(survey, name, claim, heir)
@@ -345,7 +347,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         try:
             changes = await self._surveys.carry_out(located, KIND, user.key, scope, planned)
             self._tell(user, changes)
-            return ""
+            return left
         except EngineError as error:
             self._tell(user, error.changes)
             raise Failed(str(error), None) from error

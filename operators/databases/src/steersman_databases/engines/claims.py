@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from .desired import Claim, DesiredDatabase, DesiredUser
 from .errors import AlreadyExists, Claimed, NotPermitted
-from .survey import Survey
+from .survey import DatabaseState, Survey, UserState
 
 
 def require_ours(what: str, name: str, mark: str | None, claim: Claim | None, adopt: bool) -> None:
@@ -34,6 +34,13 @@ def is_ours(mark: str | None, claim: Claim | None) -> bool:
     return claim is None or mark == claim.text
 
 
+def retained(state: DatabaseState | UserState | None, claim: Claim) -> str:
+    """Why what is there is not dropped though its object goes; empty where it is dropped, or is not there."""
+    if state is None or is_ours(state.mark, claim) or (isinstance(state, DatabaseState) and not state.exists):
+        return ""
+    return "it bears another mark than this object's, or none"
+
+
 def require_permitted(survey: Survey, desired: DesiredDatabase | DesiredUser) -> None:
     """Refuse a guest to refer to what is there and was not made for its namespace.
 
@@ -49,7 +56,8 @@ def require_permitted(survey: Survey, desired: DesiredDatabase | DesiredUser) ->
         named = {*(role.role for role in desired.roles), *(c for grant in desired.grants for c in grant.created_by)}
         for name in sorted({grant.database for grant in desired.grants}):
             state = survey.databases.get(name)
-            if state is not None and not _of_same_namespace(state.mark, desired.claim):
+            # What is left of one that is gone is nobody's: it may be revoked.
+            if state is not None and state.exists and not is_kin(state.mark, desired.claim):
                 raise NotPermitted("database", name)
     require_kin(survey, named, desired.claim)
 
@@ -58,11 +66,12 @@ def require_kin(survey: Survey, roles: Iterable[str], claim: Claim | None) -> No
     """Refuse roles that are there and were not made for the claim's namespace. Raises `NotPermitted`."""
     for name in sorted(roles):
         state = survey.users.get(name)
-        if state is not None and not _of_same_namespace(state.mark, claim):
+        if state is not None and not is_kin(state.mark, claim):
             raise NotPermitted("role", name)
 
 
-def _of_same_namespace(mark: str | None, claim: Claim | None) -> bool:
+def is_kin(mark: str | None, claim: Claim | None) -> bool:
+    """Whether what bears this mark was made for the namespace of the claim."""
     owner = Claim.read(mark)
     if owner is None or claim is None:
         return False

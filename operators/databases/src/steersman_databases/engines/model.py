@@ -154,9 +154,10 @@ class ModelServer(State):
                 if names & {state.owner, *(one.grantee for one in state.privileges)}:
                     named.add(state.name)
         databases = {name: self.databases[name] for name in named & self.databases.keys()}
-        on_server = {one for one in self.on_server if one.grantee in names}
-        for place in {one.on.database for one in on_server}:
-            held = frozenset(one for one in on_server if one.on.database == place)
+        elsewhere = {one for one in self.on_server if one.grantee in names}
+        elsewhere |= {one for one in self.left if one.grantee in names or one.on.database in scope.databases}
+        for place in {one.on.database for one in elsewhere}:
+            held = frozenset(one for one in elsewhere if one.on.database == place and _is_whole(one.on))
             databases[place] = DatabaseState(place, privileges=held, exists=False)
         for state in databases.values():
             if state.owner in self.users and state.owner not in users:
@@ -164,13 +165,19 @@ class ModelServer(State):
         inside = {name: schemas for name, schemas in scope.inside.items() if name in self.inside}
         for name in (name for user in names & users.keys() for name in users[user].stands_in if scope.follow):
             inside.setdefault(name, frozenset())
+        parts = {one for one in elsewhere if not _is_whole(one.on)}
+        left = {
+            place: Inside(privileges=frozenset(one for one in parts if one.on.database == place))
+            for place in {one.on.database for one in elsewhere}
+        }
         return Survey(
             product="PostgreSQL" if self.owners_matter else "MySQL",
             version=(17, 0) if self.owners_matter else (9, 7),
             administrator=self.administrator,
             users=users,
             databases=databases,
-            inside={
+            inside=left
+            | {
                 name: _seen_inside(self.inside[name], schemas, names, scope)
                 for name, schemas in inside.items()
                 if self.databases[name].allows_connections
@@ -204,6 +211,10 @@ class ModelServer(State):
 
     def _table(self, database: str, schema: str, table: str) -> SecuredObject:
         return SecuredObject(ObjectKind.TABLE, database, schema if self.owners_matter else None, table)
+
+
+def _is_whole(on: SecuredObject) -> bool:
+    return on.kind in (ObjectKind.SERVER, ObjectKind.DATABASE)
 
 
 def _seen_inside(inside: ModelInside, schemas: frozenset[str], users: frozenset[str], scope: Scope) -> Inside:

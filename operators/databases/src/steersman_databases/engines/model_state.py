@@ -86,6 +86,8 @@ class State:
         self.inside: dict[str, ModelInside] = {}
         self.on_server: frozenset[Privilege] = frozenset()
         """MySQL: what is held on all of it, in its own databases, and by patterns of names."""
+        self.left: frozenset[Privilege] = frozenset()
+        """MySQL: what is held on databases that are not there."""
         self._marks: dict[tuple[str, str], str] = {}
         """MySQL: of what is about to be created."""
 
@@ -229,6 +231,8 @@ class State:
 
     @apply.register
     def _(self, action: Grant) -> None:
+        if action.on.kind not in (ObjectKind.SERVER, ObjectKind.DATABASE) and not self._is_on_server(action.on):
+            self._database(action.on.database)
         grantor = self._grantor(action.on, action.as_role)
         held = self._privileges(action.on)
         for privilege in action.privileges:
@@ -262,8 +266,11 @@ class State:
         made = DatabaseState(
             action.name, "", action.encoding, action.collation or "C.UTF-8", action.character_type or "C.UTF-8"
         )
-        made = replace(made, mark=self._marks.pop(("database", action.name), None))
-        self.inside[action.name] = ModelInside()
+        held = frozenset(one for one in self.left if one.on.database == action.name)
+        self.left -= held
+        on_it = frozenset(one for one in held if one.on.kind is ObjectKind.DATABASE)
+        made = replace(made, mark=self._marks.pop(("database", action.name), None), privileges=on_it)
+        self.inside[action.name] = ModelInside(privileges=set(held - on_it))
         if self.owners_matter:
             on = SecuredObject(ObjectKind.DATABASE, action.name)
             who = self.administrator
@@ -367,10 +374,13 @@ class State:
         for inside in self.inside.values():
             inside.privileges = {one for one in inside.privileges if one.grantee != action.name}
         self.on_server = frozenset(one for one in self.on_server if one.grantee != action.name)
+        self.left = frozenset(one for one in self.left if one.grantee != action.name)
 
     @apply.register
     def _(self, action: DropDatabase) -> None:
-        self._database(action.name)
+        state, inside = self._database(action.name), self.inside[action.name]
+        if not self.owners_matter:
+            self.left |= state.privileges | inside.privileges
         del self.databases[action.name], self.inside[action.name]
 
     def _user(self, name: str) -> UserState:
@@ -395,6 +405,8 @@ class State:
     def _privileges(self, on: SecuredObject) -> set[Privilege]:
         if self._is_on_server(on):
             return set(self.on_server)
+        if not self.owners_matter and on.database not in self.databases:
+            return set(self.left)
         if on.kind is ObjectKind.DATABASE:
             return set(self._database(on.database).privileges)
         return set(self._inside(on.database).privileges)
@@ -402,6 +414,8 @@ class State:
     def _keep(self, on: SecuredObject, held: set[Privilege]) -> None:
         if self._is_on_server(on):
             self.on_server = frozenset(held)
+        elif not self.owners_matter and on.database not in self.databases:
+            self.left = frozenset(held)
         elif on.kind is ObjectKind.DATABASE:
             self.databases[on.database] = replace(self.databases[on.database], privileges=frozenset(held))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from .desired import DesiredGrant
 from .errors import InvalidName
 
 
@@ -20,6 +21,13 @@ def check_text(field: str, value: str) -> None:
             raise InvalidName(field, value, f"it holds the control character U+{ord(character):04X}; leave it out")
         if category == "Cs":
             raise InvalidName(field, ascii(value), f"U+{ord(character):04X} is half a character; leave it out")
+
+
+def check_grant(grant: DesiredGrant) -> None:
+    """Refuse what cannot be the name of anything that a grant is about. Raises `InvalidName`."""
+    schema = () if grant.schema is None else (grant.schema,)
+    for name in (grant.database, *schema, *grant.names, *grant.columns, *grant.created_by):
+        check_text("grants", name)
 
 
 def check_not_administrator(username: str, administrator: str) -> None:

@@ -109,7 +109,7 @@ class UserState:
 class DatabaseState:
     """A database, as seen from outside of it. `privileges` are those of everybody on the database itself.
 
-    MySQL keeps privileges on databases that are not there: then `exists` is false.
+    MySQL keeps privileges on databases that are not there: then `exists` is false, and they are those of everybody.
     """
 
     name: str
@@ -166,8 +166,9 @@ class Survey:
     `product` is the server's own name (`PostgreSQL`, `MySQL`, `MariaDB`), `version` its major and minor number,
     `administrator` who looked, `elevates` whether there is a superuser's login besides. `opened` says of users, whose
     verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
-    accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `hasty` says
-    for whom it is set on the server that commits wait for no replica (PostgreSQL).
+    accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `orphaned`
+    are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
+    `hasty` says for whom it is set on the server that commits wait for no replica (PostgreSQL).
     """
 
     product: str
@@ -181,6 +182,7 @@ class Survey:
     inside: Mapping[str, Inside] = field(default_factory=dict[str, Inside])
     opened: Mapping[str, bool] = field(default_factory=dict[str, bool])
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    orphaned: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     hasty: frozenset[str] = frozenset()
 
 

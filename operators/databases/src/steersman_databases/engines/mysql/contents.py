@@ -19,7 +19,7 @@ from .claims import remove_mark, write_mark
 from .pool import MySQLSessions
 from .session import LOCKED, Session, connect
 from .statements import Dialect, statement
-from .survey import look, names_are_literal, roles_of_mariadb
+from .survey import definers, look, names_are_literal, roles_of_mariadb
 
 
 class MySQL:
@@ -103,8 +103,11 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case _:
             doing, text = statement(action, dialect)
             await session.run(doing, text)
-    if isinstance(action, DropUser | DropDatabase):
-        await remove_mark(session, "user" if isinstance(action, DropUser) else "database", action.name)
+    if isinstance(action, DropDatabase):
+        await remove_mark(session, "database", action.name)
+    # Whose it was decides who may have the name while something still acts as this user.
+    if isinstance(action, DropUser) and not await definers(session, [action.name]):
+        await remove_mark(session, "user", action.name)
 
 
 def _own(sessions: Sessions) -> MySQLSessions:

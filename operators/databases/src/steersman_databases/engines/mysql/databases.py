@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from ..actions import CreateDatabase, DropDatabase, Grant, MarkDatabase
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ..actions import CreateDatabase, DropDatabase, Grant, MarkDatabase, Revoke
 from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
 from ..plan import Change, Plan, Step
-from ..survey import SecuredObject, Survey
+from ..survey import Inside, SecuredObject, Survey
 from .grants import vocabulary
 
 CHARACTER_SET = "utf8mb4"
@@ -21,6 +24,7 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     state = survey.databases.get(desired.name)
     mark = desired.claim.text if desired.claim is not None else None
     if state is None or not state.exists:
+        steps += _cleared(survey, desired)
         # The mark first: it counts only where the database is there, and one without would be nobody's.
         if mark is not None:
             steps.append(Step(MarkDatabase(desired.name, mark, "")))
@@ -43,6 +47,21 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         change = Change("GrantsRestored", f"granted ALL on database {desired.name} to {desired.owner}")
         steps.append(Step(Grant(desired.owner, on, tuple(sorted(lacking)), ""), change))
     return Plan(tuple(steps))
+
+
+def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
+    """Grants outlive their database here: who had some on a former one would have them on the new one."""
+    state = survey.databases.get(desired.name)
+    inside = survey.inside.get(desired.name, Inside())
+    left: dict[tuple[str, SecuredObject], list[str]] = defaultdict(list)
+    for one in (*(state.privileges if state is not None else ()), *inside.privileges):
+        if one.grantee != desired.owner:
+            left[one.grantee, one.on].append(one.privilege)
+    # Columns first: what is revoked on a table goes from its columns, too.
+    for (grantee, on), privileges in sorted(left.items(), key=lambda item: (item[0][1].column is None, str(item[0]))):
+        names = tuple(sorted(privileges))
+        told = f"revoked {', '.join(names)} on {on}, a former one of this name, from {grantee}"
+        yield Step(Revoke(grantee, on, names, ""), Change("GrantRevoked", told))
 
 
 def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:

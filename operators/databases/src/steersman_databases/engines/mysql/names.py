@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..desired import ALL, EACH, DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
 from ..errors import InvalidName, NotSupported
-from ..names import check_not_administrator, check_password, check_text
+from ..names import check_grant, check_not_administrator, check_password, check_text
 from .grants import HARMLESS
 
 LONGEST_DATABASE = 64
@@ -78,6 +78,7 @@ def _check_account(field: str, name: str, administrator: str) -> None:
 
 
 def _check_grant(grant: DesiredGrant) -> None:
+    check_grant(grant)
     if grant.kind is ObjectKind.SERVER:
         if beyond := grant.privileges - HARMLESS - {ALL}:
             raise NotSupported("grants", f"{' and '.join(sorted(beyond))} is not given away on the whole server")

@@ -15,7 +15,7 @@ from .accounts import NOWHERE, Account, Accounts, read_accounts
 from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
-from .session import Session
+from .session import ANYWHERE, Session
 
 
 async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey:
@@ -28,9 +28,14 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         accounts = await read_accounts(session, scope.users, administrator)
         own = [account for name in sorted(scope.users) if (account := accounts.own(name)) is not None]
         held: dict[str, set[Privilege]] = defaultdict(set)
-        for one in await held_by(session, accounts, own, literal=await names_are_literal(session)):
+        literal = await names_are_literal(session)
+        for one in await held_by(session, accounts, own, literal=literal):
             held[one.on.database].add(one)
-        databases = await _databases(session, sorted(scope.databases | held.keys()), marks, held)
+        there = await _schemata(session, sorted(scope.databases | held.keys()))
+        for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
+            held[one.on.database].add(one)
+        databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
+        absent = sorted(scope.users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
@@ -43,6 +48,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
                 for name in scope.users
                 if (others := accounts.others(name))
             },
+            orphaned={name: marks.get(("user", name)) for name in await definers(session, absent)},
             inside={
                 name: Inside(
                     objects=objects.get(name, {}),
@@ -68,19 +74,23 @@ async def roles_of_mariadb(session: Session) -> set[str]:
     return {row["User"] for row in rows}
 
 
-async def _databases(
-    session: Session,
-    names: list[str],
-    marks: Mapping[tuple[str, str], str],
-    held: Mapping[str, set[Privilege]],
-) -> dict[str, DatabaseState]:
+async def _schemata(session: Session, names: list[str]) -> dict[str, Mapping[str, Any]]:
+    """Which of some databases are there."""
     rows = await session.rows(
         "looking for databases",
         "SELECT SCHEMA_NAME AS name, DEFAULT_CHARACTER_SET_NAME AS encoding, DEFAULT_COLLATION_NAME AS collation"
         " FROM information_schema.SCHEMATA WHERE SCHEMA_NAME IN ?",
         names,
     )
-    there = {row["name"]: row for row in rows}
+    return {row["name"]: row for row in rows}
+
+
+def _databases(
+    names: list[str],
+    there: Mapping[str, Mapping[str, Any]],
+    marks: Mapping[tuple[str, str], str],
+    held: Mapping[str, set[Privilege]],
+) -> dict[str, DatabaseState]:
     found: dict[str, DatabaseState] = {}
     for name in names:
         on = frozenset(one for one in held.get(name, ()) if one.on.kind in _OUTSIDE)
@@ -105,7 +115,7 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
     }
     keys = {one.key for one in own}
     names = sorted({name for name, _ in keys})
-    for table in ("db", "tables_priv", "columns_priv", "procs_priv"):
+    for table in _TABLES:
         for row in await session.rows(
             "looking at grants",
             f"SELECT * FROM mysql.{table} WHERE User IN ?",  # noqa: S608
@@ -115,6 +125,42 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
                 on = _granted_on(row, literal)
                 held |= {Privilege(row["User"], on, word, "") for word in _granted(row)}
     return held
+
+
+async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[Privilege]:
+    """What anybody whom the operator could have made was granted on databases that are not there."""
+    left: set[Privilege] = set()
+    spelled = sorted({*names, *(re.sub(r"([\\_%])", r"\\\1", name) for name in names)})
+    for table in _TABLES if names else ():
+        for row in await session.rows(
+            "looking for grants that a database left",
+            f"SELECT * FROM mysql.{table} WHERE Db IN ? AND Host IN ?",  # noqa: S608
+            spelled,
+            [ANYWHERE, NOWHERE],
+        ):
+            on = _granted_on(row, literal)
+            left |= {Privilege(row["User"], on, word, "") for word in _granted(row) if on.database in names}
+    return left
+
+
+_TABLES = ("db", "tables_priv", "columns_priv", "procs_priv")
+_ACTING = ("VIEWS", "TRIGGERS", "EVENTS", "ROUTINES")
+
+
+async def definers(session: Session, names: list[str]) -> set[str]:
+    """As which of some users and roles something stored acts: whoever gets the name acts for whoever calls it."""
+    if not names:
+        return set()
+    accounts = {f"{name}@{ANYWHERE}": name for name in names} | {name: name for name in names}
+    found: set[str] = set()
+    for table in _ACTING:
+        for row in await session.rows(
+            "looking for what acts as its definer",
+            f"SELECT DISTINCT DEFINER AS definer FROM information_schema.{table} WHERE DEFINER IN ?",  # noqa: S608
+            sorted(accounts),
+        ):
+            found |= {accounts[row["definer"]]} if row["definer"] in accounts else set()
+    return found
 
 
 def _granted_on(row: Mapping[str, Any], literal: bool) -> SecuredObject:

@@ -19,7 +19,7 @@ from ..actions import (
     SetDefaultRoles,
     SetVerifier,
 )
-from ..claims import is_ours, require_ours
+from ..claims import is_kin, is_ours, require_ours
 from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind
 from ..errors import InvalidName, NotSupported, SqlFailed
 from ..granting import plan_grants
@@ -80,6 +80,7 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
         _require_alone(survey, desired.name)
     is_role = survey.product == "MariaDB" and not desired.login
     if state is None:
+        _require_no_heritage(survey, desired)
         # The mark first: it counts only where the account is there, and an account without would be nobody's.
         if desired.claim is not None:
             yield Step(MarkUser(desired.name, desired.claim.text))
@@ -111,6 +112,19 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
             AlterUser(desired.name, limits), Change("UserAltered", f"altered the limits of user {desired.name}")
         )
     yield from _second(survey, state, desired)
+
+
+def _require_no_heritage(survey: Survey, desired: DesiredUser) -> None:
+    """Views and stored programs outlive their definer here, and their makers would then act as the new one."""
+    if desired.name not in survey.orphaned or desired.claim is None or desired.adopt:
+        return
+    if not is_kin(survey.orphaned[desired.name], desired.claim):
+        raise InvalidName(
+            "username",
+            desired.name,
+            "views or stored programs of a former user of this name are left, and would act with this one's rights:"
+            " choose another username, drop them, or set spec.adopt",
+        )
 
 
 def _wanted(desired: DesiredUser, is_role: bool) -> Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..desired import DesiredDatabase, DesiredUser, NoPassword
 from ..errors import InvalidName, NotSupported
-from ..names import check_password, check_text
+from ..names import check_grant, check_password, check_text
 
 LONGEST = 63
 """Bytes of UTF-8 in an identifier. The server cuts longer ones off silently, and so would mix up two names."""
@@ -41,6 +41,8 @@ def check_database(desired: DesiredDatabase) -> None:
     _check_name("owner", desired.owner)
     for schema in desired.schemas:
         _check_name("schemas", schema.name)
+        if schema.owner:
+            _check_name("schemas", schema.owner)
         if _is_the_servers(schema.name):
             raise InvalidName("schemas", schema.name, "PostgreSQL keeps this schema for itself; choose another name")
     for extension in desired.extensions:
@@ -64,6 +66,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
         if isinstance(password, str):
             check_password(password)
     for grant in desired.grants:
+        check_grant(grant)
         if grant.schema is not None and _is_the_servers(grant.schema):
             raise InvalidName("grants", grant.schema, "what is in it is PostgreSQL's own; name another schema")
     for membership in desired.roles:

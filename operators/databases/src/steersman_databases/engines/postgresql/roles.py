@@ -133,8 +133,9 @@ def _role(survey: Survey, role: _Role) -> Iterator[Step]:
         yield Step(_administered(survey, role.name, elevated=True))
     if role.claim is not None and not ours:
         yield Step(MarkUser(role.name, role.claim.text), Change("UserAdopted", f"took over user {role.name}"))
+    # The password first: a former one must not open again what is no longer closed.
+    yield from _password(survey, state, role)
     yield from _attributes(state, role.attributes)
-    yield from _password(survey, state, role.password)
 
 
 def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
@@ -173,7 +174,16 @@ def _administered(survey: Survey, name: str, elevated: bool) -> GrantRole:
 
 
 def _attributes(state: UserState, wanted: Attributes) -> Iterator[Step]:
-    there = Attributes(
+    there = _there(state)
+    names = [one.name for one in fields(wanted) if getattr(wanted, one.name) not in (None, getattr(there, one.name))]
+    if names:
+        reason, word = ("UserUnlocked", "unlocked") if _opens_more(there, wanted) else ("UserAltered", "altered")
+        change = Change(reason, f"{word} user {state.name} ({', '.join(names).replace('_', ' ')})")
+        yield Step(AlterUser(state.name, Attributes(**{name: getattr(wanted, name) for name in names})), change)
+
+
+def _there(state: UserState) -> Attributes:
+    return Attributes(
         login=state.login,
         inherit=state.inherit,
         superuser=state.superuser,
@@ -184,11 +194,6 @@ def _attributes(state: UserState, wanted: Attributes) -> Iterator[Step]:
         connection_limit=state.connection_limit,
         valid_until=state.valid_until or FOREVER,
     )
-    names = [one.name for one in fields(wanted) if getattr(wanted, one.name) not in (None, getattr(there, one.name))]
-    if names:
-        reason, word = ("UserUnlocked", "unlocked") if _opens_more(there, wanted) else ("UserAltered", "altered")
-        change = Change(reason, f"{word} user {state.name} ({', '.join(names).replace('_', ' ')})")
-        yield Step(AlterUser(state.name, Attributes(**{name: getattr(wanted, name) for name in names})), change)
 
 
 def _opens_more(there: Attributes, wanted: Attributes) -> bool:
@@ -199,11 +204,14 @@ def _opens_more(there: Attributes, wanted: Attributes) -> bool:
     ) is True
 
 
-def _password(survey: Survey, state: UserState, password: Password) -> Iterator[Step]:
+def _password(survey: Survey, state: UserState, role: _Role) -> Iterator[Step]:
+    password = role.password
     if password is NoPassword.UNCHANGED:
         return
     if isinstance(password, NoPassword):
-        if survey.verifiers_readable and state.verifier is not None:
+        # One that nobody can see counts where its end, or what else kept it from opening, goes.
+        unseen = not survey.verifiers_readable and _opens_more(_there(state), role.attributes)
+        if unseen or (survey.verifiers_readable and state.verifier is not None):
             yield Step(SetVerifier(state.name, None), Change("PasswordRemoved", f"{state.name} has no password now"))
         return
     right = (

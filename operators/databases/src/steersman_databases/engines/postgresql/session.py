@@ -18,6 +18,8 @@ from typing import Any, LiteralString, cast
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
@@ -42,8 +44,23 @@ RACED = frozenset(
 QUERY_CANCELED = "57014"
 """The statement took longer than `statement_timeout`."""
 
+FULL = "53300"
+"""Of a connection that goes beyond a database's own limit."""
+
 AWAY = ("08", "53", "57P")
 """Beginnings of SQLSTATEs that mean: no server at the moment (lost, out of resources, starting, stopping)."""
+
+
+class _Readable(Loader):
+    """Text, whatever its bytes: what is written down for the whole server has the encoding of whoever wrote it."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="replace")
+
+
+_ADAPTERS = AdaptersMap(psycopg.adapters)
+for _type in ("text", "name", "varchar", "bpchar"):
+    _ADAPTERS.register_loader(_type, _Readable)
 
 
 class Session:
@@ -134,6 +151,8 @@ class Session:
         if self._severed or error.sqlstate == QUERY_CANCELED:
             return ServerUnreachable(self._endpoint, f"no answer in time while {doing}")
         message = error.diag.message_primary or " ".join(str(error).split())
+        if error.sqlstate is None and isinstance(error, psycopg.DataError):
+            return SqlFailed(doing, None, message)  # a value that never got to the server
         if error.sqlstate is None or error.sqlstate.startswith(AWAY):
             return ServerUnreachable(self._endpoint, f"while {doing}: {message}")
         failure = SqlFailed(doing, error.sqlstate, message)
@@ -192,6 +211,7 @@ async def connect(server: Server, login: Login, database: str, deadline: float) 
                     client_encoding="utf8",
                     connect_timeout=max(1, math.ceil(remaining)),
                     options=_OPTIONS,
+                    context=_ADAPTERS,
                     **cast(Any, tls),
                 )
         return Session(server, connection)
@@ -211,6 +231,8 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
         return LoginRejected(message)
     if "permission denied for database" in message:
         return SqlFailed(f"connecting to database {database}", "42501", f"{login.username} may not connect to it")
+    if "too many connections for database" in message:
+        return SqlFailed(f"connecting to database {database}", FULL, "it has as many connections as it may have")
     if "FATAL:" in message and "does not exist" in message and f'database "{database}"' in message:
         return Raced(SqlFailed(f"connecting to database {database}", "3D000", "it is not there"))
     if "is not currently accepting connections" in message:

@@ -24,7 +24,7 @@ from ..survey import (
 from .names import deputy_name
 from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
-from .session import Session
+from .session import FULL, Session
 
 DATABASE_OWNER = "pg_database_owner"
 """The predefined role whose one member is the owner of the database that one is in."""
@@ -187,6 +187,10 @@ _ON_DISK = """
 """
 
 
+_ITS_OWN = frozenset({"42501", FULL, "22P05"})
+"""SQLSTATEs of one database: insufficient_privilege, too_many_connections, untranslatable_character."""
+
+
 async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> Survey:
     """One survey: a few queries in the maintenance database, and one visit to each database to look inside of."""
     scope = replace(scope, users=scope.users.union(map(deputy_name, scope.users)))
@@ -275,8 +279,9 @@ async def _visits(
             async with sessions.at(name, deadline) as session:
                 inside[name] = await _inside(session, name, schemas, scope, acting)
         except (Raced, SqlFailed) as failed:
-            # Gone meanwhile, or not open to us: then nothing is known of what is inside.
-            if not isinstance(failed, Raced) and failed.sqlstate != "42501":
+            # Gone meanwhile, full, not open to us, or in an encoding that has not all names of users: then nothing is
+            # known of what is inside. All others on the server must not suffer for it.
+            if not isinstance(failed, Raced) and failed.sqlstate not in _ITS_OWN:
                 raise
     return inside
 
