@@ -176,7 +176,12 @@ CREATED = {
     "user-one-place": Case(
         USER, {"user": "u", **_ON_CLUSTER}, {"serverRef": _SERVER, "engine": "mysql"}, "at most one of"
     ),
-    "user-engine-of-a-cluster": Case(USER, {"user": "u", **_ON_CLUSTER}, {"engine": "postgresql"}, "serverRef only"),
+    "user-engine-of-a-cluster": Case(
+        USER, {"user": "u", **_ON_CLUSTER}, {"engine": "postgresql"}, "not for clusterRef"
+    ),
+    "user-engine-by-label": Case(
+        USER, {"user": "u", "engine": "mysql", "limits": {"queries": 1}}, {"createDatabase": True}, "are PostgreSQL's"
+    ),
     "user-engine": Case(USER, {"user": "u", **_ELSEWHERE}, {"engine": None}, "engine is needed"),
     "rotation-every": Case(
         USER, {"user": "u", "rotation": {"every": "5m", "overlap": "1m"}}, {"rotation": {"every": "4m"}}, "5m or more"

@@ -136,6 +136,21 @@ async def test_a_label_that_names_two_clusters_names_none() -> None:
 
 
 @virtual_time
+async def test_a_label_and_an_engine_name_one_cluster() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.cluster()
+        await world.user("early", labels={"target": "main"}, engine="mysql", serverRef=None)
+        await world.failed("there is no MySQLCluster main", "early")
+        await world.cluster(kind=MySQLCluster)
+        await world.user("seed", user="early", labels={"target": "main"}, engine="postgresql", serverRef=None)
+        await world.ready("seed", seconds=60)
+        await world.ready("early", seconds=60)
+        for port in (5432, 3306):
+            assert "early" in world.servers[Endpoint("main-rw.default.svc", port)].users
+
+
+@virtual_time
 async def test_a_user_is_not_forgotten_where_its_label_named_another_cluster() -> None:
     world = ClusterWorld()
     seed, former = ObjectKey("default", "seed"), Endpoint("main-rw.default.svc", 5432)

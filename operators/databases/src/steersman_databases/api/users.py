@@ -80,8 +80,8 @@ class HourlyLimits(FrozenStruct):
         KEPT_SERVER,
         at_most_one_of("password", "rotation"),
         Rule(
-            rule="!has(self.engine) || has(self.serverRef)",
-            message="engine is for serverRef only: a cluster's is known",
+            rule="!has(self.engine) || !has(self.clusterRef)",
+            message="engine is not for clusterRef: its kind says it",
             field_path=".engine",
         ),
         Rule(

@@ -24,11 +24,12 @@ def places(claimant: Claimant) -> tuple[str, ...]:
     """The server that an object is for, as its spec names it: the same text for the same server.
 
     One server under two names is found by the mark on the server itself. The label names a cluster of either kind,
-    and of two of one name only one is run.
+    and of two of one name only one is run, unless the object says of which engine it is.
     """
     if isinstance(claimant, DatabaseUser) and claimant.spec.cluster_ref is None and claimant.spec.server_ref is None:
         cluster = f"{claimant.metadata.namespace}/{claimant.metadata.labels.get(TARGET_LABEL, '')}"
-        return (f"PostgreSQLCluster {cluster}", f"MySQLCluster {cluster}")
+        named = {"postgresql": f"PostgreSQLCluster {cluster}", "mysql": f"MySQLCluster {cluster}"}
+        return tuple(place for engine, place in named.items() if claimant.spec.engine in (None, engine))
     return (_place(claimant),)
 
 

@@ -80,21 +80,25 @@ class Servers:
         if of.spec.server_ref is not None:
             return await self._foreign(of, of.spec.server_ref)
         kind, key = cluster_of(of)
-        return await self._of_cluster(of, await self._labelled(key) if _is_labelled(of) else kind, key)
+        if isinstance(of, DatabaseUser) and of.spec.cluster_ref is None:
+            kind = await self._labelled(key, of.spec.engine)
+        return await self._of_cluster(of, kind, key)
 
-    async def _labelled(self, key: ObjectKey) -> type[Cluster]:
+    async def _labelled(self, key: ObjectKey, engine: str | None) -> type[Cluster]:
         """The kind of the cluster that a label names."""
-        kinds: tuple[type[Cluster], ...] = (PostgreSQLCluster, MySQLCluster)
+        every: tuple[type[Cluster], ...] = (PostgreSQLCluster, MySQLCluster)
+        kinds = [kind for kind in every if engine in (None, engine_of(kind))]
         found = [kind for kind in kinds if await find(self._client, kind, key) is not None]
         if len(found) > 1:
             both = " and ".join(f"a {kind.api_resource.kind}" for kind in found)
             raise NotLocated(
                 "ServerNotFound",
                 f"there are {both} called {key.name}, and the label {TARGET_LABEL} does not say which is meant:"
-                " delete the one that is not, or say it by clusterRef",
+                " delete the one that is not, or make the object anew with engine or clusterRef",
             )
         if not found:
-            raise NotLocated("ServerNotFound", f"there is no PostgreSQLCluster or MySQLCluster {key.name}", gone=True)
+            wanted = " or ".join(kind.api_resource.kind for kind in kinds)
+            raise NotLocated("ServerNotFound", f"there is no {wanted} {key.name}", gone=True)
         return found[0]
 
     async def _of_cluster(self, of: Database | DatabaseUser, kind: type[Cluster], key: ObjectKey) -> Located:
