@@ -228,17 +228,23 @@ def keep_names(directory: Path) -> None:
 
 
 def clear_unfinished() -> None:
-    """Puts aside what an initdb left that was killed, and makes room for a new one or for a copy.
+    """Puts aside what an initdb left that was killed, removes what it or a copy had barely begun, and makes room.
 
-    Patroni would take it for a database: pg_control is there long before initdb is through. When initdb is, Patroni
-    renames the configuration that it wrote. Nobody was served before.
+    Patroni would take the former for a database: pg_control is there long before initdb is through. When initdb is,
+    Patroni renames the configuration that it wrote. What has no pg_control, which a copy gets last, it would leave to
+    a person for ever. Nobody was served before: each start of a server writes postmaster.opts, and no copy takes it
+    along. Data that lost their pg_control later, or that were not made here, stay as they are.
+
+    Source: src/backend/backup/basebackup.c, excludeFiles and perform_base_backup.
     """
-    begun = VOLUME / ".pgdata.begun"  # apart from data that were not made here, and have no such file either
-    complete = DATA / "global/pg_control"
-    if begun.exists() and complete.exists() and not (DATA / "postgresql.base.conf").exists():
+    begun = VOLUME / ".pgdata.begun"  # apart from data that were not made here, and may look the same
+    control = DATA / "global/pg_control"
+    if begun.exists() and control.exists() and not (DATA / "postgresql.base.conf").exists():
         shutil.rmtree(UNFINISHED, ignore_errors=True)
         DATA.rename(UNFINISHED)
-    if not complete.exists():
+    elif begun.exists() and DATA.exists() and not control.exists() and not (DATA / "postmaster.opts").exists():
+        shutil.rmtree(DATA)
+    if not DATA.exists() or not any(DATA.iterdir()):
         begun.touch()
         shutil.rmtree(WAL / "pg_wal", ignore_errors=True)
 

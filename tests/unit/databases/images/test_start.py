@@ -69,6 +69,32 @@ def test_finished_data_and_those_from_elsewhere_stay(volume: Path) -> None:
     assert (volume / "pgdata/global/pg_control").exists() and (volume / "wal/pg_wal/1").exists()
 
 
+@pytest.mark.parametrize("laid", [("PG_VERSION", "backup_label", "postgresql.base.conf"), ("PG_VERSION",)])
+def test_a_copy_or_an_initdb_that_was_killed_before_it_had_a_control_file_makes_room(
+    volume: Path, laid: tuple[str, ...]
+) -> None:
+    """pg_basebackup writes it last. Patroni would wait for somebody to remove such data."""
+    start.clear_unfinished()
+    lay(volume, *(f"pgdata/{file}" for file in laid), "wal/pg_wal/1", "former-15/PG_VERSION", "wal/pg_wal.15/1")
+    (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal")
+    start.clear_unfinished()
+    assert not (volume / "pgdata").exists() and not (volume / "wal/pg_wal").exists()
+    assert (volume / "former-15/PG_VERSION").exists() and (volume / "wal/pg_wal.15/1").exists()
+
+
+def test_data_that_were_served_or_come_from_elsewhere_stay_whatever_they_lack(volume: Path) -> None:
+    """The log of the former is on its own volume."""
+    start.clear_unfinished()
+    lay(volume, "pgdata/PG_VERSION", "pgdata/postmaster.opts", "wal/pg_wal/1")
+    start.clear_unfinished()
+    assert (volume / "pgdata/PG_VERSION").exists() and (volume / "wal/pg_wal/1").exists()
+    (volume / ".pgdata.begun").unlink()
+    (volume / "pgdata/postmaster.opts").unlink()
+    for _ in range(2):
+        start.clear_unfinished()
+        assert (volume / "pgdata/PG_VERSION").exists() and (volume / "wal/pg_wal/1").exists()
+
+
 @pytest.mark.parametrize("cut", ["before", "between", "after"])
 def test_the_former_major_takes_its_data_back(volume: Path, cut: str) -> None:
     """Whether the upgrade was cut before, between or after its two renames."""
