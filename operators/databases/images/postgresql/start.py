@@ -162,6 +162,19 @@ def tell(message: str) -> None:
         TOLD.write_text(message)
 
 
+def require_declared(environment: Mapping[str, str], version: str) -> None:
+    """Leaves data of two majors to an image of the one that is declared.
+
+    Another, which ``spec.image`` may name, would take the former data back from an upgrade that is done, or end the
+    way back from one that is not. Before there are two, `check_version` says what does not fit.
+    """
+    declared = environment.get("DECLARED_VERSION", "")
+    if declared in ("", version.partition(".")[0]) or not any(VOLUME.glob("pgdata.[0-9]*")):
+        return
+    tell(f"the image has PostgreSQL {version}, and version {declared} is declared: use an image of {declared}")
+    sys.exit(1)
+
+
 def settle_upgrade(version: str) -> None:
     """Undoes an upgrade from this major that did not come through, or ends the way back from one that did.
 
@@ -280,6 +293,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if arguments:
         fail("usage: steersman-start [fenced | upgrade | check]")
     version = server_version()
+    require_declared(os.environ, version)
     settle_upgrade(version)
     check_version(version)
     clear_unfinished()

@@ -112,6 +112,38 @@ def test_after_the_first_start_of_the_new_major_nothing_goes_back(volume: Path) 
     assert (volume / "pgdata/new").exists() and (volume / "former-15/old").exists()
 
 
+def test_an_image_of_another_major_than_is_declared_neither_undoes_an_upgrade_nor_ends_the_way_back(
+    volume: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for declared, version in (("17", "15.20"), ("15", "17.12"), ("", "15.20")):
+        start.require_declared({"DECLARED_VERSION": declared}, version)
+    lay(volume, "pgdata/new", "pgdata.15/old")
+    for declared, version in (("17", "15.20"), ("15", "17.12")):
+        with pytest.raises(SystemExit) as ended:
+            start.require_declared({"DECLARED_VERSION": declared}, version)
+        assert ended.value.code == 1
+        said = f"the image has PostgreSQL {version}, and version {declared} is declared"
+        assert said in capsys.readouterr().err
+    for environment in ({"DECLARED_VERSION": "15"}, {"DECLARED_VERSION": ""}, {}):
+        start.require_declared(environment, "15.20")
+
+
+def test_nothing_is_settled_by_an_image_that_is_refused(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(volume, "pgdata/new", "pgdata.15/old")
+    (volume / "postgres").write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 15.20'\n")
+    (volume / "postgres").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{volume}:{os.environ['PATH']}")
+    monkeypatch.setenv("DECLARED_VERSION", "17")
+    monkeypatch.setattr(start, "take_volume", str)
+    mask = os.umask(0o077)
+    try:
+        with pytest.raises(SystemExit):
+            start.main([])
+    finally:
+        os.umask(mask)
+    assert (volume / "pgdata/new").exists() and (volume / "pgdata.15/old").exists()
+
+
 def test_the_former_data_keep_a_log_of_their_own(volume: Path) -> None:
     """Wherever that is cut: what is made anew has its log where the former data had theirs."""
     lay(volume, "pgdata/new", "pgdata.15/old", "wal/pg_wal/old", "wal/pg_wal.17/new")

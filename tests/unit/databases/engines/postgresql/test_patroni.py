@@ -120,6 +120,13 @@ def test_a_fenced_pod_starts_nothing_and_is_no_member() -> None:
     assert told["volumeMounts"] == msgspec.to_builtins(ENGINE.pod(view(), 0).server)["volumeMounts"]
 
 
+def test_a_pod_knows_the_version_that_is_declared_by_the_label_that_it_has_anyway() -> None:
+    """Where the image is of another, its data are not its own to settle."""
+    told = msgspec.to_builtins(ENGINE.pod(view(), 0).server)["env"]
+    (source,) = (one["valueFrom"]["fieldRef"]["fieldPath"] for one in told if one["name"] == "DECLARED_VERSION")
+    assert source == "metadata.labels['app.kubernetes.io/version']"
+
+
 def test_servers_read_their_files_again_whenever_somebody_else_is_estranged() -> None:
     """Patroni has a server do so where a parameter with a dot in its name changes, and knows none of these."""
     none, two, one = (patroni.server_parameters(but(estranged=frozenset(those))) for those in ((), (1, 0), (1,)))
