@@ -162,6 +162,19 @@ def tell(message: str) -> None:
         TOLD.write_text(message)
 
 
+def require_declared(environment: Mapping[str, str], version: str) -> None:
+    """Leaves data of two majors to an image of the one that is declared.
+
+    Another, which ``spec.image`` may name, would take the former data back from an upgrade that is done, or end the
+    way back from one that is not. Before there are two, `check_version` says what does not fit.
+    """
+    declared = environment.get("DECLARED_VERSION", "")
+    if declared in ("", version.partition(".")[0]) or not any(VOLUME.glob("pgdata.[0-9]*")):
+        return
+    tell(f"the image has PostgreSQL {version}, and version {declared} is declared: use an image of {declared}")
+    sys.exit(1)
+
+
 def settle_upgrade(version: str) -> None:
     """Undoes an upgrade from this major that did not come through, or ends the way back from one that did.
 
@@ -228,17 +241,23 @@ def keep_names(directory: Path) -> None:
 
 
 def clear_unfinished() -> None:
-    """Puts aside what an initdb left that was killed, and makes room for a new one or for a copy.
+    """Puts aside what an initdb left that was killed, removes what it or a copy had barely begun, and makes room.
 
-    Patroni would take it for a database: pg_control is there long before initdb is through. When initdb is, Patroni
-    renames the configuration that it wrote. Nobody was served before.
+    Patroni would take the former for a database: pg_control is there long before initdb is through. When initdb is,
+    Patroni renames the configuration that it wrote. What has no pg_control, which a copy gets last, it would leave to
+    a person for ever. Nobody was served before: each start of a server writes postmaster.opts, and no copy takes it
+    along. Data that lost their pg_control later, or that were not made here, stay as they are.
+
+    Source: src/backend/backup/basebackup.c, excludeFiles and perform_base_backup.
     """
-    begun = VOLUME / ".pgdata.begun"  # apart from data that were not made here, and have no such file either
-    complete = DATA / "global/pg_control"
-    if begun.exists() and complete.exists() and not (DATA / "postgresql.base.conf").exists():
+    begun = VOLUME / ".pgdata.begun"  # apart from data that were not made here, and may look the same
+    control = DATA / "global/pg_control"
+    if begun.exists() and control.exists() and not (DATA / "postgresql.base.conf").exists():
         shutil.rmtree(UNFINISHED, ignore_errors=True)
         DATA.rename(UNFINISHED)
-    if not complete.exists():
+    elif begun.exists() and DATA.exists() and not control.exists() and not (DATA / "postmaster.opts").exists():
+        shutil.rmtree(DATA)
+    if not DATA.exists() or not any(DATA.iterdir()):
         begun.touch()
         shutil.rmtree(WAL / "pg_wal", ignore_errors=True)
 
@@ -274,6 +293,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if arguments:
         fail("usage: steersman-start [fenced | upgrade | check]")
     version = server_version()
+    require_declared(os.environ, version)
     settle_upgrade(version)
     check_version(version)
     clear_unfinished()

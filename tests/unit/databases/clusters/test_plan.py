@@ -33,7 +33,7 @@ from steersman_databases.clusters.steps import (
 )
 from steersman_databases.controllers.cluster_status import Findings, describe, judge_available, phase_of
 from steersman_databases.engines.cluster import Synchronous
-from steersman_databases.engines.topology import MemberState, PendingSetting, SwitchoverRequest
+from steersman_databases.engines.topology import Member, MemberState, PendingSetting, SwitchoverRequest
 
 
 def test_nothing_is_done_where_all_is_as_declared() -> None:
@@ -122,6 +122,66 @@ def test_lowers_on_the_primary_first_and_raises_on_it_last() -> None:
     assert next_step(VIEW, seen) == RestartServer(1, "a parameter needs it")
     seen = observed(THREE, primary(0, **higher), member(1), member(2))
     assert next_step(VIEW, seen) == SwitchOver(1, "a parameter needs a restart")
+
+
+def _raised(name: str, former: str, value: str = "10") -> dict[str, Any]:
+    return {"pending_restart": True, "pending": (PendingSetting(name=name, former=former, value=value),)}
+
+
+FIVE = replace(VIEW, instances=5)
+LATER = NOW + timedelta(minutes=10)
+
+
+def _five(*others: Member, late: bool = True, **said: Any) -> Observed:
+    """Three replicas stream; the last of four does what ``others`` says."""
+    instances = [*(instance(n) for n in range(4)), instance(4, ready=False)]
+    seen = observed(instances, primary(0, **said), *(member(n) for n in range(1, 4)), *others)
+    return replace(seen, now=LATER) if late else seen
+
+
+def test_what_keeps_a_replica_from_following_is_raised_without_waiting_for_it() -> None:
+    senders = _raised("max_wal_senders", "3")
+    runs = member(4, state="Running", synchronous=False)
+    hands_over = SwitchOver(1, "a parameter needs a restart")
+    assert next_step(FIVE, _five(runs, **senders)) == hands_over
+    assert next_step(FIVE, _five(runs, **_raised("max_replication_slots", "3"))) == hands_over
+    restarts = replace(runs, pending_restart=True)
+    assert next_step(FIVE, _five(restarts, **senders)) == RestartServer(4, "a parameter needs it")
+    # A copy takes two senders, or a slot beside those of the members.
+    copies = member(4, state="Cloning", synchronous=False)
+    for name, former in (("max_wal_senders", "4"), ("max_replication_slots", "4")):
+        assert next_step(FIVE, _five(copies, late=False, **_raised(name, former))) == hands_over
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("Running", {}),
+        ("Running", _raised("max_wal_senders", "10", "3")),
+        ("Running", _raised("max_connections", "3")),
+        ("Starting", _raised("max_wal_senders", "3")),
+        ("Stopped", _raised("max_wal_senders", "3")),
+        ("Cloning", _raised("max_wal_senders", "5")),  # one may be under way
+        ("Cloning", _raised("max_replication_slots", "5")),
+    ],
+)
+def test_who_does_not_follow_for_another_reason_is_waited_for(state: MemberState, said: dict[str, Any]) -> None:
+    step = next_step(FIVE, _five(member(4, state=state, synchronous=False), **said))
+    assert isinstance(step, Wait) and step.reason == "InstanceNotReady"
+
+
+def test_nobody_is_restarted_for_a_replica_that_may_be_about_to_stream_or_beside_another_that_is_unwell() -> None:
+    runs, senders = member(4, state="Running", synchronous=False), _raised("max_wal_senders", "3")
+    starts = _five(runs, **senders)
+    starts = replace(
+        starts, instances=[*starts.instances[:3], replace(starts.instances[3], member=None), starts.instances[4]]
+    )
+    full = _five(runs, storage=FULL, **senders)
+    switched = _five(runs, **senders)
+    switched = replace(switched, members=replace(switched.members, switchover=SwitchoverRequest(to=1)))
+    for seen in (_five(runs, late=False, **senders), starts, full, switched):
+        step = next_step(FIVE, seen)
+        assert isinstance(step, Wait) and step.reason == "InstanceNotReady"
 
 
 def test_a_person_comes_first() -> None:

@@ -69,6 +69,32 @@ def test_finished_data_and_those_from_elsewhere_stay(volume: Path) -> None:
     assert (volume / "pgdata/global/pg_control").exists() and (volume / "wal/pg_wal/1").exists()
 
 
+@pytest.mark.parametrize("laid", [("PG_VERSION", "backup_label", "postgresql.base.conf"), ("PG_VERSION",)])
+def test_a_copy_or_an_initdb_that_was_killed_before_it_had_a_control_file_makes_room(
+    volume: Path, laid: tuple[str, ...]
+) -> None:
+    """pg_basebackup writes it last. Patroni would wait for somebody to remove such data."""
+    start.clear_unfinished()
+    lay(volume, *(f"pgdata/{file}" for file in laid), "wal/pg_wal/1", "former-15/PG_VERSION", "wal/pg_wal.15/1")
+    (volume / "pgdata/pg_wal").symlink_to(volume / "wal/pg_wal")
+    start.clear_unfinished()
+    assert not (volume / "pgdata").exists() and not (volume / "wal/pg_wal").exists()
+    assert (volume / "former-15/PG_VERSION").exists() and (volume / "wal/pg_wal.15/1").exists()
+
+
+def test_data_that_were_served_or_come_from_elsewhere_stay_whatever_they_lack(volume: Path) -> None:
+    """The log of the former is on its own volume."""
+    start.clear_unfinished()
+    lay(volume, "pgdata/PG_VERSION", "pgdata/postmaster.opts", "wal/pg_wal/1")
+    start.clear_unfinished()
+    assert (volume / "pgdata/PG_VERSION").exists() and (volume / "wal/pg_wal/1").exists()
+    (volume / ".pgdata.begun").unlink()
+    (volume / "pgdata/postmaster.opts").unlink()
+    for _ in range(2):
+        start.clear_unfinished()
+        assert (volume / "pgdata/PG_VERSION").exists() and (volume / "wal/pg_wal/1").exists()
+
+
 @pytest.mark.parametrize("cut", ["before", "between", "after"])
 def test_the_former_major_takes_its_data_back(volume: Path, cut: str) -> None:
     """Whether the upgrade was cut before, between or after its two renames."""
@@ -84,6 +110,38 @@ def test_after_the_first_start_of_the_new_major_nothing_goes_back(volume: Path) 
     start.settle_upgrade("17.12")
     start.settle_upgrade("15.20")
     assert (volume / "pgdata/new").exists() and (volume / "former-15/old").exists()
+
+
+def test_an_image_of_another_major_than_is_declared_neither_undoes_an_upgrade_nor_ends_the_way_back(
+    volume: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for declared, version in (("17", "15.20"), ("15", "17.12"), ("", "15.20")):
+        start.require_declared({"DECLARED_VERSION": declared}, version)
+    lay(volume, "pgdata/new", "pgdata.15/old")
+    for declared, version in (("17", "15.20"), ("15", "17.12")):
+        with pytest.raises(SystemExit) as ended:
+            start.require_declared({"DECLARED_VERSION": declared}, version)
+        assert ended.value.code == 1
+        said = f"the image has PostgreSQL {version}, and version {declared} is declared"
+        assert said in capsys.readouterr().err
+    for environment in ({"DECLARED_VERSION": "15"}, {"DECLARED_VERSION": ""}, {}):
+        start.require_declared(environment, "15.20")
+
+
+def test_nothing_is_settled_by_an_image_that_is_refused(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(volume, "pgdata/new", "pgdata.15/old")
+    (volume / "postgres").write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 15.20'\n")
+    (volume / "postgres").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{volume}:{os.environ['PATH']}")
+    monkeypatch.setenv("DECLARED_VERSION", "17")
+    monkeypatch.setattr(start, "take_volume", str)
+    mask = os.umask(0o077)
+    try:
+        with pytest.raises(SystemExit):
+            start.main([])
+    finally:
+        os.umask(mask)
+    assert (volume / "pgdata/new").exists() and (volume / "pgdata.15/old").exists()
 
 
 def test_the_former_data_keep_a_log_of_their_own(volume: Path) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from steersman_databases.clusters import rollout
+from steersman_databases.clusters import failing, rollout
 from steersman_databases.clusters.handover import hand_over
-from steersman_databases.clusters.observed import Observed
+from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import RestartServer, Step, Wait
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.topology import Member
@@ -26,7 +26,7 @@ STANDBY_SENSITIVE = frozenset(
 
 
 def restart(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
-    """The next server that has to restart for a parameter; all are well when this is asked."""
+    """The next server that has to restart for a parameter; all are well when this is asked, or `keeps_out` holds."""
     pending = [i for i in observed.instances if i.member is not None and i.member.pending_restart]
     if not pending:
         return None
@@ -46,6 +46,30 @@ def restart(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 def lowers(member: Member) -> bool:
     """Whether the restart that ``member`` waits for makes less of what its standbys must not have less of."""
     return any(p.name in STANDBY_SENSITIVE and _less(p.value, p.former) for p in member.pending)
+
+
+_TAKEN_BY_COPY = {"max_wal_senders": 2, "max_replication_slots": 1}
+"""What a copy takes on the primary. Source: PostgreSQL, "pg_basebackup", ``--wal-method`` and ``--no-slot``."""
+
+
+def keeps_out(observed: Observed, instance: Instance) -> bool:
+    """Whether a replica may lack to follow what the primary has more of after the restart that it waits for.
+
+    It has run for long without following, or copies where so many follow that none can be made.
+    """
+    primary, member = observed.members.primary, instance.member
+    if primary is None or member is None or member.role != "Replica":
+        return False
+    raised = {p.name: int(p.former) for p in primary.pending if p.name in _TAKEN_BY_COPY and _less(p.former, p.value)}
+    if member.state != "Cloning":
+        return bool(raised) and failing.strays(instance, observed)
+    replicas = [m for m in observed.members.members if m is not primary]
+    # A member has its slot from when it is known, and a sender while it streams.
+    taken = {
+        "max_wal_senders": sum(m.state == "Streaming" for m in replicas),
+        "max_replication_slots": len(replicas),
+    }
+    return any(taken[name] + _TAKEN_BY_COPY[name] > former for name, former in raised.items())
 
 
 _PRELOAD = "shared_preload_libraries"

@@ -46,6 +46,7 @@ def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         requested.replace,
         failing.replace,
         scale.out,
+        _let_in,
         _whole,
         scale.reduce,
         _room,
@@ -178,15 +179,34 @@ def _was_cut_off(first: Instance, observed: Observed) -> bool:
     return members.begun and idle and first.unready_for(observed.now) > _BEGINS_WITHIN
 
 
-def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
-    """What follows disturbs somebody, and only one may be disturbed at a time."""
+def _let_in(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """Replicas that cannot follow before a parameter is raised would wait for the restart that waits for them."""
+    unwell = _unwell(cluster, observed)
+    if not unwell or not all(parameters.keeps_out(observed, i) for i in unwell):
+        return None
+    if observed.members.switchover is not None or handover.is_awaited(observed):
+        return None
+    if rollout.lacks_standbys(cluster, observed) or any(i.without_room for i in observed.instances):
+        return None
+    return parameters.restart(cluster, observed)
+
+
+def _unwell(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
+    """Those that should serve and do not."""
     primary = observed.members.primary
     assert primary is not None
-    for instance in observed.instances:
-        if cluster.requests.fences(instance.number) or scale.is_surplus(cluster, observed, instance):
-            continue
-        if not instance.follows(primary):
-            return Wait("InstanceNotReady", _absent(cluster, instance))
+    wanted = (
+        i
+        for i in observed.instances
+        if not cluster.requests.fences(i.number) and not scale.is_surplus(cluster, observed, i)
+    )
+    return [i for i in wanted if not i.follows(primary)]
+
+
+def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """What follows disturbs somebody, and only one may be disturbed at a time."""
+    if unwell := _unwell(cluster, observed):
+        return Wait("InstanceNotReady", _absent(cluster, unwell[0]))
     if observed.members.switchover is not None or handover.is_awaited(observed):
         return Wait("RollingOut", "a switchover is under way")
     if rollout.lacks_standbys(cluster, observed):

@@ -52,6 +52,23 @@ def test_a_slot_keeps_a_quarter_of_the_volume_that_wal_lies_on(data: str, wal: s
     assert patroni.server_parameters(sized)["max_slot_wal_keep_size"] == kept
 
 
+@pytest.mark.parametrize(
+    ("segment", "data", "least", "most", "kept"),
+    [
+        (16, "1Gi", "80MB", "256MB", "256MB"),
+        (64, "1Gi", "128MB", "256MB", "256MB"),
+        (64, "100Mi", "128MB", "128MB", "128MB"),
+        (1024, "100Gi", "2048MB", "2048MB", "25600MB"),
+    ],
+)
+def test_the_log_has_room_for_two_segments(segment: int, data: str, least: str, most: str, kept: str) -> None:
+    """A server starts with no less."""
+    initial = dataclasses.replace(view().initial, wal_segment_size=segment)
+    told = patroni.server_parameters(but(initial=initial, storage_size=Quantity(data)))
+    sizes = (told["min_wal_size"], told["max_wal_size"], told["max_slot_wal_keep_size"])
+    assert sizes == (least, most, kept)
+
+
 def test_wal_of_its_own_volume_is_a_link() -> None:
     local = json.loads(patroni.local_configuration(but(wal_size=Quantity("1Gi"))))
     assert {"waldir": patroni.WAL} in local["bootstrap"]["initdb"]
@@ -101,6 +118,13 @@ def test_a_fenced_pod_starts_nothing_and_is_no_member() -> None:
     assert told["command"][1:] == ["fenced"] and not fenced.labels
     assert not {"livenessProbe", "readinessProbe", "startupProbe"} & told.keys()
     assert told["volumeMounts"] == msgspec.to_builtins(ENGINE.pod(view(), 0).server)["volumeMounts"]
+
+
+def test_a_pod_knows_the_version_that_is_declared_by_the_label_that_it_has_anyway() -> None:
+    """Where the image is of another, its data are not its own to settle."""
+    told = msgspec.to_builtins(ENGINE.pod(view(), 0).server)["env"]
+    (source,) = (one["valueFrom"]["fieldRef"]["fieldPath"] for one in told if one["name"] == "DECLARED_VERSION")
+    assert source == "metadata.labels['app.kubernetes.io/version']"
 
 
 def test_servers_read_their_files_again_whenever_somebody_else_is_estranged() -> None:

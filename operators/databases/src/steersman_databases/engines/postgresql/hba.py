@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
 from ..cluster_names import OPERATOR as OPERATOR
@@ -35,10 +35,28 @@ _METHODS = (
 )
 _FORMS = {True: "local DATABASE USER METHOD", False: "hostssl DATABASE USER ADDRESS METHOD"}
 _FIELD = re.compile(r'(?:"[^"]*"|[^\s"#,]|,\s*)+|#.*')
+_PART = re.compile(r'(?:"[^"]*"|[^",])+')
 _NEEDED_OPTIONS = {
     "ldap": (("ldapserver", "ldapurl", "ldapbasedn"), ("ldapbasedn", "ldapprefix", "ldapsuffix", "ldapurl")),
     "radius": (("radiusservers",), ("radiussecrets",)),
 }
+_CLIENT_OPTIONS = {"clientcert": ("verify-full", "verify-ca"), "clientname": ("CN", "DN")}
+# By method, beside those of hostssl. Source: hba.c, parse_hba_auth_opt.
+_OPTIONS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("ident", "peer", "cert"), ("map",)),
+    "gss": ("map", "include_realm", "krb_realm"),
+    "pam": ("pamservice", "pam_use_hostname"),
+    "ldap": (
+        *("ldapurl", "ldaptls", "ldapscheme", "ldapserver", "ldapport", "ldapprefix", "ldapsuffix", "ldapbasedn"),
+        *("ldapbinddn", "ldapbindpasswd", "ldapsearchattribute", "ldapsearchfilter"),
+    ),
+    "radius": ("radiusservers", "radiussecrets", "radiusports", "radiusidentifiers"),
+}
+_SEARCH = ("ldapbasedn", "ldapbinddn", "ldapbindpasswd", "ldapsearchattribute", "ldapsearchfilter")
+_APART = (
+    *((bind, search) for bind in ("ldapprefix", "ldapsuffix") for search in _SEARCH),
+    ("ldapsearchattribute", "ldapsearchfilter"),
+)
 _RISKS = {
     "trust": "trust lets in whoever claims a name, without a password",
     "password": "password has clients send it in clear text: use scram-sha-256",
@@ -139,11 +157,48 @@ def _refused_method(kind: str, method: str, options: Sequence[str]) -> str | Non
         return "gss is not for local connections: use peer or scram-sha-256"
     if method == "cert" and kind != "hostssl":
         return "cert is for hostssl only"
-    names = {option.strip('"').partition("=")[0] for option in options}
-    if wrong := next((option for option in options if "=" not in option), None):
-        return f'"{wrong}" is no option, which is name=value'
-    lacks = next((each for each in _NEEDED_OPTIONS.get(method, ()) if names.isdisjoint(each)), None)
-    return None if lacks is None else f"{method} needs {' or '.join(lacks)}"
+    given: dict[str, str] = {}
+    for option in (part.strip() for field in options for part in _PART.findall(field)):
+        name, equals, value = option.replace('"', "").partition("=")
+        if not equals:
+            # Not as it stands there, where it may be the end of a password.
+            said = f'what follows "{[*given][-1]}"' if given else f'"{option}"'
+            return f'{said} is no option, which is name=value: write a value with a comma or a space in ""'
+        if (wrong := _refused_option(kind, method, name, value)) is not None:
+            return wrong
+        given[name] = value
+    lacks = next((each for each in _NEEDED_OPTIONS.get(method, ()) if given.keys().isdisjoint(each)), None)
+    return _refused_together(given) if lacks is None else f"{method} needs {' or '.join(lacks)}"
+
+
+def _refused_option(kind: str, method: str, name: str, value: str) -> str | None:
+    if (values := _CLIENT_OPTIONS.get(name)) is not None:
+        if kind != "hostssl":
+            return f"{name} is for hostssl only"
+        allowed = values[:1] if (method, name) == ("cert", "clientcert") else values
+        return None if value in allowed else f'{name} of {method} is {" or ".join(allowed)}, not "{value}"'
+    own = _OPTIONS.get(method, ())
+    if name not in own:
+        has = f": {method} has {', '.join(own)}" if own else ""
+        return f'"{name}" is no option of {method}{has}'
+    if name in ("ldapport", "radiusports") and not all(_is_port(port) for port in value.split(",")):
+        return f'"{value}" is no port in {name}'
+    return None
+
+
+def _refused_together(given: Mapping[str, str]) -> str | None:
+    """Why options, each of which is taken, are not taken beside each other."""
+    if (apart := next((pair for pair in _APART if given.keys() >= set(pair)), None)) is not None:
+        return f"{apart[0]} and {apart[1]} exclude each other"
+    servers = given.get("radiusservers", "").count(",")
+    uneven = (n for n in _OPTIONS["radius"][1:] if given.get(n, "").count(",") not in (0, servers))
+    name = next(uneven, None)
+    return None if name is None else f"{name} has one value, or as many as radiusservers"
+
+
+def _is_port(text: str) -> bool:
+    bare = text.strip()
+    return bare.isascii() and bare.isdecimal() and int(bare) > 0
 
 
 def _refused_address(address: str, rest: Sequence[str]) -> str | None:

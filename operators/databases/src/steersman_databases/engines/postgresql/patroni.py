@@ -29,6 +29,7 @@ _MIB = 1024 * 1024
 _TTL, _LOOP_WAIT, _RETRY_TIMEOUT = 20, 2, 3
 # A replica that has been away for longer than this is copied anew rather than waited for.
 _SLOT_TTL = "30min"
+_UTF8 = ("UTF8", "UTF-8")
 
 
 def store_labels(cluster: ClusterView) -> dict[str, str]:
@@ -119,9 +120,12 @@ def settings(cluster: ClusterView) -> Mapping[str, Any]:
 def server_parameters(cluster: ClusterView) -> dict[str, str]:
     """What postgresql.conf says: our defaults, over them the user's, over these what is the operator's."""
     space = cluster.wal_size or cluster.storage_size
+    # Fewer than two segments of either size a server refuses to start with.
+    least = 2 * cluster.initial.wal_segment_size
     # Checkpoints come early enough for the volume, and a replica that stays away does not fill it.
-    quarter = max(_mebibytes(space) // 4, 64)
-    defaults = {"max_wal_size": f"{min(quarter, 1024)}MB", "min_wal_size": f"{min(quarter // 2, 80)}MB"}
+    quarter = max(_mebibytes(space) // 4, 64, least)
+    sizes = {"max_wal_size": min(quarter, 1024), "min_wal_size": min(quarter // 2, 80)}
+    defaults = {name: f"{max(size, least)}MB" for name, size in sizes.items()}
     ours = {
         "ssl": "on",
         "ssl_cert_file": f"{TLS}/tls.crt",
@@ -172,9 +176,13 @@ def _certificate() -> dict[str, str]:
 
 def _initdb(cluster: ClusterView) -> list[str | dict[str, str]]:
     initial = cluster.initial
+    locale = initial.locale
+    if initial.locale_provider == "icu":
+        # The C library's, which has neither ICU's names nor, in our images, any but these; C goes with all encodings.
+        locale = "C.UTF-8" if initial.encoding.upper() in _UTF8 else "C"
     options: list[str | dict[str, str]] = [
         {"encoding": initial.encoding},
-        {"locale": initial.locale},
+        {"locale": locale},
         "data-checksums",
         {"auth-local": "peer"},
         {"auth-host": "scram-sha-256"},

@@ -13,6 +13,7 @@ from steersman.api.apply.core_v1 import (
     VolumeApply,
 )
 from steersman_databases.engines.cluster import ClusterView, PodParts
+from steersman_databases.engines.cluster_names import VERSION_LABEL
 from steersman_databases.engines.server_pod import ServerContainer, server_container, server_volumes
 
 from . import patroni
@@ -44,7 +45,10 @@ def pod_parts(cluster: ClusterView, *, fenced: bool) -> PodParts:
 
 
 def _common(cluster: ClusterView) -> ServerContainer:
-    return server_container(cluster, {"sql": patroni.PORT, "patroni": patroni.REST_PORT}, _mounts(cluster))
+    ports = {"sql": patroni.PORT, "patroni": patroni.REST_PORT}
+    # Which an image of somebody's own need not be of.
+    fields = {"DECLARED_VERSION": f"metadata.labels['{VERSION_LABEL}']"}
+    return server_container(cluster, ports, _mounts(cluster), fields=fields)
 
 
 def _mounts(cluster: ClusterView) -> Mapping[str, str]:
