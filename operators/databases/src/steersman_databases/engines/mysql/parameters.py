@@ -57,12 +57,8 @@ _OURS: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "plugin_load",
-            "plugin_load_add",
-            "early_plugin_load",
-            "persisted_globals_load",
-            "init_connect",
-            "init_replica",
+            *("plugin_load", "plugin_load_add", "early_plugin_load", "persisted_globals_load"),
+            *("init_connect", "init_replica"),
         ),
         "the members decide what is loaded; what is set by SET PERSIST is drift",
     ),
