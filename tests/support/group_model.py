@@ -69,6 +69,8 @@ class Farm:
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     unwilling: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """What servers refuse as they run."""
+    failing: dict[str, str] = field(default_factory=dict[str, str])
+    """What pods try in vain."""
     refuses: set[str] = field(default_factory=set[str])
     asked: list[str] = field(default_factory=list[str])
     history: list[str] = field(default_factory=list[str])
@@ -304,6 +306,8 @@ class Agents:
         more |= self._settings(server, agreed.parameters)
         if not server.runs and farm.unstartable & set(agreed.parameters.items()):
             more["unstarted"] = "[ERROR] unknown variable"
+        if pod.metadata.name in farm.failing:
+            more["failing"] = farm.failing[pod.metadata.name]
         if online:
             more |= {"majority": True, "queued": 0}
         elif view.group is not None:

@@ -50,6 +50,22 @@ async def test_another_takes_over_and_the_former_primary_follows() -> None:
 
 
 @virtual_time
+async def test_what_an_instance_tries_in_vain_is_told_until_it_succeeds() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        world.farm.failing["orders-1-0"] = "Clone failed: page corrupt"
+        await world.kill("orders-1")
+        await world.until("told", lambda: world.condition("Ready") == "False/InstanceFailing")
+        assert "orders-1: Clone failed: page corrupt" in world.message("Ready")
+        await world.until("an Event", lambda: "InstanceFailing" in world.events())
+        world.farm.failing.clear()
+        await world.kill("orders-1")
+        await world.ready(3)
+
+
+@virtual_time
 async def test_a_switchover_that_is_asked_for() -> None:
     world = GroupWorld()
     async with world.operator():

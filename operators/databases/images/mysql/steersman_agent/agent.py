@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 import time
 import traceback
@@ -18,6 +19,7 @@ from .certificates import Certificates
 from .condition import Applying, Volumes
 from .decision import Decision, Deed, Member, State, View, decide
 from .deeds import Deeds
+from .failures import CERTIFICATES, MEMBERSHIP, Failures
 from .gtids import GtidSet
 from .kubernetes import ApiServer, Unavailable, labelled, named
 from .leader import Joined, Leader
@@ -91,6 +93,7 @@ class Agent:
         self._deed: Deed = "Wait"
         self._decision = Decision("Wait", "it has just begun")
         self._tried: frozenset[Deed] = frozenset()
+        self._failures = Failures()
         self._not_before = 0.0
         self._agreed = store.Agreed()
         self._read: tuple[object, float] | None = None
@@ -127,6 +130,8 @@ class Agent:
             self._decision = decide(view)
         # While something is done, why it is done.
         decision = self._decision
+        if decision.deed == "Wait" and me.state == "Online":
+            self._failures.all_is_well()
         because = self._because(decision)
         self._log.say("decision", f"{decision.deed}: {because}")
         self._publish(view, because, look)
@@ -156,10 +161,22 @@ class Agent:
         if (failure := self._doing.exception()) is not None:
             self._log.say("deed", f"{self._deed} failed: {failure}")
             self._not_before = time.monotonic() + _PAUSE
+            donor = self._decision.to if self._deed == "Clone" else None
+            self._failures.failed(self._deed, self._in_full(failure), donor=donor)
+        else:
+            self._failures.succeeded(self._deed)
+            if self._deed == "Start":
+                # Which has read them.
+                self._failures.succeeded(CERTIFICATES)
         if self._stopping:
             self._tried = frozenset({*self._tried, self._deed})
             self._not_before = 0.0
         self._doing, self._deed, self._read = None, "Wait", None
+
+    def _in_full(self, failure: BaseException) -> str:
+        """Who cannot join is referred to the log by the server: so with what its plugin wrote there last."""
+        logged = self._server.last_words if self._deed in ("Found", "Join") else ""
+        return f"{failure}; {logged}" if "group_replication reported" in logged else str(failure)
 
     def _look(self) -> group.Look | None:
         """A server that is too busy to answer is still in its group."""
@@ -181,7 +198,15 @@ class Agent:
             self._unstarted, self._starts = "", 0
         self._last = None if look is None else (look, time.monotonic())
         self._applying.see(look)
+        if look is not None and look.state == "ERROR":
+            self._ask_why()
         return look
+
+    def _ask_why(self) -> None:
+        """To have joined may be no lasting success: what is received cannot be applied, perhaps."""
+        with contextlib.suppress(group.Unreachable):
+            if number := self._local.applier_error():
+                self._failures.failed(MEMBERSHIP, f"error {number} in what it receives; the server's log says more")
 
     def _me(self, look: group.Look | None) -> Member:
         state: State
@@ -206,7 +231,8 @@ class Agent:
     def _view(self, me: Member, look: group.Look | None) -> View:
         """The store is read first and then all pods at one moment, in this order."""
         majority = look is not None and look.majority
-        view = View(me=me, majority=majority, stopping=self._stopping, tried=self._tried)
+        failed = self._failures.donors
+        view = View(me=me, majority=majority, stopping=self._stopping, tried=self._tried, failed_donors=failed)
         seen = (me.state, me.primary, majority, look.view if look is not None else "", view.stopping)
         calm = me.state == "Online" and majority and not view.stopping
         if calm and self._read is not None and self._read[0] == seen and time.monotonic() < self._read[1] + _CALM:
@@ -253,7 +279,7 @@ class Agent:
 
     def _because(self, decision: Decision) -> str:
         behind = self._applying.behind if decision.deed == "Wait" else ""
-        return f"{decision.because}; {behind}" if behind else decision.because
+        return "; ".join(words for words in (decision.because, behind, self._failures.words) if words)
 
     def _publish(self, view: View, because: str, look: group.Look | None) -> None:
         me, parameters = view.me, self._deeds.parameters
@@ -272,6 +298,7 @@ class Agent:
             "lacks": str(view.lacks) if view.outage else None,
             "unseen": view.unseen if view.outage else None,
             "unstarted": self._unstarted,
+            "failing": self._failures.words,
             "queued": self._applying.queued,
             "pending": dict(parameters.pending),
             "refused": dict(parameters.refused),
@@ -293,13 +320,21 @@ class Agent:
         """What changes in a server that runs: parameters, certificates."""
         if self._doing is not None or look is None:
             return
-        certificates = self._deeds.certificates
         try:
             self._deeds.parameters.apply(self._agreed.parameters)
+        except group.Unreachable as error:
+            self._log.say("adjusting", f"it cannot be adjusted: {error}")
+            return
+        certificates = self._deeds.certificates
+        try:
             if certificates.changed():
                 certificates.load()
                 self._local.do("ALTER INSTANCE RELOAD TLS")
+                self._failures.succeeded(CERTIFICATES)
                 self._log.say("certificates", "the server shows and knows its new certificates")
-        except (group.Unreachable, OSError) as error:
+        except (group.Unreachable, OSError, ValueError) as error:
             certificates.forget()
-            self._log.say("adjusting", f"it cannot be adjusted: {error}")
+            self._log.say("certificates", f"the server cannot be given its certificates: {error}")
+            # One that does not answer is no news.
+            if not isinstance(error, group.Unreachable) or error.answered:
+                self._failures.failed(CERTIFICATES, error)

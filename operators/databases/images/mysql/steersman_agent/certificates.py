@@ -33,11 +33,16 @@ class Certificates:
         MySQL takes new files at run time only if it can verify its own certificate with the authorities by which it
         verifies those of clients. So that of servers is among these, marked in such a way that nobody who shows
         something of it comes in: it may be anybody's, and may give any name to its customers.
+
+        Raises OSError or ValueError for what cannot be read, and leaves what the server knows as it is.
         """
-        self._loaded, self._at = self._digest(), time.monotonic()
+        self._at = time.monotonic()
+        read = self._digest()
         servers = [*_certificates(self.tls / "ca.crt"), *_certificates(self.tls / "tls.crt")[1:]]
         clients = _certificates(self.peer / "ca.crt")
         self.trusted.write_text("\n".join([*clients, *_without_clients(servers)]) + "\n")
+        # Last: what cannot be read is tried again.
+        self._loaded = read
 
     def forget(self) -> None:
         """It did not read them."""

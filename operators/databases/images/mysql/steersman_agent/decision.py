@@ -103,7 +103,7 @@ class View:
     `superseded`: if it is in a group, another was founded since.
     `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
     `tried` is what was done since it is to stop: nothing is waited for twice. `patient`: who has the same data may
-    go first.
+    go first. `failed_donors` are instances of which no copy could be had, who failed last at the end.
     """
 
     me: Member
@@ -119,10 +119,16 @@ class View:
     tried: frozenset[Deed] = frozenset()
     blind: str = ""
     patient: bool = True
+    failed_donors: Sequence[int] = ()
 
     def online(self) -> list[Member]:
         """The others that say they are in the group, replicas first."""
         return sorted((m for m in self.members if m.state == "Online"), key=lambda m: (m.primary, m.instance))
+
+    def donors(self) -> list[Member]:
+        """The others that could be copied: first those that have not failed to be, then who did longest ago."""
+        failed = {instance: n for n, instance in enumerate(self.failed_donors)}
+        return sorted(self.online(), key=lambda m: failed.get(m.instance, -1))
 
     @property
     def unknown(self) -> GtidSet:
@@ -233,7 +239,7 @@ def _fill(view: View) -> Decision:
     """No data: made once, by the first instance of all. Everybody else has copies."""
     if view.epoch == 0:
         return _initialise(view)
-    donors = view.online()
+    donors = view.donors()
     if not donors:
         return Decision("Wait", "no member is online that could be copied")
     return Decision("Clone", f"instance {donors[0].instance} is online", donors[0].instance)
@@ -282,7 +288,7 @@ def _enter(view: View) -> Decision:
         if not view.everybody:
             return Decision("Wait", f"nobody in the group who answers {because}, and not everybody does")
         because = f"nobody in the group {because}: its data are replaced by another copy"
-        return Decision("Clone", because, online[0].instance)
+        return Decision("Clone", because, view.donors()[0].instance)
     return Decision("Join", f"instance {online[0].instance} is online")
 
 

@@ -17,6 +17,7 @@ from .gtids import GtidSet
 
 REPLICATION = "steersman_replication"
 """Who members are to each other: by the certificate of the cluster's members, without a password."""
+_CHANNELS = ("group_replication_applier", "group_replication_recovery")
 _CONNECT = 3.0
 _ANSWER = 5.0
 
@@ -29,6 +30,11 @@ class Unreachable(Exception):
         code, *rest = error.args or (0,)
         self.code = code if isinstance(code, int) else 0
         self.words = str(rest[0]) if rest else str(error)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the server did answer, and refused: other numbers are the client's own."""
+        return self.code != 0 and self.code not in range(2000, 3000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +155,20 @@ class LocalServer:
             return self.do("SET GLOBAL group_replication_bootstrap_group = ON", join, seconds=60)
         finally:
             self.do("SET GLOBAL group_replication_bootstrap_group = OFF")
+
+    def applier_error(self) -> int:
+        """The number of the last error in receiving or applying what the group has, 0 for none. Raises Unreachable.
+
+        Not its words: they tell rows.
+        """
+        asked = (
+            "SELECT CHANNEL_NAME, LAST_ERROR_NUMBER FROM performance_schema.replication_applier_status_by_worker"
+            " UNION SELECT CHANNEL_NAME, LAST_ERROR_NUMBER"
+            " FROM performance_schema.replication_applier_status_by_coordinator"
+            " UNION SELECT CHANNEL_NAME, LAST_ERROR_NUMBER FROM performance_schema.replication_connection_status"
+        )
+        with _asking(self._connect(_ANSWER)) as ask:
+            return max((int(number) for channel, number in ask(asked) if channel in _CHANNELS), default=0)
 
     def leave_group(self) -> None:
         """Raises Unreachable."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from .group import LocalServer, Unreachable
 
 _READ_ONLY = 1238  # ER_INCORRECT_GLOBAL_LOCAL_VAR: it is taken at a start alone
+_UNKNOWN = 1193  # ER_UNKNOWN_SYSTEM_VARIABLE
 _WRONG_TYPE = 1232  # ER_WRONG_TYPE_FOR_VAR
-_OF_CLIENT = range(2000, 3000)  # errors that no server has given
 _UNITS = "KMGTPE"
 
 
@@ -51,10 +51,13 @@ class Parameters:
         try:
             self._set(name, wanted)
         except Unreachable as error:
-            if error.code == 0 or error.code in _OF_CLIENT:
+            if not error.answered:
                 raise
             if error.code == _READ_ONLY:
                 self.pending[name] = [self.local.value_of(name), "the default" if wanted is None else wanted]
+            elif error.code == _UNKNOWN and name in self._running:
+                # An option of the start that is no variable, and cannot be taken away either.
+                self.pending[name] = [self._running[name], "the default" if wanted is None else wanted]
             elif value is not None:
                 self.refused[name] = error.words
         else:

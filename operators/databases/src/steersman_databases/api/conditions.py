@@ -170,7 +170,11 @@ CLUSTER: Mapping[str, Reasons] = {
 
 MYSQL_CLUSTER: Mapping[str, Reasons] = {
     **{name: reasons for name, reasons in CLUSTER.items() if name != "Synchronous"},
-    "Ready": {**CLUSTER["Ready"], "DiskFull": _ROOM},
+    "Ready": {
+        **CLUSTER["Ready"],
+        "DiskFull": _ROOM,
+        "InstanceFailing": "mend what its words tell; it goes on trying, and the log of the instance says more",
+    },
     "StorageSufficient": {"Sufficient": "", "RunningLow": _ROOM, "DiskFull": _ROOM},
     # Servers bring their data from one version to the next by themselves.
     "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},

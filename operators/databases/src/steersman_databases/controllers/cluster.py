@@ -352,6 +352,7 @@ class ClusterReconciler(Reconciler[C]):
             findings.tell(
                 "Ready", False, "InstanceCrashing", f"the server of {name} does not start: {broken.because}"
             )
+        cluster_status.explain(charge.view, observed, findings)
         if isinstance(step, Wait) and step.reason == "SwitchoverRefused":
             report.refused = step.message
         report.busy = step is not None and not (isinstance(step, Wait) and step.reason in _LASTING)

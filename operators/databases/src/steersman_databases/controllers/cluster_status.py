@@ -38,6 +38,7 @@ ALARMING = frozenset(
         "FailingOver",
         "ImageUnavailable",
         "InstanceCrashing",
+        "InstanceFailing",
         "NameTaken",
         "NoMajority",
         "NoPrimary",
@@ -336,5 +337,18 @@ def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, find
         findings.tell("Ready", False, "DiskFull", storage.message)
 
 
+def explain(view: ClusterView, observed: Observed, findings: Findings) -> None:
+    """Adds to the condition Ready what an instance tries in vain, where nothing else is known to be the matter."""
+    ready = findings.found.get("Ready")
+    failing = next((m for m in observed.members.members if m.failing and observed.instance(m.instance)), None)
+    if ready is None or failing is None or not (ready.holds or ready.reason in _WAITS):
+        return
+    words = f"{view.names.instance(failing.instance)}: {failing.failing}"
+    reason = ready.reason if ready.reason == "NoPrimary" else "InstanceFailing"
+    findings.tell("Ready", False, reason, words if ready.holds else f"{ready.message}; {words}")
+
+
+_WAITS = frozenset({"Creating", "InstanceNotReady", "NoPrimary"})
+"""Reasons of Ready that say no more than for whom is waited."""
 _NEEDED = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration", "PoolersReady"})
 _TROUBLES = frozenset({"NotTrusted", "PreCheckFailed", "RolledBack", "VolumeLost"})

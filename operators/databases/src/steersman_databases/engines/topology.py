@@ -45,7 +45,7 @@ class Member:
     that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost if the
     cluster went on with its data alone: transactions that others have, and instances of which nobody knows;
     ``unseen`` is None where it has not said.
-    ``because`` is why it does what it does, in its own words.
+    ``because`` is why it does what it does, and ``failing`` what it tries in vain, in its own words.
     """
 
     pod: ObjectKey
@@ -67,6 +67,7 @@ class Member:
     lacks: str = ""
     unseen: frozenset[int] | None = None
     because: str = ""
+    failing: str = ""
 
     @property
     def in_group(self) -> bool:

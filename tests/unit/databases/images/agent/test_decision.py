@@ -106,6 +106,23 @@ def test_an_empty_member_copies_a_replica_rather_than_the_primary() -> None:
     )
 
 
+@pytest.mark.parametrize(("failed", "next_one"), [([], 1), ([1], 2), ([1, 2], 0), ([1, 2, 0], 1), ([2, 0, 1], 2)])
+def test_who_could_not_be_copied_is_asked_again_after_all_others(failed: list[int], next_one: int) -> None:
+    there = [member(0, "Online", primary=True), member(1, "Online"), member(2, "Online")]
+    empty = decision(member(3, "Empty", has=""), *there, failed_donors=failed)
+    assert (empty.deed, empty.to) == ("Clone", next_one)
+    store, group = replace(STORE, instances=frozenset(range(4))), GtidSet.parse(f"{GROUP}:1-20")
+    lacking = decision(
+        member(3, "Offline", has=""),
+        *there,
+        store=store,
+        group=group,
+        purged=[GtidSet.parse(f"{GROUP}:1-5")],
+        failed_donors=failed,
+    )
+    assert (lacking.deed, lacking.to) == ("Clone", next_one)
+
+
 def test_who_has_a_transaction_that_the_group_has_not_stays_out_and_says_which() -> None:
     group = GtidSet.parse(f"{GROUP}:1-20")
     me = member(0, "Offline", has=f"{GROUP}:1-10,{ERRANT}:1-2")

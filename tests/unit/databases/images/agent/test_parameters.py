@@ -88,3 +88,24 @@ def test_a_server_that_is_away_refuses_nothing() -> None:
     with pytest.raises(Unreachable):
         parameters.apply({"a": "1"})
     assert parameters.refused == {}
+
+
+def test_what_only_a_start_gave_is_had_until_the_next_start() -> None:
+    """An option that is no variable, such as a filter: it cannot be taken from a server that runs."""
+    server = Scripted(a=1193)
+    parameters = Parameters(server, {})
+    parameters.started({"a": "1"}, {})
+    parameters.apply({})
+    assert parameters.pending == {"a": ["1", "the default"]} and parameters.refused == {}
+    parameters.started({}, {})
+    parameters.apply({})
+    assert parameters.pending == {}
+
+
+def test_what_no_server_knows_is_not_waited_for() -> None:
+    parameters = Parameters(Scripted(a=1193), {})
+    parameters.started({}, {})
+    parameters.apply({"a": "1"})
+    assert parameters.refused == {"a": "the server's words"} and parameters.pending == {}
+    parameters.apply({})
+    assert parameters.pending == {} and parameters.refused == {}

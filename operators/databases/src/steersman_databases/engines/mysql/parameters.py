@@ -29,6 +29,7 @@ _OURS: Mapping[str, str] = {
             *("innodb_data_home_dir", "innodb_data_file_path", "innodb_log_group_home_dir", "innodb_undo_directory"),
             *("innodb_tmpdir", "replica_load_tmpdir", "character_sets_dir", "lc_messages_dir", "innodb_directories"),
             *("general_log_file", "slow_query_log_file", "innodb_temp_data_file_path", "innodb_temp_tablespaces_dir"),
+            "innodb_doublewrite_dir",
         ),
         "the image decides where files are",
     ),
@@ -48,7 +49,17 @@ _OURS: Mapping[str, str] = {
         "the members keep replication",
     ),
     **dict.fromkeys(
-        ("plugin_load", "plugin_load_add", "early_plugin_load", "persisted_globals_load", "init_connect"),
+        (
+            *("binlog_do_db", "binlog_ignore_db", "binlog_error_action", "replica_exec_mode", "replica_skip_errors"),
+            *("rbr_exec_mode", "sql_replica_skip_counter"),
+        ),
+        "what one member has written the others would not have, and a failover loses it",
+    ),
+    **dict.fromkeys(
+        (
+            *("plugin_load", "plugin_load_add", "early_plugin_load", "persisted_globals_load"),
+            *("init_connect", "init_replica"),
+        ),
         "the members decide what is loaded; what is set by SET PERSIST is drift",
     ),
     **dict.fromkeys(
@@ -56,8 +67,25 @@ _OURS: Mapping[str, str] = {
         "it is decided as the data are made, and cannot be changed later",
     ),
     **dict.fromkeys(
-        ("innodb_doublewrite", "innodb_force_recovery", "innodb_read_only", "innodb_checksum_algorithm"),
+        (
+            *("innodb_doublewrite", "innodb_force_recovery", "innodb_read_only", "innodb_checksum_algorithm"),
+            *("innodb_log_checksums", "innodb_force_load_corrupted"),
+        ),
         "without it a crash loses the database",
+    ),
+    # A server that runs knows none of these, and one that starts would have them until it starts again.
+    **dict.fromkeys(
+        (
+            *("allow_suspicious_udfs", "ansi", "archive", "blackhole", "check_table_functions", "chroot", "console"),
+            *("daemonize", "default_time_zone", "exit_info", "external_locking", "federated", "gdb", "help"),
+            *("initialize", "initialize_insecure", "innodb_status_file", "log_isam", "log_short_format", "log_tc"),
+            *("log_tc_size", "source_retry_count", "max_binlog_dump_events", "memlock", "myisam_block_size"),
+            *("ndbcluster", "ndbinfo", "ngram", "performance_schema_instrument", "performance_schema_logger"),
+            *("performance_schema_meter", "port_open_timeout", "safe_user_create", "show_replica_auth_info"),
+            *("sporadic_binlog_dump_fail", "super_large_pages", "symbolic_links", "sysdate_is_now"),
+            *("tc_heuristic_recover", "upgrade", "user", "validate_config", "validate_user_plugins", "verbose"),
+        ),
+        "it is an option of the program mysqld, and no system variable",
     ),
     "performance_schema": "members and operator see by it what the group does",
     "default_authentication_plugin": "passwords are kept by caching_sha2_password only",
@@ -69,9 +97,18 @@ _PREFIXES: Mapping[str, str] = {
     "admin_ssl_": "the operator keeps the certificates; use spec.tls",
     "mysqlx_": "the X protocol is off",
     "clone_": "the members decide who copies whom",
+    "replicate_": "a member that leaves changes out has not what clients were told is kept",
+    **dict.fromkeys(
+        ("keyring_migration_", "ndb_", "ndbinfo_", "performance_schema_consumer_"),
+        "it is an option of the program mysqld, and no system variable",
+    ),
     **dict.fromkeys(("loose_", "skip_", "disable_", "enable_", "maximum_"), "name the variable itself"),
 }
 _DURABLE = ("innodb_flush_log_at_trx_commit", "sync_binlog")
+# The others are for measurements: `nosync`, `littlesync`. By its beginning or its number a server takes a value, too.
+_FLUSHING = ("fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC")
+_FORMERLY = (("slave", "replica"), ("master", "source"))
+"""Words in names that servers go on taking for what they are called now."""
 _SWITCHES = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate("KMGTPE", 1)}
 _NUMBER = re.compile(r"([+-]?\d+(?:\.\d+)?)([KMGTPE]?)", re.IGNORECASE)
@@ -102,8 +139,12 @@ def plain(value: str) -> str:
 
 def refused(name: str, value: str) -> str | None:
     """Why a user may not set this at all, whatever the server is; None if he may."""
+    for word, now in _FORMERLY:
+        name = re.sub(rf"(?<![a-z]){word}(?![a-z])", now, name)
     if reason := _OURS.get(name):
         return reason
+    if name == "innodb_flush_method" and value.strip().lower() not in map(str.lower, _FLUSHING):
+        return f"a power failure loses what was acknowledged, except with {', '.join(_FLUSHING)}"
     if name in _DURABLE and plain(value) != "1":
         return "with another value than 1 a power failure loses what was acknowledged"
     return next((reason for prefix, reason in _PREFIXES.items() if name.startswith(prefix)), None)

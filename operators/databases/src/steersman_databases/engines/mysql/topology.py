@@ -165,6 +165,7 @@ def _member(names: ClusterNames, pod: Pod) -> Member | None:
         lacks=str(said.get("lacks") or ""),
         unseen=_numbers(said.get("unseen")),
         because=str(said.get("unstarted") or said.get("because") or ""),
+        failing=str(said.get("failing") or ""),
     )
 
 

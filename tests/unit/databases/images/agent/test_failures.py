@@ -1,0 +1,210 @@
+"""What a member tries in vain stands on its pod, until it succeeds."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certificates import Authority
+from steersman_agent import agent, certificates, group, store
+from steersman_agent.agent import Agent, Cluster
+from steersman_agent.decision import Member
+from steersman_agent.failures import CERTIFICATES, MEMBERSHIP, Failures
+from steersman_agent.gtids import GtidSet
+from steersman_agent.kubernetes import ApiServer
+from steersman_agent.server import Place, Server, Trouble
+from steersman_pod import leading
+
+BROKEN = b"-----BEGIN CERTIFICATE-----\nMIIBx\n-----END CERTIFICATE-----\n"
+
+
+class Api(ApiServer):
+    """Of a group of two, of whom 0 is primary; it remembers what this member says."""
+
+    def __init__(self) -> None:
+        self.said: list[Mapping[str, Any]] = []
+
+    def get(self, path: str) -> Mapping[str, Any] | None:
+        if "labelSelector" in path:
+            return {
+                "items": [
+                    pod(Member(instance=n, state="Online", primary=n == 0, address=f"[::1]:{n}")) for n in (0, 1)
+                ]
+            }
+        agreed = {store.GROUP: json.dumps({"epoch": 1}), store.GROUP_NAME: "g", store.INSTANCES: "0,1,2"}
+        return {"metadata": {"resourceVersion": "1", "annotations": agreed}}
+
+    def patch(self, path: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.said.append(json.loads(change["metadata"]["annotations"][store.MEMBER]))
+        return {}
+
+    @property
+    def failing(self) -> str:
+        """What it last said of it: to the operator, and to people."""
+        last = self.said[-1] if self.said else {"failing": "", "because": ""}
+        assert str(last["because"]).endswith(str(last["failing"]))
+        return str(last["failing"])
+
+
+def pod(member: Member) -> Mapping[str, Any]:
+    labels = {store.INSTANCE_LABEL: str(member.instance)}
+    return {"metadata": {"labels": labels, "annotations": {store.MEMBER: store.member_words(member)}}}
+
+
+class Played(Server):
+    """One that runs, or one that has nothing and copies what it can."""
+
+    def __init__(self, place: Place, *, runs: bool) -> None:
+        super().__init__(place)
+        self._runs, self._copied, self.asked, self.sound = runs, False, list[int](), True
+
+    @property
+    def runs(self) -> bool:
+        return self._runs
+
+    def ends(self) -> None:
+        self._runs, self._copied = False, True
+
+    @property
+    def has_data(self) -> bool:
+        return self._copied
+
+    def image_parameters(self) -> Mapping[str, str]:
+        return {}
+
+    def copy(self, options: Mapping[str, str], host: str, port: int) -> None:
+        self.asked.append(port)
+        if not self.sound:
+            raise Trouble("(3862, 'Clone Donor Error: page corrupt.')\nand more")
+        self._copied = True
+
+    def refused(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> dict[str, str]:
+        return {}
+
+    def start(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> None:
+        pass
+
+
+def mount(directory: Path, authority: Authority, *, broken: bool = False) -> None:
+    for name in ("tls", "peer"):
+        (directory / name).mkdir(exist_ok=True)
+        certificate, key = authority.issue(name)
+        shown = {"ca.crt": authority.certificate, "tls.crt": certificate, "tls.key": key}
+        for file, content in shown.items():
+            (directory / name / file).write_bytes(content + (BROKEN if broken and file == "ca.crt" else b""))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A pod's, where nothing is waited for."""
+    monkeypatch.setattr(agent, "_PAUSE", 0.0)
+    monkeypatch.setattr(certificates, "_EVERY", 0.0)
+    mount(tmp_path, Authority())
+    (tmp_path / "epoch").write_text("1")
+    return Place(
+        volume=tmp_path, run=tmp_path, tls=tmp_path / "tls", peer=tmp_path / "peer", instance=2, program=("false",)
+    )
+
+
+def member(server: Server, api: Api) -> Agent:
+    cluster = Cluster(pod=leading.Pod("my-2-0", "shop", "uid", "node", ()), name="my")
+    return Agent(cluster, server, lambda: api)
+
+
+def until(one: Agent, holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < end
+        one.tick()
+
+
+def played(monkeypatch: pytest.MonkeyPatch, state: str) -> list[str]:
+    """A server that runs and answers; what it is asked to do."""
+    done: list[str] = []
+
+    def look(_: group.LocalServer) -> group.Look:
+        return group.Look(
+            uuid="a", version="", state=state, view="1:1", members=(), has=GtidSet(), queued=0, applied=0
+        )
+
+    def do(_: group.LocalServer, *statements: str, seconds: float = 0) -> None:
+        done.extend(statements)
+
+    def applier_error(_: group.LocalServer) -> int:
+        return 1062
+
+    for each in (look, do, applier_error):
+        monkeypatch.setattr(group.LocalServer, each.__name__, each)
+    return done
+
+
+def test_a_copy_that_fails_is_told_and_had_of_another(place: Place) -> None:
+    server, api = Played(place, runs=False), Api()
+    server.sound, one = False, member(server, api)
+    until(one, lambda: api.failing == "Clone failed: (3862, 'Clone Donor Error: page corrupt.') and more")
+    until(one, lambda: len(server.asked) >= 4)
+    assert server.asked[:4] == [1, 0, 1, 0]
+    server.sound = True
+    until(one, lambda: api.said[-1]["state"] == "Stopped" and not api.failing)
+
+
+def test_certificates_that_cannot_be_read_are_told_until_there_are_others(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reloads = played(monkeypatch, "ONLINE")
+    api = Api()
+    one = member(Played(place, runs=True), api)
+    until(one, lambda: len(reloads) == 1)
+    mount(tmp_path, Authority(), broken=True)
+    until(one, lambda: api.failing.startswith(f"{CERTIFICATES} failed: "))
+    for _ in range(3):
+        one.tick()
+    assert api.failing and len(reloads) == 1
+    mount(tmp_path, Authority())
+    until(one, lambda: len(reloads) == 2 and not api.failing)
+
+
+def test_certificates_that_a_start_has_read_are_told_no_more(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reloads = played(monkeypatch, "ONLINE")
+    server, api = Played(place, runs=True), Api()
+    one = member(server, api)
+    until(one, lambda: len(reloads) == 1)
+    mount(tmp_path, Authority(), broken=True)
+    until(one, lambda: bool(api.failing))
+    server.ends()
+    mount(tmp_path, Authority())
+    until(one, lambda: api.said[-1]["state"] == "Stopped" and not api.failing)
+
+
+def test_an_error_of_what_is_applied_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    played(monkeypatch, "ERROR")
+    api = Api()
+    until(member(Played(place, runs=True), api), lambda: api.failing.startswith(f"{MEMBERSHIP} failed: error 1062"))
+
+
+def test_what_is_told_is_short_and_tells_no_statement() -> None:
+    failures = Failures()
+    failures.failed(
+        "Join", "Error 'x' on query. Default database: ''.\nQuery: 'ALTER USER u IDENTIFIED AS '$A$005$s''"
+    )
+    assert failures.words == "Join failed: Error 'x' on query. Default database: ''."
+    failures.failed("Join", "x" * 5000)
+    assert len(failures.words) < 400
+    failures.succeeded("Join")
+    assert not failures.words
+
+
+def test_what_went_wrong_on_the_way_is_forgotten_once_it_serves() -> None:
+    failures = Failures()
+    failures.failed("Clone", "no", donor=1)
+    failures.failed("Found", "somebody else has")
+    failures.failed(CERTIFICATES, "no")
+    failures.all_is_well()
+    assert failures.words == f"{CERTIFICATES} failed: no" and not failures.donors
