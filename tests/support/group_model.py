@@ -36,6 +36,7 @@ from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads
 sys.path.insert(0, str(Path(__file__).parents[2] / "operators/databases/images/mysql"))
 from steersman_agent import store
 from steersman_agent.decision import Decision, Member, View, decide
+from steersman_agent.deeds import founded_as
 from steersman_agent.gtids import GtidSet
 
 RESTART_BOUND = ("innodb_log_buffer_size", "table_open_cache_instances")
@@ -62,6 +63,8 @@ class Farm:
     pods: dict[str, str] = field(default_factory=dict[str, str])
     """The pod that each server runs in, by UIDs."""
     group: int = 0
+    name: str = ""
+    """The group's, by which its transactions are numbered."""
     primary: str = ""
     founded: list[str] = field(default_factory=list[str])
     initialised: int = 0
@@ -89,10 +92,9 @@ class Farm:
         primary = next((s for s in self.online() if s.uuid == self.primary), None)
         if primary is None:
             return
-        origin = "aaaaaaaa-0000-0000-0000-000000000000"
-        has = primary.gtids.intervals.get(origin, ())
+        has = primary.gtids.intervals.get(self.name, ())
         last = has[-1][1] if has else 0
-        new = GtidSet.parse(f"{origin}:{last + 1}-{last + count}")
+        new = GtidSet.parse(f"{self.name}:{last + 1}-{last + count}")
         for server in self.online():
             server.gtids = server.gtids | new
 
@@ -239,9 +241,11 @@ class Agents:
                     leader_view="",
                     consent=None,
                 )
-                await self._client.patch(ConfigMap, names.group, MergePatch(dict(store.written(to, agreed.version))))
+                name = founded_as(view, agreed.name)
+                words = dict(store.written(to, agreed.version, name))
+                await self._client.patch(ConfigMap, names.group, MergePatch(words))
                 assert not farm.online(), "a second group is founded while there is one"
-                farm.group = to.epoch
+                farm.group, farm.name = to.epoch, name
                 server.in_group = server.epoch = to.epoch
                 farm.primary = server.uuid
                 farm.founded.append(names.instance(me.instance))
@@ -282,8 +286,9 @@ class Agents:
         view = f"{self._farm.group + 1000}:{len(self._farm.history)}"
         leads = replace(known.store.with_member(me), leader=me, leader_uuid=server.uuid, leader_view=view)
         leads = replace(leads, epoch=max(leads.epoch, self._farm.group))
-        if leads != known.store:
-            await self._client.patch(ConfigMap, names.group, MergePatch(dict(store.written(leads, known.version))))
+        if leads != known.store or known.name != self._farm.name:
+            words = dict(store.written(leads, known.version, self._farm.name))
+            await self._client.patch(ConfigMap, names.group, MergePatch(words))
         if self._farm.writes:
             self._farm.write()
             self._farm.writes = False

@@ -303,7 +303,7 @@ async def outage(world: GroupWorld) -> None:
     world.farm.writes = True
     await world.rest(5)
     primary = world.data("orders-0")
-    primary.gtids = primary.gtids | GtidSet.parse("aaaaaaaa-0000-0000-0000-000000000000:2-4")
+    primary.gtids = primary.gtids | GtidSet.parse(f"{world.farm.name}:3-4")
     world.farm.away.add("orders-0-0")
     await world.kill("orders-0", "orders-1", "orders-2")
     await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 900)
@@ -314,7 +314,7 @@ async def test_where_nobody_surely_has_everything_a_person_decides_and_names_the
     world = GroupWorld()
     async with world.operator():
         await outage(world)
-        told = world.status.outage
+        told, former = world.status.outage, world.farm.name
         assert [(c.instance, c.loss.instances) for c in told.choices] == [
             ("orders-1", ("orders-0",)),
             ("orders-2", ("orders-0",)),
@@ -335,7 +335,11 @@ async def test_where_nobody_surely_has_everything_a_person_decides_and_names_the
 
         world.farm.away.clear()
         await world.until("told", lambda: world.condition("HistoryShared") == "False/ErrantTransactions")
-        assert "orders-0 has aaaaaaaa-0000-0000-0000-000000000000:3-4" in world.message("HistoryShared")
+        assert f"orders-0 has {former}:3-4" in world.message("HistoryShared")
+        world.farm.write(10)
+        await world.rest(600)
+        assert world.condition("HistoryShared") == "False/ErrantTransactions", "however much is written since"
+        assert f"orders-0 has {former}:3-4" in world.message("HistoryShared")
 
 
 @virtual_time

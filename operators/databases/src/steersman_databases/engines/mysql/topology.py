@@ -61,7 +61,7 @@ class GroupTopology:
         return observe(cluster, pods, store)
 
     async def configure(self, members: Members, settings: Mapping[str, Any]) -> bool:
-        """See `Topology.configure`. The group gets its name with the first settings, and keeps it."""
+        """See `Topology.configure`. The group gets its first name with the first settings."""
         if members.settings == settings:
             return False
         group = await self._client.live.get(ConfigMap, ClusterNames(members.cluster).group)
