@@ -2,7 +2,8 @@
 
 The server is held to what was measured with real ones: who joins has all that the group has; one primary, chosen by
 the lowest UUID where it is gone; a group whose most members are gone at once does not go on; all transactions that a
-primary acknowledged are at a majority. Each tick of each agent is one look, one decision and its deed.
+primary acknowledged are at a majority. Beside that, to what the manual says of versions: a primary that is elected or
+appointed is of the lowest in the group. Each tick of each agent is one look, one decision and its deed.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Server:
     """One instance's: its data outlive its pods. `in_group` is the number of the group, 0 for none."""
 
     uuid: str = ""
+    version: str = "9.7.4"
     gtids: GtidSet = field(default_factory=GtidSet)
     runs: bool = False
     in_group: int = 0
@@ -86,6 +88,12 @@ class Farm:
 
     def online(self) -> list[Server]:
         return [s for s in self.servers.values() if s.in_group and s.in_group == self.group]
+
+    def lowest(self) -> list[Server]:
+        """Those of the lowest version in the group: the server makes no other one primary."""
+        online = self.online()
+        lowest = min((_parts(s.version) for s in online), default=())
+        return [s for s in online if _parts(s.version) == lowest]
 
     def write(self, count: int = 1) -> None:
         """The primary acknowledges transactions, which all in the group have."""
@@ -149,9 +157,8 @@ class Agents:
 
     def _choose(self) -> None:
         farm = self._farm
-        online = {s.uuid for s in farm.online()}
-        if farm.primary not in online:
-            farm.primary = min(online, default="")
+        if farm.primary not in {s.uuid for s in farm.online()}:
+            farm.primary = min((s.uuid for s in farm.lowest()), default="")
             if farm.primary:
                 farm.history.append(farm.primary)
 
@@ -167,6 +174,7 @@ class Agents:
         server = farm.servers.setdefault(claim, Server())
         if farm.pods.get(claim) != pod.metadata.uid:
             server.runs, server.in_group = False, 0
+            server.version = _version_in(pod)
             farm.pods[claim] = pod.metadata.uid
         if pod.metadata.name in farm.restarts:
             farm.restarts.remove(pod.metadata.name)
@@ -268,7 +276,7 @@ class Agents:
         farm = self._farm
         heir = "" if decision.to is None else names.instance(decision.to)
         farm.asked.append(heir)
-        for server in farm.online():
+        for server in farm.lowest():
             if (
                 server.uuid.endswith(f"-{decision.to:012d}" if decision.to is not None else "?")
                 and heir not in farm.refuses
@@ -305,7 +313,7 @@ class Agents:
     async def _say(self, pod: Pod, server: Server, agreed: store.Agreed, view: View, decision: Decision) -> None:
         farm, me = self._farm, self._me(pod, server)
         online = me.state == "Online"
-        more: dict[str, Any] = {"because": decision.because, "version": "9.7.4"}
+        more: dict[str, Any] = {"because": decision.because, "version": server.version}
         more |= self._settings(server, agreed.parameters)
         if not server.runs and farm.unstartable & set(agreed.parameters.items()):
             more["unstarted"] = "[ERROR] unknown variable"
@@ -342,6 +350,16 @@ class Agents:
             else:
                 server.with_.pop(name)
         return {k: v for k, v in (("pending", pending), ("refused", refused)) if v}
+
+
+def _version_in(pod: Pod) -> str:
+    """What the image of a pod runs: its tag, where that is a whole version."""
+    tag = (pod.spec.containers[0].image or "").rpartition(":")[2]
+    return tag if tag.count(".") == 2 else "9.7.4"
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def pods_of(pods: Sequence[Pod]) -> list[Pod]:

@@ -231,6 +231,29 @@ async def test_a_new_pod_where_another_is_declared() -> None:
 
 
 @virtual_time
+@pytest.mark.parametrize(("former", "wanted", "asked"), [("9.7.4", "9.7.10", 0), ("9.7.10", "9.7.4", 1)])
+async def test_another_patch_version_reaches_the_primary_too(former: str, wanted: str, asked: int) -> None:
+    """A group makes nobody primary who is newer than another: then the old primary leaves, and is not asked."""
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(image=f"example.org/mysql:{former}")
+        await world.ready(3)
+        before, renewed = world.uids(), list[str]()
+        await world.change(image=f"example.org/mysql:{wanted}")
+
+        def all_are_new() -> bool:
+            renewed.extend(n for n, uid in world.uids().items() if uid != before[n] and n not in renewed)
+            return len(renewed) == 3
+
+        await world.until("all are new", all_are_new)
+        await world.ready(3)
+        assert renewed[-1] == "orders-0", "the former primary is the last"
+        assert (world.status.primary, world.status.version) == ("orders-1", wanted)
+        assert len(world.farm.asked) == asked and len(world.farm.founded) == 1
+        assert world.condition("Ready") == "True/ClusterReady" and "SwitchoverRefused" not in world.events()
+
+
+@virtual_time
 async def test_a_lost_volume_is_replaced_by_a_copy() -> None:
     world = GroupWorld()
     async with world.operator():
