@@ -1,7 +1,8 @@
 """Agents of three instances, their servers, the store and the operator, a step at a time.
 
 The group itself is modelled as MySQL promises it: who has a majority of its view serves; what was acknowledged is on
-the primary's disk, and with the others in memory alone until they have written it.
+the primary's disk, and with the others in memory alone until they have written it. A primary gives a transaction the
+next number that is free under its group's name, and by these numbers servers know what they have.
 
 The operator says who belongs to the cluster, one more after the other. What happens besides, in some worlds: an
 instance never runs; the store is deleted and made anew; a volume is lost; a person consents that one goes on with
@@ -12,89 +13,16 @@ group that was given up leads nobody any more.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from collections.abc import Set
+from dataclasses import replace
 
-from steersman_agent.decision import Decision, Member, State, Store, View, decide
+from founding_pods import Consent, Group, Instance, OnVolume
+from steersman_agent.decision import Member, State, Store, View, decide
+from steersman_agent.deeds import founded_as
 from steersman_agent.group import older
 from steersman_agent.gtids import GtidSet
-from steersman_agent.leader import Joined
 
-GROUP = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 SIZE = 3
-
-
-def gtids(of: set[int]) -> GtidSet:
-    return GtidSet.parse(",".join(f"{GROUP}:{n}" for n in of))
-
-
-@dataclass(eq=False)
-class Group:
-    """One that was founded, with the members of its present view; the first of them is its primary."""
-
-    epoch: int
-    view: list[int]
-    number: int = 1
-
-    @property
-    def view_id(self) -> str:
-        return f"{self.epoch + 1000}:{self.number}"
-
-    def without(self, number: int) -> None:
-        self.view.remove(number)
-        self.number += 1
-
-
-class OnVolume(Joined):
-    """The epoch that a volume remembers."""
-
-    def __init__(self) -> None:
-        self.epoch = 0
-
-    def enter(self, epoch: int) -> None:
-        self.epoch = epoch
-
-
-@dataclass(frozen=True)
-class Consent:
-    """A person's, with the loss as it was told."""
-
-    epoch: int
-    instance: int
-    lacks: frozenset[int]
-    unseen: frozenset[int]
-
-
-@dataclass
-class Instance:
-    """A pod: its volume, its server, what it has published, and what its agent is about."""
-
-    number: int
-    durable: set[int] | None = None
-    memory: set[int] = field(default_factory=set[int])
-    running: bool = False
-    group: Group | None = None
-    uuid: str = ""
-    published: Member | None = None
-    told: Consent | None = None
-    joined: OnVolume = field(default_factory=OnVolume)
-    # What the agent has read and decided so far: each of its steps is one rule, so that anything may come between.
-    store: Store | None = None
-    version: int = 0
-    view: View | None = None
-    decision: Decision | None = None
-    steps: list[str] = field(default_factory=list[str])
-
-    def crash(self) -> None:
-        """The container ends and is started again. What it had published stays."""
-        self.running = False
-        self.memory.clear()
-        if self.group is not None and self.number in self.group.view and len(self.group.view) == 1:
-            self.group.view.clear()
-        self.group = None
-        self.forget()
-
-    def forget(self) -> None:
-        self.store, self.view, self.decision, self.steps = None, None, None, []
 
 
 class World:
@@ -113,11 +41,13 @@ class World:
         self.present = frozenset({0})
         self.store: Store | None = Store(instances=self.present)
         self.version = 0
+        self.name, self.named = "first", 1
         self.groups: list[Group] = []
         self.acknowledged: set[int] = set()
         self.lost_volumes = False
         self.cut_off: set[int] = set()
         self.made = 0
+        self.numbers: dict[int, tuple[str, int]] = {}
         self.declared: Consent | None = None
         self.consented: Consent | None = None
         self.observed: tuple[int, Consent | None] | None = None
@@ -147,13 +77,17 @@ class World:
     def has(self, pod: Instance) -> set[int]:
         return (pod.durable or set()) | pod.memory
 
+    def gtids(self, of: Set[int]) -> GtidSet:
+        """How servers number these transactions."""
+        return GtidSet.parse(",".join(f"{name}:{number}" for name, number in (self.numbers[n] for n in of)))
+
     def leads(self, pod: Instance) -> bool:
         """Whether it is primary, with its majority."""
         return pod.group is not None and self.serves(pod.group) and self.alive(pod.group)[0] == pod.number
 
     def member(self, pod: Instance, state: State | None = None) -> Member:
         state, epoch = state or self.state(pod), pod.joined.epoch
-        primary, has = state == "Online" and self.leads(pod), gtids(self.has(pod))
+        primary, has = state == "Online" and self.leads(pod), self.gtids(self.has(pod))
         return Member(instance=pod.number, state=state, primary=primary, uuid=pod.uuid, gtids=has, epoch=epoch)
 
     def write(self) -> None:
@@ -167,6 +101,8 @@ class World:
         # A new primary applies what it has received before it takes writes (BEFORE_ON_PRIMARY_FAILOVER).
         self.flush(primary.number)
         assert primary.durable is not None
+        used = {number for name, number in (self.numbers[n] for n in primary.durable) if name == group.name}
+        self.numbers[self.made] = group.name, next(n for n in range(1, self.made + 1) if n not in used)
         primary.durable.add(self.made)
         for number in self.alive(group):
             if number != primary.number:
@@ -187,9 +123,10 @@ class World:
             if number in group.view and self.serves(group) and self.pods[number].group is not group:
                 group.without(number)
 
-    def put(self, store: Store) -> None:
-        if store != self.store:
-            self.store, self.version = store, self.version + 1
+    def put(self, store: Store, name: str = "") -> None:
+        name = name or self.name
+        if (store, name) != (self.store, self.name):
+            self.store, self.name, self.version = store, name, self.version + 1
 
     def crash(self, number: int) -> None:
         pod = self.pods[number]
@@ -230,6 +167,9 @@ class World:
     def operate(self) -> None:
         """Looks, or writes what follows from what was seen, if nobody has written since."""
         if self.store is None:
+            # Made anew, the ConfigMap is another.
+            self.named += 1
+            self.name = f"made-{self.named}"
             self.put(Store(instances=self.present))
         elif self.observed is None:
             choices = self.choices()
@@ -267,7 +207,7 @@ class World:
     def read_store(self, number: int) -> None:
         pod = self.pods[number]
         if not pod.steps:
-            pod.store, pod.version = self.store, self.version
+            pod.store, pod.version, pod.name = self.store, self.version, self.name
 
     def list_pods(self, number: int) -> None:
         """And decides what to do; then does it in steps."""
@@ -309,7 +249,7 @@ class World:
         return [g for g in serving if self.cut_off.isdisjoint(self.alive(g))]
 
     def told(self, view: View) -> Consent:
-        lacks = frozenset(n for n in range(1, self.made + 1) if view.lacks >= gtids({n}))
+        lacks = frozenset(n for n in range(1, self.made + 1) if view.lacks >= self.gtids({n}))
         return Consent(view.store.epoch, view.me.instance, lacks, frozenset(view.unseen))
 
     def act(self, number: int) -> None:
@@ -348,18 +288,18 @@ class World:
     def say_joining(self, pod: Instance) -> None:
         pod.published = self.member(pod, "Joining")
 
-    def swapped(self, pod: Instance, store: Store) -> bool:
+    def swapped(self, pod: Instance, store: Store, name: str = "") -> bool:
         """Refused if anybody has written since it was read."""
         if self.version != pod.version or self.store is None:
             pod.forget()
             return False
-        self.put(store)
+        self.put(store, name)
         return True
 
     def swap(self, pod: Instance) -> None:
         view = pod.view
         assert view is not None
-        by_consent = view.store.consent == pod.number
+        pod.name = founded_as(view, pod.name)
         to = replace(
             view.store.with_member(pod.number),
             epoch=view.epoch + 1,
@@ -368,13 +308,13 @@ class World:
             leader_view="",
             consent=None,
         )
-        if not self.swapped(pod, to):
+        if not self.swapped(pod, to, pod.name):
             return
         pod.joined.enter(to.epoch)
         if not self.lost_volumes:
             assert to.epoch > max((g.epoch for g in self.groups), default=0), "an epoch is used again"
         missing = self.acknowledged - (pod.durable or set())
-        if by_consent:
+        if view.by_consent:
             self.check_consent(view.store.epoch, missing)
             self.acknowledged -= missing
             self.valid_from = to.epoch
@@ -391,7 +331,7 @@ class World:
         self.used.append(given)
 
     def found(self, pod: Instance) -> None:
-        group = Group(pod.joined.epoch, [pod.number])
+        group = Group(pod.joined.epoch, pod.name, [pod.number])
         pod.group = group
         self.groups.append(group)
 
@@ -411,8 +351,10 @@ class World:
         if pod.number in group.view:
             return  # Its former self has to be put out first.
         primary = self.pods[self.alive(group)[0]]
-        if self.has(pod) - self.has(primary):
+        if not self.member(primary).gtids >= self.member(pod).gtids:
             return  # MySQL refuses who has more than the group.
+        # It can tell by their numbers alone.
+        assert self.has(pod) <= self.has(primary), "who has what was given up is taken for one of the group"
         pod.memory |= self.has(primary) - (pod.durable or set())
         group.view.append(pod.number)
         group.number += 1
@@ -447,7 +389,7 @@ class World:
             leader_view=group.view_id,
             consent=None,
         )
-        if self.swapped(pod, to):
+        if self.swapped(pod, to, group.name):
             assert not self.given_up(group), "clients are led to a group that was given up"
 
     def one_group(self) -> None:
@@ -455,7 +397,7 @@ class World:
         assert len(serving) <= 1, "two groups serve"
 
     def settle(self) -> None:
-        """Left alone, they come together again: nobody waits for ever, unless data were lost or given up."""
+        """Left alone, they come together again with all data: nobody waits for ever, unless some are gone."""
         self.cut_off.clear()
         for _ in range(60):
             self.operate()
@@ -475,13 +417,16 @@ class World:
                     self.act(pod.number)
                 for _ in range(2):
                     self.agent(pod.number)
-        if self.lost_volumes or self.used:
+        if self.lost_volumes:
+            return
+        for pod in (pod for pod in self.pods if pod.group is not None and self.serves(pod.group)):
+            assert self.acknowledged <= self.has(pod), "who is in the group lacks what was acknowledged"
+        if self.used:
             return
         whole = [pod for pod in self.pods if pod.number not in self.never_runs]
         assert [self.state(pod) for pod in whole] == ["Online"] * len(whole), [
             (pod.number, self.state(pod), pod.decision) for pod in whole
         ]
-        assert all(self.acknowledged <= self.has(pod) for pod in whole)
 
     def agent(self, number: int) -> None:
         """The next thing that an agent does, whatever that is."""

@@ -2,7 +2,8 @@
 
 The server is held to what was measured with real ones: who joins has all that the group has; one primary, chosen by
 the lowest UUID where it is gone; a group whose most members are gone at once does not go on; all transactions that a
-primary acknowledged are at a majority. Each tick of each agent is one look, one decision and its deed.
+primary acknowledged are at a majority. Beside that, to what the manual says of versions: a primary that is elected or
+appointed is of the lowest in the group. Each tick of each agent is one look, one decision and its deed.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads
 sys.path.insert(0, str(Path(__file__).parents[2] / "operators/databases/images/mysql"))
 from steersman_agent import store
 from steersman_agent.decision import Decision, Member, View, decide
+from steersman_agent.deeds import founded_as
 from steersman_agent.gtids import GtidSet
 
 RESTART_BOUND = ("innodb_log_buffer_size", "table_open_cache_instances")
@@ -46,6 +48,7 @@ class Server:
     """One instance's: its data outlive its pods. `in_group` is the number of the group, 0 for none."""
 
     uuid: str = ""
+    version: str = "9.7.4"
     gtids: GtidSet = field(default_factory=GtidSet)
     runs: bool = False
     in_group: int = 0
@@ -62,6 +65,8 @@ class Farm:
     pods: dict[str, str] = field(default_factory=dict[str, str])
     """The pod that each server runs in, by UIDs."""
     group: int = 0
+    name: str = ""
+    """The group's, by which its transactions are numbered."""
     primary: str = ""
     founded: list[str] = field(default_factory=list[str])
     initialised: int = 0
@@ -86,15 +91,20 @@ class Farm:
     def online(self) -> list[Server]:
         return [s for s in self.servers.values() if s.in_group and s.in_group == self.group]
 
+    def lowest(self) -> list[Server]:
+        """Those of the lowest version in the group: the server makes no other one primary."""
+        online = self.online()
+        lowest = min((_parts(s.version) for s in online), default=())
+        return [s for s in online if _parts(s.version) == lowest]
+
     def write(self, count: int = 1) -> None:
         """The primary acknowledges transactions, which all in the group have."""
         primary = next((s for s in self.online() if s.uuid == self.primary), None)
         if primary is None:
             return
-        origin = "aaaaaaaa-0000-0000-0000-000000000000"
-        has = primary.gtids.intervals.get(origin, ())
+        has = primary.gtids.intervals.get(self.name, ())
         last = has[-1][1] if has else 0
-        new = GtidSet.parse(f"{origin}:{last + 1}-{last + count}")
+        new = GtidSet.parse(f"{self.name}:{last + 1}-{last + count}")
         for server in self.online():
             server.gtids = server.gtids | new
 
@@ -149,9 +159,8 @@ class Agents:
 
     def _choose(self) -> None:
         farm = self._farm
-        online = {s.uuid for s in farm.online()}
-        if farm.primary not in online:
-            farm.primary = min(online, default="")
+        if farm.primary not in {s.uuid for s in farm.online()}:
+            farm.primary = min((s.uuid for s in farm.lowest()), default="")
             if farm.primary:
                 farm.history.append(farm.primary)
 
@@ -167,6 +176,7 @@ class Agents:
         server = farm.servers.setdefault(claim, Server())
         if farm.pods.get(claim) != pod.metadata.uid:
             server.runs, server.in_group = False, 0
+            server.version = _version_in(pod)
             farm.pods[claim] = pod.metadata.uid
         if pod.metadata.name in farm.restarts:
             farm.restarts.remove(pod.metadata.name)
@@ -241,9 +251,11 @@ class Agents:
                     leader_view="",
                     consent=None,
                 )
-                await self._client.patch(ConfigMap, names.group, MergePatch(dict(store.written(to, agreed.version))))
+                name = founded_as(view, agreed.name)
+                words = dict(store.written(to, agreed.version, name))
+                await self._client.patch(ConfigMap, names.group, MergePatch(words))
                 assert not farm.online(), "a second group is founded while there is one"
-                farm.group = to.epoch
+                farm.group, farm.name = to.epoch, name
                 server.in_group = server.epoch = to.epoch
                 farm.primary = server.uuid
                 farm.founded.append(names.instance(me.instance))
@@ -266,7 +278,7 @@ class Agents:
         farm = self._farm
         heir = "" if decision.to is None else names.instance(decision.to)
         farm.asked.append(heir)
-        for server in farm.online():
+        for server in farm.lowest():
             if (
                 server.uuid.endswith(f"-{decision.to:012d}" if decision.to is not None else "?")
                 and heir not in farm.refuses
@@ -284,8 +296,9 @@ class Agents:
         view = f"{self._farm.group + 1000}:{len(self._farm.history)}"
         leads = replace(known.store.with_member(me), leader=me, leader_uuid=server.uuid, leader_view=view)
         leads = replace(leads, epoch=max(leads.epoch, self._farm.group))
-        if leads != known.store:
-            await self._client.patch(ConfigMap, names.group, MergePatch(dict(store.written(leads, known.version))))
+        if leads != known.store or known.name != self._farm.name:
+            words = dict(store.written(leads, known.version, self._farm.name))
+            await self._client.patch(ConfigMap, names.group, MergePatch(words))
         if self._farm.writes:
             self._farm.write()
             self._farm.writes = False
@@ -302,7 +315,7 @@ class Agents:
     async def _say(self, pod: Pod, server: Server, agreed: store.Agreed, view: View, decision: Decision) -> None:
         farm, me = self._farm, self._me(pod, server)
         online = me.state == "Online"
-        more: dict[str, Any] = {"because": decision.because, "version": "9.7.4"}
+        more: dict[str, Any] = {"because": decision.because, "version": server.version}
         more |= self._settings(server, agreed.parameters)
         if not server.runs and farm.unstartable & set(agreed.parameters.items()):
             more["unstarted"] = "[ERROR] unknown variable"
@@ -341,6 +354,16 @@ class Agents:
             else:
                 server.with_.pop(name)
         return {k: v for k, v in (("pending", pending), ("refused", refused)) if v}
+
+
+def _version_in(pod: Pod) -> str:
+    """What the image of a pod runs: its tag, where that is a whole version."""
+    tag = (pod.spec.containers[0].image or "").rpartition(":")[2]
+    return tag if tag.count(".") == 2 else "9.7.4"
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def pods_of(pods: Sequence[Pod]) -> list[Pod]:

@@ -294,6 +294,10 @@ class Members:
         self.client.apply(ConfigMapApply(metadata=ObjectMetaApply(name=self.key.name, namespace=self.key.namespace)))
         self.annotate(group_name=group_name, instances=",".join(str(one.number) for one in self.all))
 
+    def name(self) -> str:
+        """The group's."""
+        return self.annotations()[f"{PREFIX}/group-name"]
+
     def agreed(self) -> Mapping[str, Any]:
         """What members wrote there."""
         return json.loads(self.annotations().get(f"{PREFIX}/group", "{}"))

@@ -15,7 +15,7 @@ import pytest
 
 from certificates import Authority
 from devcluster import servers
-from mysql_members import GROUP_NAME, Member, Members, members, until
+from mysql_members import Member, Members, members, until
 from planned_cluster import VIEW
 from server_process import data_directory
 from steersman.testing.envtest import Envtest
@@ -129,7 +129,7 @@ def test_all_that_are_killed_come_back_with_everything(group: Members, primary: 
 
 
 def test_a_store_that_is_deleted_while_the_group_lives_is_written_anew(group: Members, primary: Member) -> None:
-    epoch, (replica, *_) = group.epoch(), replicas(group, primary)
+    epoch, name, (replica, *_) = group.epoch(), group.name(), replicas(group, primary)
     assert group.agreed()["members"] == [0, 1, 2]
     replica.kill()
     group.make_store_anew(group_name="00000000-1111-2222-3333-444444444444")
@@ -137,7 +137,7 @@ def test_a_store_that_is_deleted_while_the_group_lives_is_written_anew(group: Me
     # What stands at its pod is from before.
     until("it starts", lambda: replica.says()["state"] != "Online")
     assert settled(group) is primary
-    assert group.epoch() == epoch and group.annotations()["databases.steersman.dev/group-name"] == GROUP_NAME
+    assert group.epoch() == epoch and group.name() == name
 
 
 @pytest.mark.skipif(os.environ.get("FAULTS") != "whole", reason="it takes minutes: make faults")
@@ -164,6 +164,39 @@ def test_a_group_that_was_given_up_ends_once_it_reads_of_the_other(group: Member
     for one in lost:
         until("it has them", lambda one=one: kept(one) == rows + 10)
         assert "leads in view" not in one.log.rpartition("another group was founded since")[2]
+
+
+@pytest.mark.skipif(os.environ.get("FAULTS") != "whole", reason="it takes minutes: make faults")
+def test_what_was_given_up_is_told_apart_from_what_is_written_since(group: Members, primary: Member) -> None:
+    write(primary)
+    rows, name = kept(primary), group.name()
+    survivor, other = replicas(group, primary)
+    until("it has them", lambda: kept(survivor) == rows)
+    assert survivor.end() == 0
+    write(primary, 5)
+    until("it has them", lambda: kept(other) == rows + 5)
+    lost = [primary, other]
+    for one in lost:
+        one.freeze()
+    try:
+        survivor.start()
+        until("it says what may be lost", lambda: survivor.says().get("unseen") == sorted(one.number for one in lost))
+        group.annotate(consent=str(survivor.number))
+        until("clients find it", lambda: group.endpoint() == survivor.pod.name)
+        assert group.name() != name
+        # More than was given up: under the same name its numbers would be used by now.
+        write(survivor, 10)
+    finally:
+        for one in lost:
+            one.freeze(thaw=True)
+    for one in lost:
+        said = until("it says what it has", lambda one=one: one.says() if one.says().get("errant") else None)
+        assert said["errant"].startswith(f"{name}:") and said["state"] == "Offline"
+        one.lose_volume()
+        one.start()
+    assert settled(group) is survivor
+    for one in lost:
+        until("it has them", lambda one=one: kept(one) == rows + 10)
 
 
 def test_who_has_what_the_group_has_not_stays_out_and_says_so(group: Members, primary: Member) -> None:

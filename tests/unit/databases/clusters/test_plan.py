@@ -311,6 +311,16 @@ def test_nobody_who_has_no_room_becomes_the_primary() -> None:
     assert step == Wait("DiskFull", "no room is left at orders-1, orders-2")
 
 
+def test_nobody_is_asked_to_be_primary_who_is_newer_than_others_of_its_group() -> None:
+    first = [instance(0, hash_="old"), *THREE[1:]]
+    seen = observed(first, primary(0), member(1, newer=True), member(2, newer=True))
+    assert next_step(VIEW, seen) == RenewPod(0, "its pod is not as declared")
+    seen = observed(THREE, primary(0), member(1, newer=True), member(2, lag_bytes=9))
+    assert next_step(asking(switchover="any"), seen) == ChooseSwitchover(2)
+    step = next_step(asking(switchover="orders-1"), seen)
+    assert isinstance(step, EndSwitchover) and "newer than another of its group" in step.refused
+
+
 def test_a_server_without_room_is_not_stopped_unless_somebody_wants_it() -> None:
     first = [instance(0, hash_="old"), *THREE[1:]]
     seen = observed(first, primary(0, storage=FULL), member(1), member(2))

@@ -247,6 +247,29 @@ async def test_a_new_pod_where_another_is_declared() -> None:
 
 
 @virtual_time
+@pytest.mark.parametrize(("former", "wanted", "asked"), [("9.7.4", "9.7.10", 0), ("9.7.10", "9.7.4", 1)])
+async def test_another_patch_version_reaches_the_primary_too(former: str, wanted: str, asked: int) -> None:
+    """A group makes nobody primary who is newer than another: then the old primary leaves, and is not asked."""
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(image=f"example.org/mysql:{former}")
+        await world.ready(3)
+        before, renewed = world.uids(), list[str]()
+        await world.change(image=f"example.org/mysql:{wanted}")
+
+        def all_are_new() -> bool:
+            renewed.extend(n for n, uid in world.uids().items() if uid != before[n] and n not in renewed)
+            return len(renewed) == 3
+
+        await world.until("all are new", all_are_new)
+        await world.ready(3)
+        assert renewed[-1] == "orders-0", "the former primary is the last"
+        assert (world.status.primary, world.status.version) == ("orders-1", wanted)
+        assert len(world.farm.asked) == asked and len(world.farm.founded) == 1
+        assert world.condition("Ready") == "True/ClusterReady" and "SwitchoverRefused" not in world.events()
+
+
+@virtual_time
 async def test_a_lost_volume_is_replaced_by_a_copy() -> None:
     world = GroupWorld()
     async with world.operator():
@@ -319,7 +342,7 @@ async def outage(world: GroupWorld) -> None:
     world.farm.writes = True
     await world.rest(5)
     primary = world.data("orders-0")
-    primary.gtids = primary.gtids | GtidSet.parse("aaaaaaaa-0000-0000-0000-000000000000:2-4")
+    primary.gtids = primary.gtids | GtidSet.parse(f"{world.farm.name}:3-4")
     world.farm.away.add("orders-0-0")
     await world.kill("orders-0", "orders-1", "orders-2")
     await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 900)
@@ -330,7 +353,7 @@ async def test_where_nobody_surely_has_everything_a_person_decides_and_names_the
     world = GroupWorld()
     async with world.operator():
         await outage(world)
-        told = world.status.outage
+        told, former = world.status.outage, world.farm.name
         assert [(c.instance, c.loss.instances) for c in told.choices] == [
             ("orders-1", ("orders-0",)),
             ("orders-2", ("orders-0",)),
@@ -351,7 +374,11 @@ async def test_where_nobody_surely_has_everything_a_person_decides_and_names_the
 
         world.farm.away.clear()
         await world.until("told", lambda: world.condition("HistoryShared") == "False/ErrantTransactions")
-        assert "orders-0 has aaaaaaaa-0000-0000-0000-000000000000:3-4" in world.message("HistoryShared")
+        assert f"orders-0 has {former}:3-4" in world.message("HistoryShared")
+        world.farm.write(10)
+        await world.rest(600)
+        assert world.condition("HistoryShared") == "False/ErrantTransactions", "however much is written since"
+        assert f"orders-0 has {former}:3-4" in world.message("HistoryShared")
 
 
 @virtual_time

@@ -15,7 +15,8 @@ the first, and another after all members have left. Two at once would be two his
   is not known who was a member, everybody counts. That no group was ever founded proves nothing: who reads that may
   read a store that was lost and made anew. So a cluster begins with one instance, and the others come when it serves.
 - A person may have one founded without all of that. Others may still be in a group then that nobody saw: they leave
-  it as soon as they read of the new one. Nobody joins a group before its founder has said which it is.
+  it as soon as they read of the new one. Nobody joins a group before its founder has said which it is. Such a group
+  has another name, and so numbers no transaction as one that was given up.
 
 Sources: MySQL 9.7 Reference Manual, "Group Replication"; the same rule by hand in "Restarting a Group".
 """
@@ -140,6 +141,11 @@ class View:
         """What this one lacks and nobody who answers could send: empty if one of them can send all of it."""
         lacking = [purged - self.me.gtids for purged in self.purged]
         return min(lacking, key=len, default=GtidSet())
+
+    @property
+    def by_consent(self) -> bool:
+        """Whether a person lets it found a group with what it has, whatever others have."""
+        return self.store.consent == self.me.instance
 
     @property
     def outage(self) -> bool:
@@ -272,7 +278,7 @@ def _enter(view: View) -> Decision:
     online = view.online()
     if view.me.instance not in view.store.instances:
         return Decision("Wait", "the operator has not said that this instance belongs to the cluster")
-    if not online or (view.group is None and view.store.consent == view.me.instance):
+    if not online or (view.group is None and view.by_consent):
         return _found(view)
     if view.group is None:
         return Decision("Wait", f"instance {online[0].instance} says it is online, and does not answer")
@@ -294,7 +300,7 @@ def _enter(view: View) -> Decision:
 
 def _found(view: View) -> Decision:
     store, me = view.store, view.me
-    if store.consent == me.instance:
+    if view.by_consent:
         return Decision("Found", "a person has decided that this member's data are to be the group's")
     seen = {m.instance: m for m in view.members}
     for instance in sorted(view.wanted):

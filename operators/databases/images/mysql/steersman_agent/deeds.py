@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,15 @@ from .parameters import Parameters
 from .publishing import Publisher
 from .server import Server, options
 from .store import Agreed
+
+
+def founded_as(view: View, name: str) -> str:
+    """The name of the group that is about to be founded, where the last one had this.
+
+    MySQL numbers transactions by it. What is given up by consent bears the numbers that would come next, and who
+    comes back with that must be told from who has what the new group wrote.
+    """
+    return str(uuid.uuid4()) if view.by_consent else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +68,11 @@ class Deeds:
         self.server.start(own, taken)
 
     def _found(self, view: View, agreed: Agreed, decision: Decision) -> None:
-        """First everybody hears of it, then the store is written, which only one can; then the group is founded."""
-        me = self._joining(view, decision)
+        """First everybody hears of it, then the store is written, which only one can; then the group is founded.
+
+        The write that names the group uses the consent up: who is cut off after it finds that name, and no consent.
+        """
+        me, name = self._joining(view, decision), founded_as(view, agreed.name)
         to = replace(
             view.store.with_member(me.instance),
             epoch=view.epoch + 1,
@@ -68,9 +81,9 @@ class Deeds:
             leader_view="",
             consent=None,
         )
-        self.api.patch(self.path, store.written(to, agreed.version))
+        self.api.patch(self.path, store.written(to, agreed.version, name))
         self.joined.enter(to.epoch)
-        self._start_group(agreed.name, founding=True)
+        self._start_group(name, founding=True)
 
     def _join(self, view: View, agreed: Agreed, decision: Decision) -> None:
         """Who is in the group for the first time is a member in everybody's eyes before he is one."""
@@ -90,7 +103,8 @@ class Deeds:
 
     def _start_group(self, name: str, *, founding: bool) -> None:
         """Afterwards it is in the group, or surely is not: what is still under way must not be called offline."""
-        # The server may have been started with the name that a new store had before the primary corrected it.
+        # The server may have been started with another: that of a group that was given up since, or the one that a
+        # new store had before the primary corrected it.
         self.local.set_global("group_replication_group_name", name)
         try:
             self.local.start_group(founding=founding)

@@ -5,7 +5,8 @@ Everything is an annotation. Whose it is:
 - The operator's on the ConfigMap: `name`, the group's UUID; `instances`, the numbers of all instances that have data
   or will; `parameters`; `switchover`; `consent`. The primary takes `switchover` away when it has dealt with it.
 - The members' on the ConfigMap: `group`, by writes that are conditional on its version. Who leads also corrects
-  `name` where it is not his group's: the ConfigMap may have been deleted and made anew while the group lived.
+  `name` where it is not his group's: the ConfigMap may have been deleted and made anew while the group lived. Who
+  founds a group by consent gives it another.
 - Each member's on its own pod: `member`, and the label of its role.
 """
 
@@ -72,7 +73,7 @@ def plain(parameter: str) -> str:
 def written(store: Store, version: str, name: str = "") -> Mapping[str, Any]:
     """A patch with the members' part of the ConfigMap, which is refused if it is not of this version any more.
 
-    `name` is the group's, where that is to be corrected.
+    `name` is the group's, where that is to be written, too.
     """
     said: dict[str, Any] = {
         "epoch": store.epoch,

@@ -35,7 +35,8 @@ def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
     if not any(i.number == number for i in rollout.promotable(cluster, observed)):
         return EndSwitchover(
             wanted,
-            "it may not be promoted: it does not follow, has not all that was committed, or its volume is full",
+            "it may not be promoted: it does not follow, has not all that was committed, its volume is full, or its "
+            "server is newer than another of its group",
         )
     return SwitchOver(number, _BECAUSE)
 

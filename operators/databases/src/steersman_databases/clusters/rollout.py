@@ -91,6 +91,7 @@ def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         return RenewPod(max(replicas, key=_lag).number, _BECAUSE)
     to = successors(cluster, observed)
     if not to:
+        # Also where all others are newer already: then it leaves in order, and those that are left elect one.
         return RenewPod(primary.instance, _BECAUSE)
     return handover.hand_over(cluster, observed, to, "its primary is renewed")
 
@@ -110,12 +111,15 @@ def successors(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
 
 
 def promotable(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
-    """The replicas that may become primary without loss, and have room: with synchronous replication, these only."""
+    """The replicas that may become primary without loss, have room, and are not refused for their version.
+
+    With synchronous replication, synchronous ones only.
+    """
     primary = observed.members.primary
     if primary is None:
         return ()
     following = [i for i in observed.replicas() if i.follows(primary) and not cluster.requests.fences(i.number)]
-    with_room = [i for i in following if i.member is not None and not i.member.full]
+    with_room = [i for i in following if i.member is not None and not i.member.full and not i.member.newer]
     if cluster.synchronous.mode == "Off":
         return with_room
     return [i for i in with_room if i.member is not None and i.member.synchronous]

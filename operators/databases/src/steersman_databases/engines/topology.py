@@ -39,11 +39,12 @@ class Member:
     ``lag_bytes`` is behind the primary; None where nobody knows. ``version`` is the server's full one, "17.6".
     ``synchronous``: it has all that was committed, and may be promoted without loss. ``diverged``: its history is not
     the primary's any more, and only a new copy helps. ``behind`` is where its log ends, where the primary's surely
-    holds all of it and more; None otherwise. ``storage`` is the percentage of each volume that it uses at
-    least, in coarse steps; at 100 a server can write no more. ``queued`` are transactions that it has received and
-    not applied. ``errant`` are those that the others have not, as its engine writes them. ``refused`` are parameters
-    that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost if the
-    cluster went on with its data alone: transactions that others have, and instances of which nobody knows;
+    holds all of it and more; None otherwise. ``storage`` is the percentage of each volume that it uses at least, in
+    coarse steps; at 100 a server can write no more. ``queued`` are transactions that it has received and not applied.
+    ``newer``: another of its group runs an older version, and as long as one does, this one is not made the primary
+    by request. ``errant`` are transactions that the others have not, as its engine writes them. ``refused`` are
+    parameters that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost
+    if the cluster went on with its data alone: transactions that others have, and instances of which nobody knows;
     ``unseen`` is None where it has not said.
     ``because`` is why it does what it does, and ``failing`` what it tries in vain, in its own words.
     """
@@ -62,6 +63,7 @@ class Member:
     behind: int | None = None
     storage: Mapping[str, int] = field(default_factory=dict[str, int])
     queued: int | None = None
+    newer: bool = False
     errant: str = ""
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks: str = ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -33,8 +35,11 @@ class Hands(ApiServer, group.LocalServer):
     def patch(self, path: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._refuses:
             raise Conflict("it has been modified")
-        said = json.loads(change["metadata"]["annotations"][store.GROUP])
+        annotations: Mapping[str, str] = change["metadata"]["annotations"]
+        said = json.loads(annotations[store.GROUP])
         self.done.append((said["epoch"], said["members"], change["metadata"]["resourceVersion"]))
+        if store.GROUP_NAME in annotations:
+            self.done.append(("is called", annotations[store.GROUP_NAME]))
         return {}
 
     def set_global(self, name: str, value: int | float | str | None) -> None:
@@ -84,4 +89,20 @@ def test_who_could_not_be_written_down_does_not_join(tmp_path: Path) -> None:
 def test_a_founder_is_of_a_later_epoch_than_any_that_is_known_of(tmp_path: Path) -> None:
     lost = Store(instances=frozenset({0, 1}))
     name = ("group_replication_group_name", "g")
-    assert done("Found", lost, tmp_path) == (["Joining", (3, [0, 1], "7"), name, "founds"], 3)
+    assert done("Found", lost, tmp_path) == (
+        ["Joining", (3, [0, 1], "7"), ("is called", "g"), name, "founds"],
+        3,
+    )
+
+
+def test_a_group_that_is_founded_by_consent_numbers_nothing_as_the_one_that_was_given_up(tmp_path: Path) -> None:
+    """The transactions that are given up have the numbers that would come next under its name."""
+    consented = replace(KNOWN, members=frozenset({0, 1}), consent=1)
+    (joining, written, called, runs_as, founds), _ = done("Found", consented, tmp_path)
+    assert (joining, written, founds) == ("Joining", (3, [0, 1], "7"), "founds")
+    name = str(cast(tuple[str, str], called)[1])
+    assert name != "g" and str(uuid.UUID(name)) == name
+    # In the same write: who is cut off after it finds the name in the store, and no consent to take another.
+    assert (called, runs_as) == (("is called", name), ("group_replication_group_name", name))
+    others = replace(consented, consent=0)
+    assert ("is called", "g") in done("Found", others, tmp_path)[0]

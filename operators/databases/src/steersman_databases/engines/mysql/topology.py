@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
@@ -61,7 +62,7 @@ class GroupTopology:
         return observe(cluster, pods, store)
 
     async def configure(self, members: Members, settings: Mapping[str, Any]) -> bool:
-        """See `Topology.configure`. The group gets its name with the first settings, and keeps it."""
+        """See `Topology.configure`. The group gets its first name with the first settings."""
         if members.settings == settings:
             return False
         group = await self._client.live.get(ConfigMap, ClusterNames(members.cluster).group)
@@ -132,7 +133,7 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
     asked = told.get(SWITCHOVER)
     return Members(
         cluster=cluster,
-        members=sorted(found, key=lambda member: member.instance),
+        members=_compared(sorted(found, key=lambda member: member.instance)),
         leader=leader,
         leadership=f"{epoch} {'' if leader is None else leader} {group.get('uuid', '')}",
         initialized=epoch > 0,
@@ -142,6 +143,20 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
         settings=_settings(told),
         store_versions={c.key.name: v for c in store if (v := c.metadata.resource_version)},
     )
+
+
+def _compared(members: Sequence[Member]) -> Sequence[Member]:
+    """The same, with who is newer than others. Group Replication appoints none but of the lowest version.
+
+    Source: MySQL 9.7 Reference Manual, "Member Versions During Upgrades".
+    """
+    versions = {m.instance: _parts(m.version) for m in members if m.in_group and m.version}
+    lowest = min([*versions.values()] or [[]])
+    return [replace(m, newer=versions.get(m.instance, lowest) > lowest) for m in members]
+
+
+def _parts(version: str) -> list[int]:
+    return [whole(part) or 0 for part in version.split(".")]
 
 
 def _member(names: ClusterNames, pod: Pod) -> Member | None:
