@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from steersman.api.core_v1 import ConfigMap, Namespace, Secret, Service
 from steersman.controller import CachedClient
@@ -80,7 +80,7 @@ class Servers:
         if of.spec.server_ref is not None:
             return await self._foreign(of, of.spec.server_ref)
         kind, key = cluster_of(of)
-        if isinstance(of, DatabaseUser) and of.spec.cluster_ref is None:
+        if _is_labelled(of):
             kind = await self._labelled(key, of.spec.engine)
         return await self._of_cluster(of, kind, key)
 
@@ -290,7 +290,7 @@ def _clusters_of(of: Database | DatabaseUser, kind: type[Cluster]) -> list[Objec
     return [key] if found is kind or _is_labelled(of) else []
 
 
-def _is_labelled(of: Database | DatabaseUser) -> bool:
+def _is_labelled(of: Database | DatabaseUser) -> TypeGuard[DatabaseUser]:
     """Whether a label names its cluster: by its name alone."""
     return isinstance(of, DatabaseUser) and of.spec.cluster_ref is None and of.spec.server_ref is None
 

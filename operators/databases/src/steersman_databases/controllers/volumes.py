@@ -22,6 +22,7 @@ from steersman_databases.clusters.observed import (
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.engines.versions import ordered
 from steersman_databases.resources.claims import data_claim, wal_claim
 from steersman_databases.resources.volume import ENGINE_LABEL
 
@@ -79,7 +80,7 @@ class Volumes:
             engine, major = labels.get(ENGINE_LABEL, self._view.engine), labels.get(MAJOR_LABEL, self._view.version)
             if engine != self._view.engine:
                 raise self._mismatch(claim, engine, major)
-            newest = max(newest, major, key=_ordered)
+            newest = max(newest, major, key=ordered)
         # Beside the newest there may be those that an upgrade left behind.
         for claim in claims if newest not in ("", self._view.version) else ():
             raise self._mismatch(claim, self._view.engine, newest)
@@ -160,8 +161,3 @@ class Volumes:
         for claim in claims:
             if is_retired(claim) and number_of(claim) not in present and claim.metadata.deletion_timestamp is None:
                 await self._charge.delete(PersistentVolumeClaim, claim)
-
-
-def _ordered(version: str) -> tuple[int, ...]:
-    """17 and 9.7 as numbers; what is none comes first."""
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -52,6 +52,11 @@ class ObjectKind(Enum):
     SEQUENCE = "sequence"
     FUNCTION = "function"
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether such objects are inside of a database."""
+        return self not in (ObjectKind.SERVER, ObjectKind.DATABASE)
+
 
 class NoPassword(Enum):
     """What may stand in a password's place."""

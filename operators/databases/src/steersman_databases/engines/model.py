@@ -157,7 +157,7 @@ class ModelServer(State):
         elsewhere = {one for one in self.on_server if one.grantee in names}
         elsewhere |= {one for one in self.left if one.grantee in names or one.on.database in scope.databases}
         for place in {one.on.database for one in elsewhere}:
-            held = frozenset(one for one in elsewhere if one.on.database == place and _is_whole(one.on))
+            held = frozenset(one for one in elsewhere if one.on.database == place and not one.on.kind.is_inside)
             databases[place] = DatabaseState(place, privileges=held, exists=False)
         for state in databases.values():
             if state.owner in self.users and state.owner not in users:
@@ -165,7 +165,7 @@ class ModelServer(State):
         inside = {name: schemas for name, schemas in scope.inside.items() if name in self.inside}
         for name in (name for user in names & users.keys() for name in users[user].stands_in if scope.follow):
             inside.setdefault(name, frozenset())
-        parts = {one for one in elsewhere if not _is_whole(one.on)}
+        parts = {one for one in elsewhere if one.on.kind.is_inside}
         left = {
             place: Inside(privileges=frozenset(one for one in parts if one.on.database == place))
             for place in {one.on.database for one in elsewhere}
@@ -211,10 +211,6 @@ class ModelServer(State):
 
     def _table(self, database: str, schema: str, table: str) -> SecuredObject:
         return SecuredObject(ObjectKind.TABLE, database, schema if self.owners_matter else None, table)
-
-
-def _is_whole(on: SecuredObject) -> bool:
-    return on.kind in (ObjectKind.SERVER, ObjectKind.DATABASE)
 
 
 def _seen_inside(inside: ModelInside, schemas: frozenset[str], users: frozenset[str], scope: Scope) -> Inside:

@@ -231,7 +231,7 @@ class State:
 
     @apply.register
     def _(self, action: Grant) -> None:
-        if action.on.kind not in (ObjectKind.SERVER, ObjectKind.DATABASE) and not self._is_on_server(action.on):
+        if action.on.kind.is_inside and not self._is_on_server(action.on):
             self._database(action.on.database)
         grantor = self._grantor(action.on, action.as_role)
         held = self._privileges(action.on)

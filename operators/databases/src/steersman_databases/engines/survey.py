@@ -243,7 +243,7 @@ def _of_user(desired: DesiredUser) -> Scope:
     )
     for grant in desired.grants:
         inside: dict[str, frozenset[str]] = {}
-        if grant.kind not in (ObjectKind.SERVER, ObjectKind.DATABASE):
+        if grant.kind.is_inside:
             inside[grant.database] = frozenset({grant.schema} if grant.schema else ())
         columns = {
             SecuredObject(grant.kind, grant.database, grant.schema, name, column=column)

@@ -43,6 +43,11 @@ def upgrade_image(engine: str, former: str, version: str, environ: Mapping[str, 
     return known and (environ.get(override_variable(engine, f"{former}-{version}")) or known)
 
 
+def ordered(version: str) -> tuple[int, ...]:
+    """17 and 9.7 as numbers; what is none comes first."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
 def override_variable(engine: str, version: str) -> str:
     """The environment variable that overrides an image, `STEERSMAN_IMAGE_POSTGRESQL_17`."""
     return f"STEERSMAN_IMAGE_{engine}_{version}".upper().replace(".", "_").replace("-", "_")

@@ -24,6 +24,9 @@ Key = tuple[str, str]
 NOWHERE = ""
 """In a host's place: a role of MariaDB's."""
 
+TABLES = ("db", "tables_priv", "columns_priv", "procs_priv")
+"""In which the server keeps what is granted on less than all of it."""
+
 # MariaDB, sql/privilege.h: of roles, the tables of information_schema say nothing on these.
 _BITS = (
     *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "RELOAD", "SHUTDOWN", "PROCESS", "FILE"),
@@ -164,7 +167,7 @@ async def _in_reserved(session: Session, names: list[str]) -> set[Key]:
     """
     found: set[Key] = set()
     matches = " OR ".join(f"'{database}' LIKE Db" for database in sorted(RESERVED_DATABASES))
-    for table in ("db", "tables_priv", "columns_priv", "procs_priv"):
+    for table in TABLES:
         rows = await session.rows(
             "looking for rights in the server's own databases",
             f"SELECT User, Host FROM mysql.{table} WHERE User IN ? AND ({matches})",  # noqa: S608

@@ -180,6 +180,11 @@ def identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def pattern(name: str) -> str:
+    """What means this database alone in a GRANT, where `_` and `%` stand for any character."""
+    return "".join("\\" + character if character in "\\_%" else character for character in name)
+
+
 ANYWHERE = "%"
 """The host of an account that may log in from everywhere."""
 

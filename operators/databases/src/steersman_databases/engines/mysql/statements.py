@@ -29,7 +29,7 @@ from ..desired import ObjectKind
 from ..errors import NotSupported
 from ..survey import SecuredObject
 from . import verifiers
-from .session import ANYWHERE, account, identifier
+from .session import ANYWHERE, account, identifier, pattern
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ def _level(on: SecuredObject, dialect: Dialect) -> str:
         return f"{kind} {identifier(on.database)}.{identifier(on.name or '')}"
     if on.name is not None or dialect.literal:
         return f"{identifier(on.name or on.database)}.*"
-    return identifier("".join("\\" + c if c in "\\_%" else c for c in on.database)) + ".*"
+    return identifier(pattern(on.database)) + ".*"
 
 
 def _word(name: str) -> str:

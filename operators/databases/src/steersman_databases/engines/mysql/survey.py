@@ -11,11 +11,11 @@ from typing import Any, cast
 from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
 from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
-from .accounts import NOWHERE, Account, Accounts, read_accounts
+from .accounts import NOWHERE, TABLES, Account, Accounts, read_accounts
 from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
-from .session import ANYWHERE, Session
+from .session import ANYWHERE, Session, pattern
 
 
 async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey:
@@ -52,14 +52,11 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
             inside={
                 name: Inside(
                     objects=objects.get(name, {}),
-                    privileges=frozenset(one for one in held[name] if one.on.kind not in _OUTSIDE),
+                    privileges=frozenset(one for one in held[name] if one.on.kind.is_inside),
                 )
                 for name in databases
             },
         )
-
-
-_OUTSIDE = (ObjectKind.SERVER, ObjectKind.DATABASE)
 
 
 async def names_are_literal(session: Session) -> bool:
@@ -93,7 +90,7 @@ def _databases(
 ) -> dict[str, DatabaseState]:
     found: dict[str, DatabaseState] = {}
     for name in names:
-        on = frozenset(one for one in held.get(name, ()) if one.on.kind in _OUTSIDE)
+        on = frozenset(one for one in held.get(name, ()) if not one.on.kind.is_inside)
         if (row := there.get(name)) is not None:
             mark = marks.get(("database", name))
             found[name] = DatabaseState(
@@ -115,7 +112,7 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
     }
     keys = {one.key for one in own}
     names = sorted({name for name, _ in keys})
-    for table in _TABLES:
+    for table in TABLES:
         for row in await session.rows(
             "looking at grants",
             f"SELECT * FROM mysql.{table} WHERE User IN ?",  # noqa: S608
@@ -130,8 +127,8 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
 async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[Privilege]:
     """What anybody whom the operator could have made was granted on databases that are not there."""
     left: set[Privilege] = set()
-    spelled = sorted({*names, *(re.sub(r"([\\_%])", r"\\\1", name) for name in names)})
-    for table in _TABLES if names else ():
+    spelled = sorted({*names, *map(pattern, names)})
+    for table in TABLES if names else ():
         for row in await session.rows(
             "looking for grants that a database left",
             f"SELECT * FROM mysql.{table} WHERE Db IN ? AND Host IN ?",  # noqa: S608
@@ -143,7 +140,6 @@ async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[
     return left
 
 
-_TABLES = ("db", "tables_priv", "columns_priv", "procs_priv")
 _ACTING = ("VIEWS", "TRIGGERS", "EVENTS", "ROUTINES")
 
 

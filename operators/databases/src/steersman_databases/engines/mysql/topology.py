@@ -23,6 +23,7 @@ from ..errors import ServerUnreachable
 from ..notes import annotate, endpoint_of, json_in, mapping, number_of, whole
 from ..server import ClientCertificate, Login, Server, TLSMode, Verification
 from ..topology import Member, Members, MemberState, PendingSetting, SwitchoverRequest
+from ..versions import ordered
 from . import shutdown
 from .pod import PORT
 
@@ -150,13 +151,9 @@ def _compared(members: Sequence[Member]) -> Sequence[Member]:
 
     Source: MySQL 9.7 Reference Manual, "Member Versions During Upgrades".
     """
-    versions = {m.instance: _parts(m.version) for m in members if m.in_group and m.version}
-    lowest = min([*versions.values()] or [[]])
+    versions = {m.instance: ordered(m.version) for m in members if m.in_group and m.version}
+    lowest = min(versions.values(), default=())
     return [replace(m, newer=versions.get(m.instance, lowest) > lowest) for m in members]
-
-
-def _parts(version: str) -> list[int]:
-    return [whole(part) or 0 for part in version.split(".")]
 
 
 def _member(names: ClusterNames, pod: Pod) -> Member | None:
