@@ -124,6 +124,25 @@ def test_lowers_on_the_primary_first_and_raises_on_it_last() -> None:
     assert next_step(VIEW, seen) == SwitchOver(1, "a parameter needs a restart")
 
 
+def test_raises_on_the_replicas_before_the_primary_starts_with_both_what_is_more_and_what_is_less() -> None:
+    lower = PendingSetting(name="max_connections", former="100", value="50")
+    both = {
+        "pending_restart": True,
+        "pending": (lower, PendingSetting(name="max_worker_processes", former="8", value="16")),
+    }
+    rest = {"pending_restart": True, "pending": (lower,)}
+    first = "a parameter is raised before another one is lowered"
+    seen = observed(THREE, primary(0, **both), member(1, **both), member(2, **both))
+    assert next_step(VIEW, seen) == RestartServer(1, first)
+    # It has the higher one now, and starts with the lower one when its primary has it.
+    seen = observed(THREE, primary(0, **both), member(1, **rest), member(2, **both))
+    assert next_step(VIEW, seen) == RestartServer(2, first)
+    seen = observed(THREE, primary(0, **both), member(1, **rest), member(2, **rest))
+    assert next_step(VIEW, seen) == RestartServer(0, "a parameter is lowered")
+    seen = observed(THREE, primary(0), member(1, **rest), member(2, **rest))
+    assert next_step(VIEW, seen) == RestartServer(1, "a parameter needs it")
+
+
 def _raised(name: str, former: str, value: str = "10") -> dict[str, Any]:
     return {"pending_restart": True, "pending": (PendingSetting(name=name, former=former, value=value),)}
 

@@ -32,10 +32,12 @@ def restart(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         return None
     primary = observed.members.primary
     assert primary is not None
+    replicas = [i for i in pending if i.number != primary.instance]
     if primary.pending_restart and lowers(primary):
+        if behind := [i for i in replicas if i.member is not None and _raises(i.member)]:
+            return RestartServer(behind[0].number, "a parameter is raised before another one is lowered")
         # A replica that restarts earlier starts with the old value, and a switchover brings that back to all.
         return RestartServer(primary.instance, "a parameter is lowered")
-    replicas = [i for i in pending if i.number != primary.instance]
     if replicas:
         return RestartServer(replicas[0].number, "a parameter needs it")
     to = rollout.successors(cluster, observed)
@@ -46,6 +48,10 @@ def restart(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 def lowers(member: Member) -> bool:
     """Whether the restart that ``member`` waits for makes less of what its standbys must not have less of."""
     return any(p.name in STANDBY_SENSITIVE and _less(p.value, p.former) for p in member.pending)
+
+
+def _raises(member: Member) -> bool:
+    return any(p.name in STANDBY_SENSITIVE and _less(p.former, p.value) for p in member.pending)
 
 
 _TAKEN_BY_COPY = {"max_wal_senders": 2, "max_replication_slots": 1}
