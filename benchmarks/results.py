@@ -34,11 +34,18 @@ def load(directory: Path = DIRECTORY) -> Runs:
     return msgspec.json.decode(file.read_bytes(), type=Runs) if file.exists() else Runs()
 
 
-def merge(before: Runs, now: Sequence[Measurement], machine: dict[str, str]) -> Runs:
-    """``before``, with each scenario that ``now`` has replaced as a whole: what is compared is of one run."""
+def merge(before: Runs, now: Sequence[Measurement], machine: dict[str, str], *, add: bool = False) -> Runs:
+    """``before``, with each scenario that ``now`` has replaced as a whole: what is compared is of one run.
+
+    Args:
+        add: ``now`` has more of the same, measured later. It is added, and so are the ``runs`` of ``machine``.
+    """
     scenarios = dict.fromkeys(m.scenario for m in now)
-    kept = [m for m in before.measurements if m.scenario not in scenarios]
+    kept = [m for m in before.measurements if add or m.scenario not in scenarios]
     machines = {**before.machines, **dict.fromkeys(scenarios, machine)}
+    for scenario in scenarios.keys() & before.machines.keys() if add else ():
+        runs = int(before.machines[scenario]["runs"]) + int(machine["runs"])
+        machines[scenario] = {**machine, "runs": str(runs)}
     return Runs(machines, [*kept, *now])
 
 

@@ -37,6 +37,7 @@ def main(
     databases: Annotated[int, typer.Option(help="Databases of contents.", min=1)] = DATABASES,
     users: Annotated[int, typer.Option(help="DatabaseUsers of contents.", min=1)] = USERS,
     keep: Annotated[bool, typer.Option(help="Write results and picture.")] = True,
+    add: Annotated[bool, typer.Option(help="Add to the runs that were kept, instead of replacing them.")] = False,
 ) -> None:
     """Measure the database operator of this checkout on the devcluster, or with CLUSTER=current on yours."""
     unknown = sorted(set(scenario or ()) - {s.name for s in SCENARIOS})
@@ -48,33 +49,35 @@ def main(
     failed = False
     for each in SCENARIOS:
         if scenario is None or each.name in scenario:
-            failed |= not _measure(bench, each, keep=keep and (databases, users) == (DATABASES, USERS))
+            measured = _measured(bench, each)
+            failed |= measured is None
+            if measured is not None and keep and (databases, users) == (DATABASES, USERS):
+                # At once: all of them take hours.
+                _keep(measured, runs, add=add)
     raise typer.Exit(1 if failed else 0)
 
 
-def _measure(bench: Bench, scenario: Scenario, *, keep: bool) -> bool:
-    """Whether it came to its end; what it measured is printed, and kept at once: all of them take hours."""
+def _measured(bench: Bench, scenario: Scenario) -> Sequence[Measurement] | None:
+    """What was measured, which is printed; None where it did not come to its end."""
     console.print(f"[bold]{scenario.title}[/bold]")
     try:
         measured = scenario.measure(bench, scenario.title)
     except (DevclusterError, TimeoutError) as error:
         console.print(f"[red]✗[/red] {escape(str(error))}", soft_wrap=True)
-        return False
+        return None
     for table in report.figures(summarise(measured)):
         console.print(table)
-    if keep:
-        _keep(measured, bench.runs)
-    return True
+    return measured
 
 
-def _keep(measured: Sequence[Measurement], runs: int) -> None:
+def _keep(measured: Sequence[Measurement], runs: int, *, add: bool) -> None:
     told = {
         "machine": machine.description(),
         "python": platform.python_version(),
         "runs": str(runs),
         "day": f"{datetime.now(UTC):%F}",
     }
-    merged = results.merge(results.load(DIRECTORY), measured, told)
+    merged = results.merge(results.load(DIRECTORY), measured, told, add=add)
     merged.measurements = results.in_order(merged.measurements, [s.title for s in SCENARIOS])
     summaries = results.write(merged, DIRECTORY)
     PLOT.write_text(plot.draw(summaries, _caption(merged), picture(summaries)))

@@ -161,6 +161,9 @@ CREATED = {
         {"engine": "mysql"},
         "extensions is PostgreSQL's",
     ),
+    "shut-to-all": Case(
+        DATABASE, {**_ON_CLUSTER, "connectionLimit": -1}, {"connectionLimit": 0}, "would keep the operator out"
+    ),
     "on-other-servers": Case(
         DATABASE, {"engine": "mysql", "version": "9.7"}, {"encoding": "latin1"}, "need clusterRef or serverRef"
     ),

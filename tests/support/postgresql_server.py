@@ -121,46 +121,53 @@ def newest_programs() -> Path:
     return max(found, key=lambda path: float(path.parent.name), default=Path("/usr/bin"))
 
 
+def initialise(directory: Path, programs: Path) -> list[str]:
+    """Makes the data of a server in a directory; the command that starts it, but for its address."""
+    data = directory / "data"
+    password = directory / "password"
+    password.write_text(ADMINISTRATOR.password)
+    password.chmod(0o644)
+    run(
+        [
+            program("initdb", str(programs)),
+            f"--pgdata={data}",
+            f"--username={ADMINISTRATOR.username}",
+            f"--pwfile={password}",
+            "--encoding=UTF8",
+            "--no-sync",
+        ],
+        directory,
+    )
+    # TLS only, so that every test shows that it is used.
+    (data / "pg_hba.conf").write_text("hostssl all all all scram-sha-256\n")
+    settings = {
+        "unix_socket_directories": directory,
+        "fsync": "off",
+        "full_page_writes": "off",
+        # It would visit each database in a minute, and these are hundreds.
+        "autovacuum": "off",
+        "ssl": "on",
+        "ssl_cert_file": directory / "cert.pem",
+        "ssl_key_file": directory / "key.pem",
+        "log_statement": "all",
+        "shared_preload_libraries": "pg_stat_statements",
+        "shared_buffers": "16MB",
+        "max_wal_size": "64MB",
+    }
+    return [
+        program("postgres", str(programs)),
+        f"-D{data}",
+        *(f"-c{name}={value}" for name, value in settings.items()),
+    ]
+
+
 def start_postgresql(programs: Path | None = None) -> Generator[PostgreSQLServer]:
     """A server of the programs in a directory; of the newest that are installed unless given."""
     programs = programs or newest_programs()
     endpoint = Endpoint("127.0.0.1", free_port())
     with data_directory() as directory:
-        data = directory / "data"
-        password = directory / "password"
-        password.write_text(ADMINISTRATOR.password)
-        password.chmod(0o644)
-        run(
-            [
-                program("initdb", str(programs)),
-                f"--pgdata={data}",
-                f"--username={ADMINISTRATOR.username}",
-                f"--pwfile={password}",
-                "--encoding=UTF8",
-                "--no-sync",
-            ],
-            directory,
-        )
-        # TLS only, so that every test shows that it is used.
-        (data / "pg_hba.conf").write_text("hostssl all all all scram-sha-256\n")
-        settings = {
-            "port": endpoint.port,
-            "listen_addresses": endpoint.host,
-            "unix_socket_directories": directory,
-            "fsync": "off",
-            "full_page_writes": "off",
-            # It would visit each database in a minute, and these are hundreds.
-            "autovacuum": "off",
-            "ssl": "on",
-            "ssl_cert_file": directory / "cert.pem",
-            "ssl_key_file": directory / "key.pem",
-            "log_statement": "all",
-            "shared_preload_libraries": "pg_stat_statements",
-            "shared_buffers": "16MB",
-            "max_wal_size": "64MB",
-        }
-        options = [f"-c{name}={value}" for name, value in settings.items()]
-        process = Process(directory, [program("postgres", str(programs)), f"-D{data}", *options])
+        command = initialise(directory, programs)
+        process = Process(directory, [*command, f"-cport={endpoint.port}", f"-clisten_addresses={endpoint.host}"])
         try:
             process.wait_for(endpoint)
             server = PostgreSQLServer(endpoint, process.log, programs)

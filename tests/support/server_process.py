@@ -49,6 +49,13 @@ class Process:
             time.sleep(0.05)
         raise RuntimeError(f"the server did not start:\n{self.log.read_text(errors='replace')}")
 
+    def ended(self, seconds: float) -> int:
+        """Waits until it ends by itself; its code. Raises subprocess.TimeoutExpired, and kills it."""
+        try:
+            return self._process.wait(seconds)
+        finally:
+            self._process.kill()
+
     def stop(self, how: signal.Signals) -> None:
         self._process.send_signal(how)
         try:

@@ -45,6 +45,14 @@ def test_a_scenario_is_replaced_as_a_whole_and_others_are_kept() -> None:
     assert merged.measurements == [measured("restart", "kopf", 1.0), measured("idle", "kopf", 2.0)]
 
 
+def test_more_runs_of_a_scenario_are_added_where_that_is_asked_for() -> None:
+    before = Runs({"idle": {"runs": "5", "day": "old"}}, [measured("idle", "kopf", 1.0)])
+    now = [measured("idle", "kopf", 2.0), measured("restart", "kopf", 3.0)]
+    merged = results.merge(before, now, {"runs": "2", "day": "new"}, add=True)
+    assert merged.machines == {"idle": {"runs": "7", "day": "new"}, "restart": {"runs": "2", "day": "new"}}
+    assert merged.measurements == [measured("idle", "kopf", 1.0), *now]
+
+
 def test_measurements_are_kept_in_the_order_of_the_scenarios() -> None:
     runs = [measured("late", "kopf", 1.0), measured("early", "kopf", 2.0), measured("early", "kube-rs", 3.0)]
     ordered = results.in_order(runs, ["early", "late"])

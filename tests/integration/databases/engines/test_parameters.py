@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psycopg
 from psycopg import sql
 
-from postgresql_server import PostgreSQLServer
+from postgresql_server import PostgreSQLServer, initialise
+from server_process import START_SECONDS, Process, data_directory
 from steersman_databases.engines.cluster import Setting
 from steersman_databases.engines.postgresql.catalog import catalog as catalog_of
 from steersman_databases.engines.postgresql.parameters import judge, refused, shown_instead
@@ -29,6 +31,13 @@ BY_LOOKING = {
     *(f"{what}_buffers" for what in ("commit_timestamp", "multixact_member", "multixact_offset", "notify")),
     *(f"{what}_buffers" for what in ("serializable", "subtransaction", "transaction")),
 }
+READ_AGAIN = {
+    "min_wal_size": "17MB",
+    "max_wal_size": "31MB",
+    "ssl_ciphers": "TLS_AES_256_GCM_SHA384",
+    "ssl_ecdh_curve": "P-256",
+}
+"""Values that a server takes when it reads its files again, and with which it does not start."""
 
 
 def candidates(one: Setting) -> Iterator[str]:
@@ -63,6 +72,8 @@ def test_what_we_refuse_the_server_refuses_too(postgresql: PostgreSQLServer) -> 
                 for value in (value for value in values if not refused(one.name, value)):
                     ours = judge(one.name, value, catalog)
                     theirs = accepts(connection, one, value)
+                    if theirs and ours.kind == "Refused" and one.name in READ_AGAIN:
+                        continue
                     if theirs != (ours.kind != "Refused") and (theirs or one.name not in BY_LOOKING):
                         said = "takes" if theirs else "refuses"
                         wrong.append(f"{one.name} = {value!r}: {ours}, the server {said} it")
@@ -70,6 +81,23 @@ def test_what_we_refuse_the_server_refuses_too(postgresql: PostgreSQLServer) -> 
             connection.execute("ALTER SYSTEM RESET ALL")
     assert not wrong
     assert len(catalog) > 300
+
+
+def test_what_no_server_starts_with_is_refused_though_it_would_be_read(postgresql: PostgreSQLServer) -> None:
+    segment = Setting(name="wal_segment_size", value=str(16 << 20), unit="B")
+    size = Setting(
+        name="", value="1024", unit="MB", context="sighup", kind="integer", minimum="2", maximum="2147483647"
+    )
+    text = Setting(name="", value="", context="sighup")
+    with data_directory() as directory:
+        command = initialise(directory, postgresql.programs)
+        for name, value in READ_AGAIN.items():
+            known = replace(size if name.endswith("_size") else text, name=name)
+            assert judge(name, value, {name: known, segment.name: segment}).kind == "Refused", name
+            options = [f"-c{name}={value}", "-clisten_addresses="]
+            process = Process(directory, [*command, *options])
+            assert process.ended(START_SECONDS) != 0, name
+            assert "FATAL" in process.log.read_text(), name
 
 
 async def test_a_server_is_asked_for_its_parameters(postgresql: PostgreSQLServer) -> None:

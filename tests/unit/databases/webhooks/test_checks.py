@@ -96,6 +96,16 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.postgresql.parameters[archive_mode]",
         "archives are the operator's",
     ),
+    "tls": (
+        {"postgresql": settings(parameters=FrozenDict({"ssl_max_protocol_version": "TLSv1.1"}))},
+        "spec.postgresql.parameters[ssl_max_protocol_version]",
+        "TLSv1.1 is before TLSv1.2, ssl_min_protocol_version",
+    ),
+    "ciphers": (
+        {"postgresql": settings(parameters=FrozenDict({"ssl_ciphers": "none-such"}))},
+        "spec.postgresql.parameters[ssl_ciphers]",
+        "no server starts with it: No cipher can be selected",
+    ),
     "hba": ({"postgresql": settings(pg_hba=("host all all all",))}, "spec.postgresql.pgHba[0]", "too few fields"),
     "service": (
         {"services": Services(additional=(AdditionalService(name="orders-headless", role="rw"),))},

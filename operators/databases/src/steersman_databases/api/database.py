@@ -167,8 +167,24 @@ class DatabaseSpec(Spec):
     """PostgreSQL: what counts as a letter; the collation's unless given. Immutable."""
     template: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
     """PostgreSQL: the database that it is a copy of; template0 unless given. Immutable."""
-    connection_limit: Annotated[int, Field(ge=-1, le=262143, format="int32")] | None = None
-    """PostgreSQL: how many sessions there may be at once; -1 is no limit."""
+    connection_limit: (
+        Annotated[
+            int,
+            Field(
+                ge=-1,
+                le=262143,
+                format="int32",
+                rules=(
+                    Rule(
+                        rule="self != 0",
+                        message="connectionLimit 0 would keep the operator out, too: set login of its users to false",
+                    ),
+                ),
+            ),
+        ]
+        | None
+    ) = None
+    """PostgreSQL: how many sessions there may be at once; -1 is no limit, and 0 is refused."""
     extensions: Annotated[tuple[Extension, ...], Field(list_map_keys=("name",), max_items=64)] = ()
     """PostgreSQL: extensions in the database. Others that are there are left alone."""
     schemas: Annotated[tuple[Schema, ...], Field(list_map_keys=("name",), max_items=256)] = ()

@@ -71,8 +71,20 @@ def test_the_context_tells_a_restart_from_a_reload(settings: SettingCatalog) -> 
         ("archive_command", "true", "Refused", "the operator's"),
         ("server_version", "18", "Refused", "cannot be changed"),
         ("shared_preload_libraries", "x", "Refused", "sharedPreloadLibraries"),
+        ("session_preload_libraries", "x", "Refused", "a session ends where one cannot be loaded"),
+        ("min_wal_size", "31MB", "Refused", '"min_wal_size" must be at least 32MB: two WAL segments'),
+        ("min_wal_size", "32MB", "Reload", ""),
+        ("max_wal_size", "16MB", "Refused", "must be at least 32MB"),
+        ("ssl_ciphers", "TLS_AES_256_GCM_SHA384", "Refused", "no server starts with it: No cipher can be selected"),
+        ("ssl_ecdh_curve", "P-256", "Refused", "unknown elliptic curve name 'P-256'"),
     ],
 )
 def test_verdicts(settings: SettingCatalog, name: str, value: str, kind: str, words: str) -> None:
     verdict = judge(name, value, settings)
     assert (verdict.kind, words in verdict.reason) == (kind, True), verdict
+
+
+def test_what_openssl_takes_is_left_to_the_server() -> None:
+    assert refused("ssl_ciphers", "HIGH:!aNULL:unknown") is None
+    assert refused("ssl_ecdh_curve", "secp384r1") is None
+    assert refused("SSL_Ciphers", "unknown") is not None

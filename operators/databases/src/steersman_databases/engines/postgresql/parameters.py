@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import ssl
 from collections.abc import Mapping
 from typing import Literal
 
@@ -82,6 +83,10 @@ _OURS: Mapping[str, str] = {
         "it is a transaction's own; set the parameter that begins with default_",
     ),
     "shared_preload_libraries": "use spec.postgresql.sharedPreloadLibraries",
+    **dict.fromkeys(
+        ("session_preload_libraries", "local_preload_libraries"),
+        "a session ends where one cannot be loaded; use spec.postgresql.sharedPreloadLibraries",
+    ),
     "password_encryption": "passwords are kept as SCRAM-SHA-256 only",
     "allow_alter_system": "what ALTER SYSTEM sets would outrank what is declared",
 }
@@ -98,7 +103,18 @@ def refused(name: str, value: str) -> str | None:
     folded = name.lower()
     if folded == "wal_level" and value.strip().lower() not in ("replica", "logical"):
         return "replicas need wal_level replica or logical"
-    return _OURS.get(folded)
+    return _OURS.get(folded) or _unknown_to_openssl(folded, value)
+
+
+def _unknown_to_openssl(name: str, value: str) -> str | None:
+    """A server that reads it again goes on with what it had, and does not start with it the next time."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    takes = {"ssl_ciphers": context.set_ciphers, "ssl_ecdh_curve": context.set_ecdh_curve}
+    try:
+        takes.get(name, str)(value)
+    except (ssl.SSLError, ValueError) as error:
+        return f"no server starts with it: {error.args[0].rstrip('.')}"
+    return None
 
 
 def is_ours(name: str) -> bool:
@@ -128,7 +144,20 @@ def judge(name: str, value: str, catalog: SettingCatalog) -> Verdict:
         return Verdict(kind="Refused", reason=str(error))
     if wanted == _parsed_own(known):
         return Verdict(kind="Same")
+    if reason := _too_few_segments(known, wanted, catalog):
+        return Verdict(kind="Refused", reason=reason)
     return Verdict(kind=_kind(known, wanted))
+
+
+def _too_few_segments(known: Setting, wanted: object, catalog: SettingCatalog) -> str | None:
+    """A server takes it when it reads it again, and does not start with it the next time."""
+    segment = catalog.get("wal_segment_size")
+    if known.name not in ("min_wal_size", "max_wal_size") or segment is None or not isinstance(wanted, float):
+        return None
+    least = 2 * float(segment.value) / _MEMORY[known.unit or "B"]
+    return (
+        None if wanted >= least else f'"{known.name}" must be at least {_plain(least)}{known.unit}: two WAL segments'
+    )
 
 
 def shown_instead(name: str, value: str, catalog: SettingCatalog) -> str | None:
