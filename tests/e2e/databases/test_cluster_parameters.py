@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -77,6 +78,23 @@ def test_one_that_standbys_may_not_have_less_of_is_lowered(
     started = restarted(three, "40", record_property)
     assert started[primary] < min(started[each] for each in replicas)
     assert (three.primary, three.status["timeline"]) == (primary, timeline), "nobody took over"
+
+
+def test_one_is_lowered_and_another_is_raised_at_once(three: ClusterUnderTest) -> None:
+    """Each replica starts for what is raised, then the primary with both, then each replica with what is lowered."""
+    primary, begun = three.primary, {each: three.execute(each, "date", "+%s").strip() for each in three.nodes()}
+    declare(three, max_connections="38", max_worker_processes="12")
+    three.until("all servers have the lower one", lambda: three.shown("max_connections") == {"38"}, 240)
+    applied(three)
+    assert three.shown("max_worker_processes") == {"12"}
+    assert three.primary == primary
+    for each, since in begun.items():
+        moment = datetime.fromtimestamp(int(since), UTC).isoformat()
+        said = three.place.kubectl("logs", f"{each}-0", "--container=server", f"--since-time={moment}")
+        assert "insufficient parameter settings" not in said, f"{each} paused"
+    declare(three, max_connections="40")
+    three.until("all servers are as before", lambda: three.shown("max_worker_processes") == {"8"}, 240)
+    applied(three)
 
 
 @pytest.mark.parametrize(

@@ -317,6 +317,7 @@ def test_a_switchover_that_nobody_does_is_given_up(server: InMemoryApiServer) ->
     ended = call("switchover", "shop", "--timeout", "0")
     assert ended.exit_code == 1
     assert "the switchover of prod/shop has not ended after 0 s" in ended.stderr
+    assert "databases.steersman.dev/switchover- takes it back" in ended.stderr
     assert call("switchover", "shop", "--no-wait").output == "postgresqlcluster/shop switchover requested\n"
 
 

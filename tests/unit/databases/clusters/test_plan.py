@@ -78,6 +78,25 @@ def test_takes_the_newest_that_is_not_the_primary() -> None:
     assert next_step(smaller, led_by_two) == RetireInstance(1, "spec.instances is smaller")
 
 
+def test_all_that_are_to_go_need_not_be_well() -> None:
+    alone = replace(VIEW, instances=1)
+    pending = observed([instance(0), instance(1, ready=False), instance(2, ready=False)], primary(0))
+    assert next_step(alone, pending) == RetireInstance(2, "spec.instances is smaller")
+    left = observed([instance(0), instance(1, ready=False)], primary(0))
+    assert next_step(alone, left) == RetireInstance(1, "spec.instances is smaller")
+    assert isinstance(next_step(replace(VIEW, instances=2), left), Wait), "who stays must be well"
+
+
+def test_what_is_fenced_is_not_taken_away() -> None:
+    fenced = [instance(0), instance(1, fenced=True), instance(2)]
+    seen = observed(fenced, primary(0), member(2))
+    smaller = replace(asking(fenced=frozenset({1})), instances=2)
+    assert next_step(smaller, seen) == Wait(
+        "Fenced", "orders-1 is fenced, and stays beside the 2 that spec.instances wants"
+    )
+    assert next_step(replace(smaller, instances=1), seen) == RetireInstance(2, "spec.instances is smaller")
+
+
 def test_never_takes_the_only_synchronous_standby() -> None:
     seen = observed(THREE, primary(0), member(1, synchronous=False), member(2))
     assert next_step(replace(VIEW, instances=2), seen) == RetireInstance(1, "spec.instances is smaller")
@@ -284,6 +303,21 @@ def test_a_copy_under_way_is_not_begun_anew() -> None:
     later = NOW + timedelta(hours=1)
     seen = replace(observed([instance(0), copying], primary(0), member(1, state="Cloning")), now=later)
     assert not isinstance(next_step(replace(VIEW, instances=2), seen), RenewPod)
+
+
+def test_a_switchover_does_not_wait_for_who_is_not_well() -> None:
+    cloning = observed([*THREE[:2], instance(2, ready=False)], primary(0), member(1), member(2, state="Cloning"))
+    assert next_step(asking(switchover="orders-1"), cloning) == SwitchOver(1, "it was asked for")
+    assert next_step(asking(switchover="any"), cloning) == ChooseSwitchover(1)
+    assert next_step(asking(switchover="orders-9"), cloning) == EndSwitchover(
+        "orders-9", "there is no instance of this name"
+    )
+    step = next_step(asking(switchover="orders-2"), cloning)
+    assert isinstance(step, Wait)
+    assert step.message.endswith("is Cloning on timeline 1; the switchover that is asked for waits for it"), step
+    # As where a disk is full, which the switchover leaves, and a third server has crashed for the same.
+    full = observed(THREE, primary(0, storage=FULL), member(1), member(2, state="Crashed", storage=FULL))
+    assert next_step(asking(switchover="orders-1"), full) == SwitchOver(1, "it was asked for")
 
 
 def test_of_all_that_are_fenced_the_primary_is_the_last() -> None:

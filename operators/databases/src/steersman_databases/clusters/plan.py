@@ -15,6 +15,7 @@ from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import (
     BeginAnew,
     CreateInstance,
+    EndSwitchover,
     RenewPod,
     RetireInstance,
     StartInstance,
@@ -47,6 +48,7 @@ def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         failing.replace,
         scale.out,
         _let_in,
+        _asked,
         _whole,
         scale.reduce,
         _room,
@@ -191,22 +193,30 @@ def _let_in(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     return parameters.restart(cluster, observed)
 
 
+def _asked(cluster: ClusterView, observed: Observed) -> Step | None:
+    """A switchover that is asked for while somebody is not well: who asks may not want to wait until he is.
+
+    Where none may be promoted yet, that may be because of who is not well, and the request stands.
+    """
+    if not _unwell(cluster, observed) or observed.members.switchover is not None or handover.is_awaited(observed):
+        return None
+    step = requested.switch_over(cluster, observed)
+    return None if isinstance(step, EndSwitchover) and step.refused in requested.NOT_YET else step
+
+
 def _unwell(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
     """Those that should serve and do not."""
-    primary = observed.members.primary
+    primary, going = observed.members.primary, scale.surplus(cluster, observed)
     assert primary is not None
-    wanted = (
-        i
-        for i in observed.instances
-        if not cluster.requests.fences(i.number) and not scale.is_surplus(cluster, observed, i)
-    )
+    wanted = [i for i in observed.instances if not cluster.requests.fences(i.number) and i not in going]
     return [i for i in wanted if not i.follows(primary)]
 
 
 def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """What follows disturbs somebody, and only one may be disturbed at a time."""
     if unwell := _unwell(cluster, observed):
-        return Wait("InstanceNotReady", _absent(cluster, unwell[0]))
+        waits = "; the switchover that is asked for waits for it" if cluster.requests.switchover else ""
+        return Wait("InstanceNotReady", f"{_absent(cluster, unwell[0])}{waits}")
     if observed.members.switchover is not None or handover.is_awaited(observed):
         return Wait("RollingOut", "a switchover is under way")
     if rollout.lacks_standbys(cluster, observed):
@@ -227,7 +237,9 @@ def _rest(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     fenced = [cluster.names.instance(i.number) for i in observed.instances if i.fenced]
     if not fenced:
         return None
-    return Wait("Fenced", f"{', '.join(fenced)} {'is' if len(fenced) == 1 else 'are'} fenced")
+    beside = len(observed.instances) > cluster.instances
+    stays = f", and stays beside the {cluster.instances} that spec.instances wants" if beside else ""
+    return Wait("Fenced", f"{', '.join(fenced)} {'is' if len(fenced) == 1 else 'are'} fenced{stays}")
 
 
 def _absent(cluster: ClusterView, instance: Instance) -> str:

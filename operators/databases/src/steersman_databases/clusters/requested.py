@@ -15,6 +15,13 @@ from steersman_databases.clusters.steps import (
 from steersman_databases.engines.cluster import ClusterView
 
 _BECAUSE = "it was asked for"
+_NOBODY = "no replica may be promoted"
+_NOT_THIS_ONE = (
+    "it may not be promoted: it does not follow, has not all that was committed, its volume is full, or its server "
+    "is newer than another of its group"
+)
+NOT_YET = frozenset({_NOBODY, _NOT_THIS_ONE})
+"""Refusals of a switchover that another moment may not bring."""
 
 
 def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
@@ -24,7 +31,7 @@ def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
         return None
     if wanted == "any":
         to = rollout.successors(cluster, observed)
-        return ChooseSwitchover(to[0].number) if to else EndSwitchover(wanted, "no replica may be promoted")
+        return ChooseSwitchover(to[0].number) if to else EndSwitchover(wanted, _NOBODY)
     number = cluster.names.number(wanted)
     if number is None or observed.instance(number) is None:
         return EndSwitchover(wanted, "there is no instance of this name")
@@ -33,11 +40,7 @@ def switch_over(cluster: ClusterView, observed: Observed) -> Step | None:
     if handover.has_just_failed(observed, number):
         return EndSwitchover(wanted, handover.REFUSED)
     if not any(i.number == number for i in rollout.promotable(cluster, observed)):
-        return EndSwitchover(
-            wanted,
-            "it may not be promoted: it does not follow, has not all that was committed, its volume is full, or its "
-            "server is newer than another of its group",
-        )
+        return EndSwitchover(wanted, _NOT_THIS_ONE)
     return SwitchOver(number, _BECAUSE)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from steersman_databases.clusters import rollout
-from steersman_databases.clusters.handover import hand_over
-from steersman_databases.clusters.observed import Instance, Observed
-from steersman_databases.clusters.steps import CreateInstance, RetireInstance, Step, Wait
-from steersman_databases.engines.cluster import ClusterView
+from collections.abc import Sequence
 
-_BECAUSE = "spec.instances is smaller"
+from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.steps import CreateInstance, RetireInstance, Step
+from steersman_databases.engines.cluster import ClusterView
 
 
 def out(cluster: ClusterView, observed: Observed) -> Step | None:
@@ -16,28 +14,29 @@ def out(cluster: ClusterView, observed: Observed) -> Step | None:
     return CreateInstance(observed.next_number) if len(observed.instances) < cluster.instances else None
 
 
-def is_surplus(cluster: ClusterView, observed: Observed, instance: Instance) -> bool:
-    """Whether it is what would be taken away next, and so need not be well."""
-    return len(observed.instances) > cluster.instances and instance == _last(observed)
+def surplus(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
+    """What is taken away, one after another in this order, and so need not be well.
+
+    What serves nobody goes first, else the newest that is not the primary. What is fenced is looked at by somebody,
+    who wants its data: it stays beside those that are declared until it is fenced no more.
+    """
+    left = [i for i in observed.instances if not i.fenced and not cluster.requests.fences(i.number)]
+    going: list[Instance] = []
+    while len(left) > cluster.instances:
+        going.append(_last(left, observed))
+        left.remove(going[-1])
+    return going
 
 
-def reduce(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
-    """Takes one away where there are too many: what serves nobody first, else the newest that is not the primary."""
-    if len(observed.instances) <= cluster.instances:
-        return None
-    last = _last(observed)
-    if last.number != observed.members.leader:
-        return RetireInstance(last.number, _BECAUSE)
-    # Only the primary is left to go, which cannot be while there are replicas.
-    to = rollout.successors(cluster, observed)
-    if not to:
-        return Wait("Degraded", "no replica may become the primary")
-    return hand_over(cluster, observed, to, _BECAUSE)
+def reduce(cluster: ClusterView, observed: Observed) -> Step | None:
+    """Takes one away where there are too many."""
+    going = surplus(cluster, observed)
+    return RetireInstance(going[0].number, "spec.instances is smaller") if going else None
 
 
-def _last(observed: Observed) -> Instance:
+def _last(left: Sequence[Instance], observed: Observed) -> Instance:
     primary = observed.members.primary
-    candidates = [i for i in observed.instances if i.number != observed.members.leader] or list(observed.instances)
+    candidates = [i for i in left if i.number != observed.members.leader]
     synchronous = [i for i in candidates if i.member is not None and i.member.synchronous]
     if len(synchronous) == 1 and len(candidates) > 1:
         # The only copy that has all: the next synchronous one must be there before it goes.

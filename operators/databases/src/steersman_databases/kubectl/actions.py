@@ -48,7 +48,9 @@ async def switch_over(client: Client, key: ObjectKey, to: str, *, seconds: float
     def ended(now: Cluster) -> bool:
         return SWITCHOVER not in now.metadata.annotations and _status(now).last_switchover != before
 
-    cluster = await _until(client, key, ended, seconds, "the switchover")
+    kind = type(cluster).api_resource.kind.lower()
+    stands = f"the request stands: kubectl annotate {kind} {key.name} {SWITCHOVER}- takes it back"
+    cluster = await _until(client, key, ended, seconds, "the switchover", stands)
     last = _status(cluster).last_switchover
     if last is None or last.outcome != "Succeeded":
         raise Refused("nothing is known of the switchover" if last is None else f"the switchover was {last.outcome}")
@@ -175,7 +177,7 @@ async def _annotate(client: Client, cluster: Cluster, name: str, value: str | No
 
 
 async def _until(
-    client: Client, key: ObjectKey, ended: Callable[[Cluster], bool], seconds: float, what: str
+    client: Client, key: ObjectKey, ended: Callable[[Cluster], bool], seconds: float, what: str, *more: str
 ) -> Cluster:
     deadline = time.monotonic() + seconds
     while True:
@@ -184,7 +186,9 @@ async def _until(
             return cluster
         if time.monotonic() > deadline:
             status = _status(cluster)
-            raise Refused(f"{what} of {named(key)} has not ended after {seconds:.0f} s; its phase is {status.phase}")
+            ready = [c.message for c in status.conditions if c.type == "Ready" and c.status != "True"]
+            words = "; ".join((": ".join((str(status.phase), *ready)), *more))
+            raise Refused(f"{what} of {named(key)} has not ended after {seconds:.0f} s; its phase is {words}")
         await asyncio.sleep(_LOOK_EVERY)
 
 
