@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from steersman.api.core_v1 import Pod
 from steersman.client import Client, ClusterConfig, MergePatch, Transport
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
@@ -121,3 +122,10 @@ def pod(name: str, role: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": KEY.namespace, "labels": labels},
         "spec": {"nodeName": "node-1", "containers": [{"name": "server", "image": "i"}]},
     }
+
+
+async def set_ready(server: InMemoryApiServer, *names: str) -> None:
+    """As the kubelet does."""
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    for name in names:
+        await Client(server).patch(Pod, ObjectKey(KEY.namespace, name), MergePatch(ready), subresource="status")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import tarfile
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plugin_under_test import GROUP, KEY, call, pod, server
+from plugin_under_test import GROUP, KEY, call, pod, server, set_ready
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
 
@@ -48,6 +49,32 @@ def test_a_shell_is_kubectls_and_knows_no_password(server: InMemoryApiServer, ex
     assert first == [*before, "psql", *where, "--dbname=orders", "-c", "SELECT 1"]
     assert "shop-0-0" in second
     assert "shop-2-0" in third
+
+
+@pytest.mark.parametrize(
+    ("labelled", "ready", "chosen"),
+    [
+        (["shop-0-0", "shop-1-0"], ["shop-0-0", "shop-1-0"], "shop-1-0"),
+        (["shop-0-0", "shop-1-0"], ["shop-0-0"], "shop-1-0"),
+        (["shop-0-0", "shop-2-0"], ["shop-2-0"], "shop-2-0"),
+        (["shop-0-0", "shop-2-0"], ["shop-0-0", "shop-2-0"], "shop-0-0"),
+    ],
+    ids=["of the status", "of the status, not ready", "ready", "by name"],
+)
+def test_a_lost_pod_that_is_still_labelled_is_not_the_primary(
+    server: InMemoryApiServer, executed: list[list[str]], labelled: list[str], ready: list[str], chosen: str
+) -> None:
+    server.load(*(pod(name, "primary") for name in labelled))
+    asyncio.run(set_ready(server, *ready))
+    call("psql", "shop")
+    assert chosen in executed[0]
+
+
+def test_a_replica_that_serves_is_asked_first(server: InMemoryApiServer, executed: list[list[str]]) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-2-0", "replica"))
+    asyncio.run(set_ready(server, "shop-2-0"))
+    call("psql", "shop", "--replica")
+    assert "shop-2-0" in executed[0]
 
 
 def test_a_mysql_shell_is_for_databases_of_mysql(server: InMemoryApiServer, executed: list[list[str]]) -> None:
