@@ -115,6 +115,7 @@ def pod(name: str, role: str) -> dict[str, Any]:
         f"{GROUP}/member-of": "shop",
         f"{GROUP}/role": role,
         "app.kubernetes.io/instance": "shop",
+        "app.kubernetes.io/managed-by": "steersman-databases",
     }
     return {
         "apiVersion": "v1",

@@ -94,6 +94,13 @@ def test_a_mysql_shell_is_for_databases_of_mysql(server: InMemoryApiServer, exec
     assert "use psql" in refused.stderr
 
 
+def archived(path: Path) -> dict[str, str]:
+    """The files of an archive, without the folder that they are in."""
+    with tarfile.open(path) as archive:
+        files = {name.partition("/")[2]: archive.extractfile(name) for name in archive.getnames()}
+        return {name: file.read().decode() for name, file in files.items() if file is not None}
+
+
 def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path: Path) -> None:
     secret = {
         "apiVersion": "v1",
@@ -101,7 +108,7 @@ def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path
         "metadata": {
             "name": "shop-admin",
             "namespace": KEY.namespace,
-            "labels": {"app.kubernetes.io/instance": "shop"},
+            "labels": pod("shop-1-0", "primary")["metadata"]["labels"],
         },
         "stringData": {"username": "postgres", "password": "hunter2-of-shop"},
     }
@@ -111,9 +118,7 @@ def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path
     told = json.loads(call("report", "shop", "--file", str(path), "-o", "json").stdout)
     assert told["file"] == str(path)
     assert path.stat().st_mode & 0o077 == 0
-    with tarfile.open(path) as archive:
-        files = {name.removeprefix("shop/"): archive.extractfile(name) for name in archive.getnames()}
-        texts = {name: file.read().decode() for name, file in files.items() if file is not None}
+    texts = archived(path)
     assert {"cluster.yaml", "pods.yaml", "secrets.yaml", "logs/instances.txt"} <= texts.keys()
     assert "kind: PostgreSQLCluster" in texts["cluster.yaml"]
     assert texts["logs/instances.txt"] == "shop-1  a line\n"
@@ -121,3 +126,30 @@ def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path
     everything = "".join(texts.values())
     assert "hunter2-of-shop" not in everything
     assert "aHVudGVyMi1vZi1zaG9w" not in everything
+
+
+def test_a_report_has_nothing_of_a_release_of_the_same_name(server: InMemoryApiServer, tmp_path: Path) -> None:
+    labels = {"app.kubernetes.io/instance": "shop", "app.kubernetes.io/managed-by": "Helm"}
+    metadata = {"name": "website", "namespace": KEY.namespace, "labels": labels}
+    container = {"name": "web", "image": "i", "env": [{"name": "PASSWORD", "value": "hunter2-of-website"}]}
+    stranger = {"metadata": metadata, "spec": {"containers": [container]}}
+    template = {"metadata": {"labels": labels}, "spec": stranger["spec"]}
+    server.load(
+        pod("shop-1-0", "primary"),
+        {"apiVersion": "v1", "kind": "Pod", **stranger},
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"token": "hunter2-of-website"}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"token": "hunter2-of-website"}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": metadata,
+            "spec": {"selector": {"matchLabels": labels}, "template": template},
+        },
+    )
+    path = tmp_path / "shop.tar.gz"
+    call("report", "shop", "--file", str(path))
+    texts = archived(path)
+    assert "shop-1-0" in texts["pods.yaml"]
+    everything = "".join(texts.values())
+    assert "hunter2-of-website" not in everything
+    assert "website" not in everything

@@ -27,6 +27,7 @@ from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.kubectl import logs
 from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused
+from steersman_databases.resources import MANAGED_BY
 
 _LABELLED: Sequence[type[Object]] = (
     StatefulSet,
@@ -68,7 +69,8 @@ async def collect(client: Client, key: ObjectKey) -> Bundle:
     bundle = Bundle()
     cluster = await find_cluster(client, key)
     bundle.files["cluster.yaml"] = _yaml([cluster])
-    selector = f"app.kubernetes.io/instance={key.name}"
+    # A Helm release of the same name labels its objects as an instance of that name, too.
+    selector = f"app.kubernetes.io/instance={key.name},app.kubernetes.io/managed-by={MANAGED_BY}"
     for kind in _LABELLED:
         await _objects(client, bundle, kind, key.namespace, selector)
     for kind in _DECLARED:
