@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -75,8 +76,16 @@ STATUS: dict[str, Any] = {
 }
 
 
+@dataclass
+class Reached:
+    """Whom the commands act as: the administrator, unless a user is named."""
+
+    server: InMemoryApiServer
+    user: str = ""
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> InMemoryApiServer:
+def reached(monkeypatch: pytest.MonkeyPatch) -> Reached:
     """A server with one cluster, which every command reaches."""
     found = InMemoryApiServer()
     found.register(PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
@@ -90,16 +99,24 @@ def server(monkeypatch: pytest.MonkeyPatch) -> InMemoryApiServer:
     found.load(namespace, cluster)
     asyncio.run(set_status(found, STATUS))
 
+    reached = Reached(found)
+
     @asynccontextmanager
     async def connect(config: ClusterConfig) -> AsyncGenerator[Transport, None]:
-        yield found
+        yield found.as_user(reached.user) if reached.user else found
 
     def load_config(path: str | None, *, context: str | None) -> ClusterConfig:
         return ClusterConfig(server="https://example.com", namespace=KEY.namespace)
 
     monkeypatch.setattr(place, "connect", connect)
     monkeypatch.setattr(place, "load_config", load_config)
-    return found
+    return reached
+
+
+@pytest.fixture
+def server(reached: Reached) -> InMemoryApiServer:
+    """That server, for the administrator."""
+    return reached.server
 
 
 async def set_status(server: InMemoryApiServer, status: dict[str, Any]) -> None:

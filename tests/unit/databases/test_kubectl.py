@@ -9,9 +9,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import Result
 
-from plugin_under_test import GROUP, KEY, MEMBERS, call, server, set_status
+from plugin_under_test import GROUP, KEY, MEMBERS, Reached, call, reached, server, set_status
 from steersman.client import Client, MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
@@ -19,7 +20,9 @@ from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.clusters.view import REPLACE, SWITCHOVER
 from steersman_databases.kubectl import actions, place
 
-__all__ = ["server"]
+__all__ = ["reached", "server"]
+
+OPERATOR = Path(__file__).parents[3] / "operators" / "databases"
 
 GOLDEN = """\
 Cluster:     prod/shop
@@ -81,6 +84,44 @@ def test_status_before_anything_is_known(server: InMemoryApiServer) -> None:
     shown = call("status", "new").output
     assert "Pending (paused)" in shown
     assert "No instance is known yet." in shown
+
+
+@pytest.fixture
+def jane(reached: Reached) -> InMemoryApiServer:
+    """Commands act as somebody who may write PostgreSQL's clusters and nothing else."""
+    role = yaml.safe_load((OPERATOR / "config" / "rbac" / "postgresqlcluster_editor_role.yaml").read_text())
+    reached.server.grant("jane", role)
+    reached.user = "jane"
+    return reached.server
+
+
+def test_the_role_of_one_kind_suffices_for_its_clusters(jane: InMemoryApiServer) -> None:
+    assert call("status", "shop").output == GOLDEN
+    assert call("pause", "shop").output == "postgresqlcluster/shop paused\n"
+    assert written(jane) == {"paused": "true"}
+
+
+def test_a_list_says_which_kind_may_not_be_read(jane: InMemoryApiServer) -> None:
+    listed = call("status")
+    assert (listed.stdout, listed.exit_code) == (LIST, 0)
+    assert listed.stderr.startswith("without MySQLClusters: mysqlclusters.databases.steersman.dev is forbidden")
+    assert len(json.loads(call("status", "-o", "json").stdout)) == 1
+
+
+def test_a_cluster_that_may_be_of_a_kind_that_may_not_be_read(jane: InMemoryApiServer) -> None:
+    ended = call("status", "stock")
+    assert ended.exit_code == 1
+    assert 'mysqlclusters.databases.steersman.dev "stock" is forbidden' in ended.stderr
+    assert 'postgresqlclusters.databases.steersman.dev "stock" not found' in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["status", "shop"]])
+def test_who_may_read_no_kind_is_told_of_all(reached: Reached, arguments: list[str]) -> None:
+    reached.user = "joe"
+    ended = call(*arguments)
+    assert (ended.stdout, ended.exit_code) == ("", 1)
+    for kind in ("mysqlclusters", "postgresqlclusters"):
+        assert f'resource "{kind}"' in ended.stderr
 
 
 @pytest.mark.parametrize(("phase", "code"), [("Ready", 0), ("Degraded", 1), ("Failed", 1)])
@@ -268,7 +309,7 @@ def test_a_phase_of_before_ends_no_waiting(server: InMemoryApiServer) -> None:
 
 
 def test_kubectl_finds_the_plugin_by_its_name() -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "operators" / "databases" / "pyproject.toml").read_text())
+    project = tomllib.loads((OPERATOR / "pyproject.toml").read_text())
     entry = EntryPoint("kubectl-steersman", project["project"]["scripts"]["kubectl-steersman"], "console_scripts")
     assert callable(entry.load())
 

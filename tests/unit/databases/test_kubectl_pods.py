@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from plugin_under_test import GROUP, KEY, call, pod, server, set_ready
+from plugin_under_test import GROUP, KEY, call, pod, reached, server, set_ready
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
 
-__all__ = ["server"]
+__all__ = ["reached", "server"]
 
 
 @pytest.fixture
