@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import tarfile
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+import yaml
 
 from plugin_under_test import GROUP, KEY, call, pod, reached, server, set_ready
+from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
 from steersman.meta import ObjectKey
-from steersman.testing import InMemoryApiServer
+from steersman.testing import InMemoryApiServer, matching
 
 __all__ = ["reached", "server"]
 
@@ -36,6 +40,61 @@ def test_the_logs_of_all_instances_say_whose_they_are(server: InMemoryApiServer)
     server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
     assert call("logs", "shop").output == "shop-0  one\nshop-0  two\nshop-1  three\n"
     assert call("logs", "shop", "--tail", "1").output == "shop-0  two\nshop-1  three\n"
+
+
+UNREACHABLE: list[ApiError | ConnectionFailed] = [
+    error_from_status(Status(message="dial tcp 10.0.0.3:10250: no route to host", reason="InternalError", code=500)),
+    error_from_status(Status(message="pods is forbidden: no route to host", reason="Forbidden", code=403)),
+    ConnectionFailed("no route to host"),
+]
+
+
+@pytest.mark.parametrize("follow", [[], ["--follow"]])
+@pytest.mark.parametrize("failure", UNREACHABLE, ids=lambda failure: type(failure).__name__)
+def test_a_log_that_cannot_be_had_hides_no_other(
+    server: InMemoryApiServer, failure: ApiError | ConnectionFailed, follow: list[str]
+) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
+    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
+    server.fail_next(matching("GET", "/shop-0-0/log"), failure)
+    told = call("logs", "shop", *follow)
+    assert told.stdout == "shop-1  three\n"
+    assert told.stderr == f"shop-0  ({failure})\n"
+    assert told.exit_code == 0
+
+
+@pytest.mark.parametrize("follow", [[], ["--follow"]])
+def test_logs_of_which_none_can_be_had_end_badly(server: InMemoryApiServer, follow: list[str]) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
+    server.fail_next(matching("GET", "/log"), ConnectionFailed("no route to host"), times=2)
+    told = call("logs", "shop", *follow)
+    assert told.stdout == ""
+    *lines, last = told.stderr.splitlines()
+    assert sorted(lines) == ["shop-0  (no route to host)", "shop-1  (no route to host)"]
+    assert last == "error: no instance of cluster prod/shop gives its log"
+    assert told.exit_code == 1
+
+
+def test_an_instance_without_a_log_as_yet_is_nothing_wrong(server: InMemoryApiServer) -> None:
+    server.load(pod("shop-0-0", "replica"))
+    server.fail_next(matching("GET", "/log"), 400)
+    told = call("logs", "shop", "--previous")
+    assert (told.output, told.exit_code) == ("shop-0  (HTTP 400)\n", 0)
+
+
+def test_followed_logs_end_quietly_where_nobody_reads_on(
+    server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
+    for name in ("shop-0-0", "shop-1-0"):
+        server.logs[ObjectKey(KEY.namespace, name)] = ["one", "two"]
+
+    def closed(_: str) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(typer, "echo", closed)
+    ended = call("logs", "shop", "--follow")
+    assert isinstance(ended.exception, SystemExit)
 
 
 def test_a_shell_is_kubectls_and_knows_no_password(server: InMemoryApiServer, executed: list[list[str]]) -> None:
@@ -153,3 +212,20 @@ def test_a_report_has_nothing_of_a_release_of_the_same_name(server: InMemoryApiS
     everything = "".join(texts.values())
     assert "hunter2-of-website" not in everything
     assert "website" not in everything
+
+
+def test_a_report_names_the_log_that_it_lacks(server: InMemoryApiServer, tmp_path: Path) -> None:
+    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
+    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
+    server.fail_next(matching("GET", "/shop-0-0/log"), ConnectionFailed("no route to host"), times=2)
+    path = tmp_path / "shop.tar.gz"
+    told = call("report", "shop", "--file", str(path))
+    assert told.exit_code == 0
+    assert "without shop-0 in logs/instances.txt: no route to host" in told.stderr
+    texts = archived(path)
+    assert yaml.safe_load(texts["missing.yaml"]) == {
+        "shop-0 in logs/instances.txt": "no route to host",
+        "shop-0 in logs/previous.txt": "no route to host",
+    }
+    assert texts["logs/instances.txt"] == "shop-1  a line\n"
+    assert "kind: Pod" in texts["pods.yaml"]
