@@ -4,81 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import tarfile
 import tomllib
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+import yaml
+from typer.testing import Result
 
-from steersman.client import Client, ClusterConfig, MergePatch, Transport
+from plugin_under_test import GROUP, KEY, MEMBERS, Reached, call, reached, server, set_status
+from steersman.client import Client, MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
-from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.clusters.view import REPLACE, SWITCHOVER
 from steersman_databases.kubectl import actions, place
-from steersman_databases.kubectl.app import app
 
-KEY = ObjectKey("prod", "shop")
-GROUP = "databases.steersman.dev"
+__all__ = ["reached", "server"]
 
-MEMBERS: list[dict[str, Any]] = [
-    {
-        "name": "shop-0",
-        "role": "Replica",
-        "state": "streaming",
-        "node": "node-1",
-        "ready": True,
-        "lagBytes": 2_621_440,
-        "timeline": 4,
-    },
-    {"name": "shop-1", "role": "Primary", "state": "running", "node": "node-2", "ready": True, "timeline": 4},
-    {"name": "shop-2", "role": "Replica", "state": "stopped", "node": "node-3", "ready": False, "fenced": True},
-]
-STATUS: dict[str, Any] = {
-    "phase": "Degraded",
-    "instances": 3,
-    "readyInstances": 2,
-    "primary": "shop-1",
-    "timeline": 4,
-    "version": "17.5",
-    "image": "steersman.dev/postgresql:17",
-    "availableImage": "steersman.dev/postgresql:17.6",
-    "members": MEMBERS,
-    "lastSwitchover": {
-        "time": "2026-11-20T10:00:00Z",
-        "former": "shop-0",
-        "to": "shop-1",
-        "outcome": "Succeeded",
-    },
-    "conditions": [
-        {
-            "type": "Ready",
-            "status": "False",
-            "reason": "InstanceNotReady",
-            "message": "shop-2 does not take connections",
-            "lastTransitionTime": "2026-11-20T10:00:00Z",
-        },
-        {
-            "type": "Synchronous",
-            "status": "False",
-            "reason": "NoSynchronousStandby",
-            "message": "no replica has all that was committed: see which replica is missing",
-            "lastTransitionTime": "2026-11-20T10:00:00Z",
-        },
-        {
-            "type": "Available",
-            "status": "True",
-            "reason": "PrimaryAccepts",
-            "lastTransitionTime": "2026-11-20T10:00:00Z",
-        },
-    ],
-}
+OPERATOR = Path(__file__).parents[3] / "operators" / "databases"
 
 GOLDEN = """\
 Cluster:     prod/shop
@@ -106,41 +50,6 @@ LIST = """\
 NAME   INSTANCES   READY   PRIMARY   VERSION   PHASE
 shop   3           2       shop-1    17.5      Degraded
 """
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> InMemoryApiServer:
-    """A server with one cluster, which every command reaches."""
-    found = InMemoryApiServer()
-    found.register(PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": KEY.namespace}}
-    cluster = {
-        "apiVersion": f"{GROUP}/v1alpha1",
-        "kind": "PostgreSQLCluster",
-        "metadata": {"name": KEY.name, "namespace": KEY.namespace},
-        "spec": {"instances": 3},
-    }
-    found.load(namespace, cluster)
-    asyncio.run(set_status(found, STATUS))
-
-    @asynccontextmanager
-    async def connect(config: ClusterConfig) -> AsyncGenerator[Transport, None]:
-        yield found
-
-    def load_config(path: str | None, *, context: str | None) -> ClusterConfig:
-        return ClusterConfig(server="https://example.com", namespace=KEY.namespace)
-
-    monkeypatch.setattr(place, "connect", connect)
-    monkeypatch.setattr(place, "load_config", load_config)
-    return found
-
-
-async def set_status(server: InMemoryApiServer, status: dict[str, Any]) -> None:
-    await Client(server).patch(PostgreSQLCluster, KEY, MergePatch({"status": status}), subresource="status")
-
-
-def call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
 
 
 def written(server: InMemoryApiServer) -> dict[str, str]:
@@ -175,6 +84,44 @@ def test_status_before_anything_is_known(server: InMemoryApiServer) -> None:
     shown = call("status", "new").output
     assert "Pending (paused)" in shown
     assert "No instance is known yet." in shown
+
+
+@pytest.fixture
+def jane(reached: Reached) -> InMemoryApiServer:
+    """Commands act as somebody who may write PostgreSQL's clusters and nothing else."""
+    role = yaml.safe_load((OPERATOR / "config" / "rbac" / "postgresqlcluster_editor_role.yaml").read_text())
+    reached.server.grant("jane", role)
+    reached.user = "jane"
+    return reached.server
+
+
+def test_the_role_of_one_kind_suffices_for_its_clusters(jane: InMemoryApiServer) -> None:
+    assert call("status", "shop").output == GOLDEN
+    assert call("pause", "shop").output == "postgresqlcluster/shop paused\n"
+    assert written(jane) == {"paused": "true"}
+
+
+def test_a_list_says_which_kind_may_not_be_read(jane: InMemoryApiServer) -> None:
+    listed = call("status")
+    assert (listed.stdout, listed.exit_code) == (LIST, 0)
+    assert listed.stderr.startswith("without MySQLClusters: mysqlclusters.databases.steersman.dev is forbidden")
+    assert len(json.loads(call("status", "-o", "json").stdout)) == 1
+
+
+def test_a_cluster_that_may_be_of_a_kind_that_may_not_be_read(jane: InMemoryApiServer) -> None:
+    ended = call("status", "stock")
+    assert ended.exit_code == 1
+    assert 'mysqlclusters.databases.steersman.dev "stock" is forbidden' in ended.stderr
+    assert 'postgresqlclusters.databases.steersman.dev "stock" not found' in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["status", "shop"]])
+def test_who_may_read_no_kind_is_told_of_all(reached: Reached, arguments: list[str]) -> None:
+    reached.user = "joe"
+    ended = call(*arguments)
+    assert (ended.stdout, ended.exit_code) == ("", 1)
+    for kind in ("mysqlclusters", "postgresqlclusters"):
+        assert f'resource "{kind}"' in ended.stderr
 
 
 @pytest.mark.parametrize(("phase", "code"), [("Ready", 0), ("Degraded", 1), ("Failed", 1)])
@@ -362,103 +309,8 @@ def test_a_phase_of_before_ends_no_waiting(server: InMemoryApiServer) -> None:
     assert call("hibernate", "shop", "--wait").output == "postgresqlcluster/shop hibernated\n"
 
 
-def pod(name: str, role: str) -> dict[str, Any]:
-    labels = {
-        f"{GROUP}/member-of": "shop",
-        f"{GROUP}/role": role,
-        "app.kubernetes.io/instance": "shop",
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": KEY.namespace, "labels": labels},
-        "spec": {"nodeName": "node-1", "containers": [{"name": "server", "image": "i"}]},
-    }
-
-
-def test_the_logs_of_all_instances_say_whose_they_are(server: InMemoryApiServer) -> None:
-    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
-    server.logs[ObjectKey(KEY.namespace, "shop-0-0")] = ["one", "two"]
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
-    assert call("logs", "shop").output == "shop-0  one\nshop-0  two\nshop-1  three\n"
-    assert call("logs", "shop", "--tail", "1").output == "shop-0  two\nshop-1  three\n"
-
-
-def test_a_shell_is_kubectls_and_knows_no_password(
-    server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
-    lines: list[list[str]] = []
-
-    def execvp(_: str, line: list[str]) -> None:
-        lines.append(line)
-
-    monkeypatch.setattr(os, "execvp", execvp)
-    call("psql", "shop", "--context", "c", "-d", "orders", "--", "-c", "SELECT 1")
-    call("psql", "shop", "--replica")
-    call("psql", "shop", "--instance", "shop-2")
-    first, second, third = lines
-    before = ["kubectl", "--context=c", "--namespace=prod", "exec", "--stdin", "--container=server", "shop-1-0", "--"]
-    where = ["--host=/run/steersman", "--username=postgres"]
-    assert first == [*before, "psql", *where, "--dbname=orders", "-c", "SELECT 1"]
-    assert "shop-0-0" in second
-    assert "shop-2-0" in third
-
-
-def test_a_mysql_shell_is_for_databases_of_mysql(server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def database(name: str, engine: str) -> dict[str, Any]:
-        return {
-            "apiVersion": f"{GROUP}/v1alpha1",
-            "kind": "Database",
-            "metadata": {"name": name, "namespace": KEY.namespace},
-            "spec": {"engine": engine, "version": "17" if engine == "postgresql" else "9.7", "storageSize": "1Gi"},
-        }
-
-    server.load(database("blog", "mysql"), database("orders", "postgresql"))
-    lines: list[list[str]] = []
-
-    def execvp(_: str, line: list[str]) -> None:
-        lines.append(line)
-
-    monkeypatch.setattr(os, "execvp", execvp)
-    call("mysql", "blog", "--", "-e", "SELECT 1")
-    assert lines[0][-6:] == ["--", "mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "-e", "SELECT 1"]
-    refused = call("mysql", "orders")
-    assert refused.exit_code == 2
-    assert "use psql" in refused.stderr
-
-
-def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path: Path) -> None:
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": "shop-admin",
-            "namespace": KEY.namespace,
-            "labels": {"app.kubernetes.io/instance": "shop"},
-        },
-        "stringData": {"username": "postgres", "password": "hunter2-of-shop"},
-    }
-    server.load(pod("shop-1-0", "primary"), secret)
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
-    path = tmp_path / "shop.tar.gz"
-    told = json.loads(call("report", "shop", "--file", str(path), "-o", "json").stdout)
-    assert told["file"] == str(path)
-    assert path.stat().st_mode & 0o077 == 0
-    with tarfile.open(path) as archive:
-        files = {name.removeprefix("shop/"): archive.extractfile(name) for name in archive.getnames()}
-        texts = {name: file.read().decode() for name, file in files.items() if file is not None}
-    assert {"cluster.yaml", "pods.yaml", "secrets.yaml", "logs/instances.txt"} <= texts.keys()
-    assert "kind: PostgreSQLCluster" in texts["cluster.yaml"]
-    assert texts["logs/instances.txt"] == "shop-1  a line\n"
-    assert "- password" in texts["secrets.yaml"]
-    everything = "".join(texts.values())
-    assert "hunter2-of-shop" not in everything
-    assert "aHVudGVyMi1vZi1zaG9w" not in everything
-
-
 def test_kubectl_finds_the_plugin_by_its_name() -> None:
-    project = tomllib.loads((Path(__file__).parents[3] / "operators" / "databases" / "pyproject.toml").read_text())
+    project = tomllib.loads((OPERATOR / "pyproject.toml").read_text())
     entry = EntryPoint("kubectl-steersman", project["project"]["scripts"]["kubectl-steersman"], "console_scripts")
     assert callable(entry.load())
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from steersman.client import Client
+from steersman.errors import SteersmanError
 from steersman.meta import FrozenStruct, ObjectKey
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.kubectl import actions, bundle, logs, shell, status
@@ -293,7 +294,11 @@ def logs_command(
     wanted = logs.Wanted(
         follow=follow, previous=previous, tail_lines=tail if tail >= 0 else None, since_seconds=since or None
     )
-    place.run(lambda client, ns: logs.tell(client, ObjectKey(ns, cluster), wanted, typer.echo))
+
+    def failed(instance: str, error: SteersmanError) -> None:
+        note(f"{instance}  ({error})")
+
+    place.run(lambda client, ns: logs.tell(client, ObjectKey(ns, cluster), wanted, typer.echo, failed))
 
 
 @app.command()

@@ -21,12 +21,13 @@ from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.events_v1 import Event
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import Client
-from steersman.errors import ApiError
+from steersman.errors import ApiError, ConnectionFailed, SteersmanError
 from steersman.meta import Object, ObjectKey, to_builtins
 from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.kubectl import logs
 from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused
+from steersman_databases.resources import MANAGED_BY
 
 _LABELLED: Sequence[type[Object]] = (
     StatefulSet,
@@ -44,7 +45,7 @@ _TAIL = 5000
 
 
 class Bundle:
-    """Files in the making, and what could not be had, by the file that it would be."""
+    """Files in the making, and why something could not be had, by the file that it would be, or its part of one."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}
@@ -68,7 +69,8 @@ async def collect(client: Client, key: ObjectKey) -> Bundle:
     bundle = Bundle()
     cluster = await find_cluster(client, key)
     bundle.files["cluster.yaml"] = _yaml([cluster])
-    selector = f"app.kubernetes.io/instance={key.name}"
+    # A Helm release of the same name labels its objects as an instance of that name, too.
+    selector = f"app.kubernetes.io/instance={key.name},app.kubernetes.io/managed-by={MANAGED_BY}"
     for kind in _LABELLED:
         await _objects(client, bundle, kind, key.namespace, selector)
     for kind in _DECLARED:
@@ -121,9 +123,13 @@ async def _secrets(client: Client, bundle: Bundle, namespace: str, selector: str
 async def _logs(client: Client, bundle: Bundle, key: ObjectKey, *, previous: bool) -> None:
     name = "logs/previous.txt" if previous else "logs/instances.txt"
     lines: list[str] = []
+
+    def failed(instance: str, error: SteersmanError) -> None:
+        bundle.missing[f"{instance} in {name}"] = str(error)
+
     try:
-        await logs.tell(client, key, logs.Wanted(previous=previous, tail_lines=_TAIL), lines.append)
-    except (ApiError, Refused) as error:
+        await logs.tell(client, key, logs.Wanted(previous=previous, tail_lines=_TAIL), lines.append, failed)
+    except (ApiError, ConnectionFailed, Refused) as error:
         bundle.missing[name] = str(error)
     if lines:
         bundle.files[name] = "".join(f"{line}\n" for line in lines)

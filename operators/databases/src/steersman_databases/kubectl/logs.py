@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from steersman.api.core_v1 import Pod
 from steersman.client import Client
-from steersman.errors import BadRequest, NotFound
+from steersman.errors import BadRequest, NotFound, SteersmanError
 from steersman.meta import ObjectKey
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 from steersman_databases.kubectl.found import find_cluster
@@ -36,19 +36,37 @@ async def members(client: Client, key: ObjectKey) -> list[Pod]:
     return sorted(found.items, key=lambda pod: pod.metadata.name)
 
 
-async def tell(client: Client, key: ObjectKey, wanted: Wanted, line: Callable[[str], None]) -> None:
-    """Calls ``line`` with each line of each instance, one instance after the other, or, followed, as they come."""
-    pods = await members(client, key)
-    if not wanted.follow:
-        for pod in pods:
-            await _of(client, pod, wanted, line)
-        return
-    async with asyncio.TaskGroup() as tasks:
-        for pod in pods:
-            tasks.create_task(_of(client, pod, wanted, line))
+async def tell(
+    client: Client,
+    key: ObjectKey,
+    wanted: Wanted,
+    line: Callable[[str], None],
+    failed: Callable[[str, SteersmanError], None],
+) -> None:
+    """Calls ``line`` with each line of each instance, one instance after the other, or, followed, as they come.
+
+    Args:
+        failed: is called with an instance whose log cannot be had, or not to its end, and why.
+
+    Raises:
+        NotFound: there is no such cluster.
+        Refused: it has no pod, or ``failed`` was called with all instances.
+    """
+    reading = (_of(client, pod, wanted, line, failed) for pod in await members(client, key))
+    # Not a TaskGroup: what ends the command, such as a closed pipe, is looked for as it is, and not in a group.
+    had = await asyncio.gather(*reading) if wanted.follow else [await each for each in reading]
+    if not any(had):
+        raise Refused(f"no instance of cluster {named(key)} gives its log")
 
 
-async def _of(client: Client, pod: Pod, wanted: Wanted, line: Callable[[str], None]) -> None:
+async def _of(
+    client: Client,
+    pod: Pod,
+    wanted: Wanted,
+    line: Callable[[str], None],
+    failed: Callable[[str, SteersmanError], None],
+) -> bool:
+    """Whether it was told all that there is."""
     instance = pod.metadata.name.removesuffix("-0")
     try:
         async for text in client.logs(
@@ -62,3 +80,7 @@ async def _of(client: Client, pod: Pod, wanted: Wanted, line: Callable[[str], No
             line(f"{instance}  {text}")
     except (BadRequest, NotFound) as error:  # its container has not started, or it went
         line(f"{instance}  ({error})")
+    except SteersmanError as error:  # as of a node that is gone, whose kubelet the API server asks in vain
+        failed(instance, error)
+        return False
+    return True
