@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import Criticality, ExtensionPolicy, PolicyBuilder, Store, VerificationError
 
@@ -278,40 +281,82 @@ def test_whoever_signed_before_is_trusted_while_some_show_it_still() -> None:
     assert first["ca.crt"] not in bundle and second["ca.crt"] not in bundle
 
 
-def test_a_given_certificate_with_an_intermediate() -> None:
-    root, intermediate, leaf = _three()
-    secret = {"tls.crt": leaf[0] + intermediate, "tls.key": leaf[1], "ca.crt": root}
-    assert keyring(VIEW, WISH, {}, secret, START).finding.valid
-    finding = keyring(VIEW, WISH, {}, {**secret, "tls.crt": leaf[0]}, START).finding
-    assert finding.reason == "SecretInvalid" and "not signed by" in finding.message
+class _Issued(NamedTuple):
+    certificate: bytes
+    key: Any
+    name: str
 
-
-def _three() -> tuple[bytes, bytes, tuple[bytes, bytes]]:
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
-    keys = [rsa.generate_private_key(65537, 2048) for _ in range(3)]
-    names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, n)]) for n in ("root", "between", RW)]
-    pems: list[bytes] = []
-    for i, issuer in enumerate((0, 0, 1)):
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(names[i])
-            .issuer_name(names[issuer])
-            .public_key(keys[i].public_key())
-            .serial_number(i + 1)
-            .not_valid_before(START - timedelta(days=1))
-            .not_valid_after(START + timedelta(days=100))
-            .add_extension(x509.BasicConstraints(ca=i < 2, path_length=None), critical=True)
+    def as_secret(self, *authorities: _Issued, between: Sequence[_Issued] = ()) -> dict[str, bytes]:
+        """What a Secret with it holds, with ``between`` beside it and these ``authorities``."""
+        key = self.key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        if i == 2:
-            builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("*.shop.svc")]), critical=False)
-            builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        pems.append(builder.sign(keys[issuer], hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    key = keys[2].private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        shown, trusted = (b"".join(i.certificate for i in those) for those in ((self, *between), authorities))
+        return {"tls.crt": shown, "tls.key": key, "ca.crt": trusted}
+
+
+def _issued(
+    name: str = RW,
+    by: _Issued | None = None,
+    key: Any = None,
+    *,
+    authority: bool = False,
+    use: x509.ObjectIdentifier = ExtendedKeyUsageOID.SERVER_AUTH,
+) -> _Issued:
+    """A certificate as plain as authorities made them once; signed by itself where nobody signs it."""
+    own = key or ec.generate_private_key(ec.SECP256R1())
+    signer = by or _Issued(b"", own, name)
+    subject, issuer = (
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, called)]) for called in (name, signer.name)
     )
-    return pems[0], pems[1], (pems[2], key)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(START - timedelta(days=1))
+        .not_valid_after(START + timedelta(days=100))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if not authority:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("*.shop.svc")]), critical=False)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+    algorithm = None if isinstance(signer.key, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    signed = builder.sign(signer.key, algorithm)
+    return _Issued(signed.public_bytes(serialization.Encoding.PEM), own, name)
+
+
+ROOT = _issued("root", authority=True)
+BETWEEN = _issued("between", ROOT, authority=True)
+LEAF = _issued(by=BETWEEN)
+NO_AUTHORITY = _issued("no authority")
+# Two with one key, as when a root that clients do not know yet is signed by one that they know.
+CROSS_SIGNED = _issued("between", key=BETWEEN.key, authority=True)
+
+
+def _of_kind(key: Any) -> dict[str, bytes]:
+    authority = _issued("root", key=key, authority=True)
+    return _issued(by=authority, key=key).as_secret(authority)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        LEAF.as_secret(ROOT, between=[BETWEEN]),
+        LEAF.as_secret(ROOT, BETWEEN),
+        LEAF.as_secret(CROSS_SIGNED, between=[BETWEEN]),
+        LEAF.as_secret(ROOT, CROSS_SIGNED, between=[BETWEEN]),
+        NO_AUTHORITY.as_secret(NO_AUTHORITY),
+        _of_kind(ed25519.Ed25519PrivateKey.generate()),
+        _of_kind(rsa.generate_private_key(65537, 2048)),
+        _of_kind(ec.generate_private_key(ec.SECP384R1())),
+    ],
+    ids=["intermediate shown", "intermediate trusted", "cross-signed", "both", "itself", "Ed25519", "RSA", "P-384"],
+)
+def test_given_ones_that_clients_take(secret: dict[str, bytes]) -> None:
+    finding = keyring(VIEW, WISH, {}, secret, START).finding
+    assert finding.valid, finding.message
 
 
 def _other_key() -> bytes:
@@ -328,9 +373,14 @@ def _other_key() -> bytes:
         ({**given(), "tls.crt": b"\xff\xfe"}, "tls.crt is not PEM"),
         ({**given(), "tls.key": b"hello"}, "tls.key holds no private key"),
         ({**given(), "tls.key": _other_key()}, "tls.key is not the key of tls.crt"),
-        ({**given(), "ca.crt": given()["ca.crt"]}, "not signed by a valid certificate in ca.crt"),
+        ({**given(), "ca.crt": given()["ca.crt"]}, "(unable to get local issuer certificate)"),
         (given(START - timedelta(days=100)), "expired at 2025-12-22 00:00 UTC: renew it"),
         (given(START + timedelta(days=2)), "valid only from 2026-01-02 23:00 UTC on"),
+        (LEAF.as_secret(ROOT), "(unable to get local issuer certificate)"),
+        (LEAF.as_secret(BETWEEN), "(unable to get issuer certificate)"),
+        (_issued(by=ROOT, use=ExtendedKeyUsageOID.CLIENT_AUTH).as_secret(ROOT), "(unsuitable certificate purpose)"),
+        (_issued(by=NO_AUTHORITY).as_secret(NO_AUTHORITY), "(invalid CA certificate)"),
+        (_issued(by=ROOT, key=rsa.generate_private_key(65537, 1024)).as_secret(ROOT), "ee key too small"),
         (given(names=("*.other.svc",)), "is not for orders-rw.shop.svc, orders-ro.shop.svc, orders-r.shop.svc"),
     ],
 )

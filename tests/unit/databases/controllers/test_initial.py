@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cluster_world import KEY, NAMES, ClusterWorld
+from group_world import GroupWorld
 from job_runner import WORDS
 from steersman.api.apply.core_v1 import ConfigMapApply, SecretApply
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
-from steersman.testing import virtual_time
+from steersman.testing import run_virtual, virtual_time
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.mysql_cluster import MySQLBootstrap
 from steersman_databases.api.postgresql_cluster import Bootstrap
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
@@ -82,6 +86,32 @@ async def test_a_given_password_that_changes_is_set() -> None:
         await world.client.patch(Secret, ObjectKey("default", "given"), MergePatch({"data": {"password": "dHdv"}}))
         await world.until("set", lambda: world.hosts.sql.lets_in("orders", "two"), 30)
         assert world.secret("orders-app")["password"] == "two"
+
+
+@pytest.mark.parametrize(("make", "declared"), [(ClusterWorld, Bootstrap), (GroupWorld, MySQLBootstrap)])
+def test_a_given_secret_that_fits_no_more_stops_nothing(make: type[ClusterWorld], declared: type[Any]) -> None:
+
+    async def story() -> None:
+        world, given = make(), ObjectMetaApply(name="given", namespace="default")
+        await world.client.apply(SecretApply(metadata=given, data={"username": b"orders", "password": b"one"}))
+        async with world.operator():
+            named = decode_builtins({"initdb": {"secret": {"name": "given"}}}, declared)
+            await world.create(instances=1, bootstrap=named)
+            await world.ready(1)
+            await world.client.apply(SecretApply(metadata=given, data={"username": b"other", "password": b"two"}))
+            await world.until("told", lambda: world.condition("InitialDatabase") == "False/OwnerSecretInvalid", 60)
+            assert "Secret given needs username: orders" in world.message("InitialDatabase")
+            assert world.condition("Ready") == "False/Degraded"
+            service = NAMES.service("ro")
+            await world.client.delete(Service, service)
+            await world.until("it is made anew", lambda: world.server.read(Service, service), 60)
+            assert world.hosts.sql.lets_in("orders", "one") and world.secret("orders-app")["password"] == "one"
+            await world.client.apply(SecretApply(metadata=given, data={"username": b"orders", "password": b"two"}))
+            await world.until("set", lambda: world.hosts.sql.lets_in("orders", "two"), 60)
+            await world.ready(1)
+            assert world.condition("InitialDatabase") == "True/DatabaseReady"
+
+    run_virtual(story())
 
 
 @virtual_time

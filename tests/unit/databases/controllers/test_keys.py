@@ -135,6 +135,10 @@ class KeysReconciler(Reconciler[PostgreSQLCluster]):
         return Result(requeue_after=20)
 
 
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 def owners(world: World) -> list[list[str]]:
     found = [world.server.read(Secret, ObjectKey(NAMESPACE, name)) for name in EVERY]
     return [[o.name for o in s.metadata.owner_references] for s in found if s is not None]
@@ -276,9 +280,19 @@ async def test_the_owners_password_may_be_given() -> None:
         await world.give("given", {"username": b"anna", "password": b"from elsewhere"})
         found = await world.settled()
         assert found["orders-app"]["password"] == b"from elsewhere"
-        # It is gone: what is there goes on.
-        await world.client.delete(Secret, ObjectKey(NAMESPACE, "given"))
+        # It fits no more: what is there goes on, and that is told.
+        key = ObjectKey(NAMESPACE, "given")
+        for wrong in ({"username": "someone", "password": "another"}, {"username": "anna", "password": ""}):
+            encoded = {name: b64(text) for name, text in wrong.items()}
+            await world.client.patch(Secret, key, MergePatch({"data": encoded}))
+            await world.runtime.clock.sleep(30)
+            assert await world.settled() == found and world.blocked is None
+            assert world.keys is not None and "Secret given needs username: anna" in world.keys.owner_fault
+        # It is gone, as it may be.
+        await world.client.delete(Secret, key)
+        await world.runtime.clock.sleep(30)
         assert await world.settled() == found and world.blocked is None
+        assert world.keys is not None and not world.keys.owner_fault
 
 
 @virtual_time
@@ -286,7 +300,7 @@ async def test_what_people_add_stays_and_what_they_change_comes_back() -> None:
     world = World()
     async with world.operator():
         before = await world.settled()
-        encoded = base64.b64encode(b"elsewhere").decode()
+        encoded = b64("elsewhere")
         await world.client.patch(
             Secret, ObjectKey(NAMESPACE, "orders-app"), MergePatch({"data": {"host": encoded, "theirs": encoded}})
         )

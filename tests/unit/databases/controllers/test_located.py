@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from cluster_views import view
 from contents_in_memory import ContentsInMemory, ServerInMemory
 from steersman.api.apply.core_v1 import SecretApply
@@ -13,7 +15,7 @@ from steersman.cache import InformerOptions
 from steersman.client import MergePatch
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
-from steersman.testing import virtual_time
+from steersman.testing import run_virtual, virtual_time
 from steersman_databases.api import (
     Cluster,
     Database,
@@ -23,11 +25,12 @@ from steersman_databases.api import (
     PostgreSQLCluster,
     PostgreSQLClusterStatus,
 )
-from steersman_databases.clusters.keyring import KeysWish, keyring
+from steersman_databases.clusters.keyring import KeysWish, certificate_secrets, keyring
 from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers import wiring
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server, Tenancy, TLSMode
 from users_world import UsersWorld
@@ -76,13 +79,21 @@ class ClusterWorld(UsersWorld):
         operator, engine = Credentials("steersman_operator", ""), engine_of(kind)
         endpoint = Endpoint(f"{name}-rw.default.svc", 5432 if engine == "postgresql" else 3306)
         self.servers[endpoint] = ServerInMemory(engine=engine, administrator=operator)
-        ring = keyring(view(name, MAIN.namespace), KeysWish(), {}, None, self.runtime.clock.now())
+        await self.certificates(name)
+        status = PostgreSQLClusterStatus if kind is PostgreSQLCluster else MySQLClusterStatus
+        await self.client.apply_status(made, status(primary=f"{name}-0"))
+
+    async def certificates(self, name: str = MAIN.name) -> str:
+        """New authorities, trusted beside the former ones, as after their Secret was deleted; gives ``ca.crt``."""
+        of = view(name, MAIN.namespace)
+        found = {key: self.server.read(Secret, key) for key in certificate_secrets(of, KeysWish())}
+        kept = {k: secret.data for k, secret in found.items() if secret is not None and k != of.names.authorities}
+        ring = keyring(of, KeysWish(), kept, None, self.runtime.clock.now())
         for key, data in ring.data.items():
             labels = {"app.kubernetes.io/managed-by": "steersman-databases"}
             metadata = ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
             await self.client.apply(SecretApply(metadata=metadata, data=data))
-        status = PostgreSQLClusterStatus if kind is PostgreSQLCluster else MySQLClusterStatus
-        await self.client.apply_status(made, status(primary=f"{name}-0"))
+        return ring.bundle
 
 
 @virtual_time
@@ -104,6 +115,38 @@ async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
         assert server.elevate is not None and server.elevate().username == "steersman_superuser"
         assert world.entries()["ca.crt"].encode() == server.verification.authorities
         assert world.entries()["uri"].endswith("?sslmode=verify-full")
+
+
+@pytest.mark.parametrize("kind", [PostgreSQLCluster, MySQLCluster])
+def test_whoever_is_on_a_cluster_follows_its_authorities(kind: type[Cluster]) -> None:
+
+    async def story() -> None:
+        world = ClusterWorld()
+        async with world.operator():
+            await world.namespace("guest")
+            await world.cluster(kind=kind, allowedNamespaces=["guest"])
+            reference = {"name": "main", "namespace": "default", "kind": kind.api_resource.kind}
+            await world.user("seed", labels={"target": "main"}, **NOWHERE)
+            await world.user("clerk", "guest", **{**NOWHERE, "clusterRef": reference})
+            await world.database(engine=engine_of(kind), serverRef=None, clusterRef=reference)
+            await world.ready("seed")
+            await world.ready("clerk", "guest")
+            await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+            await world.runtime.clock.sleep(60)
+            trusted = await world.certificates()
+            for name, namespace in (("seed-user", "default"), ("clerk-user", "guest"), ("shop-app", "default")):
+
+                def told(name: str = name, namespace: str = namespace) -> bool:
+                    return world.entries(name, namespace)["ca.crt"] == trusted
+
+                await world.until(f"{name} has the new authorities", told, 5)
+            assert world.connected[-1].verification.authorities == trusted.encode()
+            await world.client.delete(Secret, ClusterNames(MAIN).operator_certificate)
+            await world.runtime.clock.sleep(5)
+            assert world.database_reason("shop") == "DatabaseReady", "it is made anew at once"
+            assert not any(note.startswith("ProvisionFailed") for note in world.notes())
+
+    run_virtual(story())
 
 
 @virtual_time

@@ -385,6 +385,42 @@ async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() ->
         await world.until("and forgotten", lambda: "previous-password" not in world.entries(), 5)
 
 
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@pytest.mark.parametrize("written", [b64encode(b"now").decode(), None], ids=["unreadable", "gone"])
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "turned off"])
+def test_an_overlap_of_which_nobody_knows_the_end_is_over(engine: str, written: str | None, goes_on: bool) -> None:
+
+    async def story() -> None:
+        world = UsersWorld()
+        if engine == "mysql":
+            mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
+            world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
+        async with world.operator():
+            await world.user(engine=engine, rotation={"every": "10m", "overlap": "2m"})
+            await world.ready()
+            former = world.entries()["password"]
+            await world.until("rotated", lambda: world.entries()["password"] != former, 700)
+            await world.runtime.clock.sleep(10)
+            entries = world.entries()
+            await world.client.patch(
+                Secret, ObjectKey("default", "clerk-user"), MergePatch({"data": {"rotated-at": written}})
+            )
+            if not goes_on:
+                await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": {"rotation": None}}))
+            await world.until("the former is refused", lambda: not world.sql.lets_in("clerk", former), 30)
+            assert world.sql.lets_in(entries["username"], entries["password"])
+            if goes_on:
+                await world.until(
+                    "rotated", lambda: world.entries().get("previous-password") == entries["password"], 5
+                )
+            await world.until("forgotten", lambda: "previous-password" not in world.entries(), 150)
+            present = world.entries()
+            assert world.sql.lets_in(present["username"], present["password"])
+            await world.ready()
+
+    run_virtual(story())
+
+
 @virtual_time
 async def test_a_role_without_login_has_no_secret() -> None:
     world = UsersWorld()

@@ -111,6 +111,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "Claimed": "delete the other object, or create a new cluster with other names in bootstrap.initdb",
         "InvalidName": "create a new cluster with another name in bootstrap.initdb, or correct the Secret",
         "ImmutableOnServer": "create a new cluster of this name that declares what the database has",
+        "OwnerSecretInvalid": "complete the Secret that bootstrap.initdb names; the former password is in force",
         "ServerNotReady": "wait until the Secrets of the cluster are made",
         "ServerUnreachable": "see whether the operator reaches the instances",
         "SqlFailed": "do what the server's words ask for; it is tried again within 30 s",

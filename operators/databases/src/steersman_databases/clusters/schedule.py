@@ -20,6 +20,7 @@ from steersman_databases.engines.server import Credentials
 Data = Mapping[str, bytes]
 
 _USERNAME, _PASSWORD = "username", "password"
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,18 @@ class Credentialed:
 
     @classmethod
     def read(cls, data: Data) -> Credentialed | None:
-        """What a Secret says; None where it has no user name or no password."""
+        """What a Secret says; None where it has no user name or no password.
+
+        An overlap of which it does not say when it began is over.
+        """
         current = _pair(data, "")
         if current is None:
             return None
-        return cls(current, _pair(data, "next-"), _pair(data, "previous-"), _moment(data.get("rotated-at", b"")))
+        previous, rotated = _pair(data, "previous-"), _moment(data.get("rotated-at", b""))
+        if previous is not None and rotated is None:
+            # Nobody knows when the overlap began: a password that somebody may want gone must not be valid for ever.
+            rotated = _LONG_AGO
+        return cls(current, _pair(data, "next-"), previous, rotated)
 
     def entries(self) -> dict[str, bytes]:
         """What the Secret says of them, beside user name and password themselves."""
@@ -106,7 +114,7 @@ def wanted(
         now: the time.
     """
     ends = held.overlap_ends(overlap)
-    former = None if ends is not None and now >= ends else held.previous
+    former = held.previous if ends is not None and now < ends else None
     if second == user:
         newest, older = (held.following, held.current) if held.following else (held.current, former)
         kept: Password = NoPassword.NONE if older is None else older.password

@@ -271,6 +271,8 @@ class ClusterReconciler(Reconciler[C]):
             await self._accounts.ensure(charge, cluster, observed, keys)
         if keys.application is not None:
             await self._initial.ensure(charge, cluster, keys.application, findings)
+            if keys.owner_fault and findings.says("InitialDatabase", "DatabaseReady"):
+                findings.tell("InitialDatabase", False, "OwnerSecretInvalid", keys.owner_fault)
 
     async def _ensure_keys(self, charge: Charge, cluster: C, seen: Seen, findings: Findings) -> Keys:
         keys = await ClusterKeys(charge, self._parts.engine).ensure(_wish(cluster), _data(seen))

@@ -43,11 +43,14 @@ class Keys:
         ring: certificates; ``ring.finding`` is the condition ``CertificatesValid``.
         administrator: as the Secret ``<cluster>-admin`` has it; the server may still have another password.
         application: of ``<cluster>-app``, likewise; None where no first database is declared.
+        owner_fault: what is wrong with the Secret of ``bootstrap.initdb.secret``, whose former password goes on;
+            empty if nothing is.
     """
 
     ring: Keyring
     administrator: Credentials
     application: Credentials | None
+    owner_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +87,14 @@ class ClusterKeys:
 
         Raises:
             Blocked: one of that name is not ours, belongs to data that are gone, or opened data that nobody else
-                can open.
+                can open; or there is no password for the owner.
         """
         ring = await self._ensure_certificates(wish, data)
         administrator = await self._ensure_administrator(data)
-        application = await self._ensure_application(ring, data) if wish.application else None
-        return Keys(ring=ring, administrator=administrator, application=application)
+        if not wish.application:
+            return Keys(ring=ring, administrator=administrator, application=None)
+        application, fault = await self._ensure_application(ring, data)
+        return Keys(ring=ring, administrator=administrator, application=application, owner_fault=fault)
 
     # Certificates
 
@@ -135,33 +140,34 @@ class ClusterKeys:
         await self._repair(key, found, wanted, data, password_is_new=present is None)
         return credentials
 
-    async def _ensure_application(self, ring: Keyring, data: DataOfCluster) -> Credentials:
+    async def _ensure_application(self, ring: Keyring, data: DataOfCluster) -> tuple[Credentials, str]:
+        """The owner, and what is wrong with the Secret that was given."""
         key = self._names.application_secret
         found = await self._find(key, data)
         present = found.data.get("password", b"").decode(errors="replace") if found is not None else ""
-        given = await self._given_password(present)
+        given, fault = await self._given_password(present)
         password = given or present or generate_password()
         credentials = Credentials(self._view.initial.owner, password)
         wanted = self._connection(credentials, ring.bundle)
         await self._repair(key, found, wanted, data, password_is_new=not (given or present))
-        return credentials
+        return credentials, fault
 
-    async def _given_password(self, present: str) -> str:
-        """The password of ``bootstrap.initdb.secret``; empty where none is named, or it is not there any more."""
+    async def _given_password(self, present: str) -> tuple[str, str]:
+        """The password of ``bootstrap.initdb.secret``, and what is wrong with that Secret.
+
+        Both are empty where none is named, or it is not there any more. Raises Blocked where there is no other.
+        """
         name, owner = self._view.initial.secret, self._view.initial.owner
-        if name is None:
-            return ""
-        data = await self._given(name)
+        data = None if name is None else await self._given(name)
+        if name is None or (data is None and present):
+            return "", ""
         credentials = None if data is None else credentials_in({"username": owner.encode(), **data})
-        if credentials is None and present:
-            return ""
-        if credentials is None or credentials.username != owner:
-            raise Blocked(
-                "Failed",
-                "OwnerSecretInvalid",
-                f"Secret {name} needs username: {owner}, and a password, for the owner",
-            )
-        return credentials.password
+        if credentials is not None and credentials.username == owner:
+            return credentials.password, ""
+        fault = f"Secret {name} needs username: {owner}, and a password, for the owner"
+        if not present:
+            raise Blocked("Failed", "OwnerSecretInvalid", fault)
+        return "", fault
 
     def _connection(self, credentials: Credentials, bundle: str) -> dict[str, bytes]:
         service, engine = self._names.service("rw"), self._view.engine

@@ -280,6 +280,12 @@ def mysql_clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
     return _clusters_of(of, MySQLCluster)
 
 
+def certificates_of(of: Database | DatabaseUser) -> set[ObjectKey]:
+    """The Secrets by which the operator and the cluster that an object is on know each other."""
+    clusters = (*postgresql_clusters_of(of), *mysql_clusters_of(of))
+    return {ClusterNames(cluster).operator_certificate for cluster in clusters}
+
+
 def _clusters_of(of: Database | DatabaseUser, kind: type[Cluster]) -> list[ObjectKey]:
     if of.spec.server_ref is not None or (isinstance(of, Database) and of.has_own_server):
         return []

@@ -11,6 +11,7 @@ from steersman.controller import (
     annotations_changed,
     any_of,
     changed,
+    deleted,
     generation_changed,
     labels_changed,
     referenced_by,
@@ -24,6 +25,7 @@ from steersman_databases.controllers.outcome import RECHECK_SECONDS, WORKERS
 from steersman_databases.controllers.rivals import CLAIMS
 from steersman_databases.controllers.servers import (
     ContentsOf,
+    certificates_of,
     mysql_clusters_of,
     postgresql_clusters_of,
     secrets_of,
@@ -84,10 +86,12 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
 
 def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
     """What lives on a server: whose, and what it refers to."""
+    # A cluster's certificates that are deleted come back at once: until then the former ones do.
     return (
         builder.index(kind, CLAIMS, claims.keys)
         .watches(metadata_only(Secret), referenced_by(kind, secrets_of))
         .watches(metadata_only(Service), referenced_by(kind, services_of))
+        .watches(Secret, referenced_by(kind, certificates_of), changed(_data) & ~deleted)
         .watches(PostgreSQLCluster, referenced_by(kind, postgresql_clusters_of), changed(_reachable))
         .watches(MySQLCluster, referenced_by(kind, mysql_clusters_of), changed(_reachable))
         .permits(ConfigMap, "get")
@@ -100,3 +104,7 @@ def _reachable(cluster: PostgreSQLCluster | MySQLCluster) -> object:
     spec, status = cluster.spec, cluster.status
     serves = status is not None and bool(status.primary)
     return (serves, spec.allowed_namespaces, spec.hibernated, cluster.metadata.deletion_timestamp)
+
+
+def _data(secret: Secret) -> object:
+    return secret.data
