@@ -268,6 +268,26 @@ async def test_a_guest_gets_nothing_of_others_by_naming_it_too() -> None:
 
 
 @virtual_time
+async def test_who_is_not_let_in_keeps_no_name_from_anybody() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.namespace("invited")
+        await world.cluster(allowedNamespaces=["invited"])
+        there: dict[str, Any] = {**NOWHERE, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("clerk", "guest", **there)
+        await world.failed("does not let in namespace guest", "clerk", "guest")
+        await world.user("early", "invited", **there)
+        await world.ready("early", "invited")
+        # Of two from the same second either may be the first.
+        await world.runtime.clock.sleep(1)
+        await world.user("clerk", **there)
+        await world.ready("clerk")
+        await world.user("early", **there)
+        await world.failed("is claimed by an object of another namespace, which is older", "early")
+
+
+@virtual_time
 async def test_with_its_cluster_a_user_goes_at_once() -> None:
     world = ClusterWorld()
     async with world.operator():

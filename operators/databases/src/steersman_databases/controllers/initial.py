@@ -91,7 +91,7 @@ class Initial:
         """Whether the configuration was applied to the database, which is as declared now."""
         view = charge.view
         located = await self._servers.own(view)
-        await require_first(charge.client, cluster)
+        await require_first(charge.client, self._servers, cluster)
         desired = initial_of(view.initial, owner.password, claim_of(cluster, await self._mark.read()))
         for each in desired:
             located.contents.check(each, located.server.login.username)

@@ -116,7 +116,7 @@ class PlacedDatabase:
     async def _located(self) -> Located:
         try:
             located = await self.servers.locate(self.database)
-            await require_first(self.client, self.database)
+            await require_first(self.client, self.servers, self.database)
             require_tenant(self.database, located.home)
         except NotLocated as reason:
             self.surveys.forget(KIND, self.database.key)

@@ -227,6 +227,21 @@ class Servers:
         config = await find_live(self._client, ConfigMap, ObjectKey(guest, wanted.name))
         return b"" if config is None else config.data.get(wanted.key, "").encode()
 
+    async def lets_in(self, of: Database | DatabaseUser) -> bool:
+        """Whether the cluster or Service that an object names is there, and lets in its namespace; a host does."""
+        reference, guest = of.spec.server_ref, of.metadata.namespace
+        try:
+            if reference is not None:
+                await self._address(of, reference)
+                return True
+            kind, key = cluster_of(of)
+        except NotLocated:
+            return False
+        if key.namespace == guest:
+            return True
+        cluster = await find(self._client, kind, key)
+        return cluster is not None and tenancy.lets_in(cluster.spec.allowed_namespaces, key.namespace, guest)
+
     async def ends_with_its_namespace(self, of: Object) -> bool:
         """Whether the namespace of an object is being deleted: what the object needs may be gone before it."""
         space = await find_live(self._client, Namespace, ObjectKey("", of.metadata.namespace))

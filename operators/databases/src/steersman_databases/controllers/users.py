@@ -131,7 +131,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         try:
             _require_unmoved(user)
             located = await self._servers.locate(user)
-            await require_first(self.client, user)
+            await require_first(self.client, self._servers, user)
             require_tenant(user, located.home)
         except NotLocated as reason:
             self._surveys.forget(KIND, user.key)
