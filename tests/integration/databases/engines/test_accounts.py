@@ -20,6 +20,7 @@ from steersman_databases.engines.survey import Scope
 
 HOLDER = Holder("the first", "5f0c4a71", {})
 CLERK = Claim("5f0c4a71", "DatabaseUser", "shop", "clerk")
+KEPT = Claim("5f0c4a71", "Database", "shop", "kept")
 
 
 def administrated(postgresql: PostgreSQLServer) -> Server:
@@ -54,6 +55,7 @@ async def test_a_server_of_another_version_gets_the_accounts_and_the_password(po
 
 async def test_who_adopts_data_lets_in_only_users_that_are_declared(postgresql: PostgreSQLServer) -> None:
     server, somebody = administrated(postgresql), postgresql.administrator
+    await furnish(server, somebody, HOLDER)
     others = replace(CLERK, cluster="another")
     roles = {
         "clerk": CLERK.text,
@@ -62,6 +64,8 @@ async def test_who_adopts_data_lets_in_only_users_that_are_declared(postgresql: 
         "renamed": replace(CLERK, name="jane").text,
         "elsewhere": others.text,
         "owner": replace(CLERK, kind="Database").text,
+        "owner of what was kept": KEPT.text,
+        "owner of what was dropped": replace(KEPT, name="dropped").text,
         "made by hand": "for the reports",
     }
     for name, mark in roles.items():
@@ -69,20 +73,24 @@ async def test_who_adopts_data_lets_in_only_users_that_are_declared(postgresql: 
         postgresql.administer(f"CREATE ROLE \"{quoted}\" LOGIN PASSWORD 's3cret'")
         postgresql.administer(f"COMMENT ON ROLE \"{quoted}\" IS '{literal}'")
     gone = Credentials('it\'s "gone"', "s3cret")
-    declared = {CLERK.text: {"clerk", "clerk~"}, replace(CLERK, name="jane").text: {"jane", "jane~"}}
-    second = Holder("the second", CLERK.cluster, declared)
+    declared = {
+        CLERK.text: {"clerk", "clerk~"},
+        replace(CLERK, name="jane").text: {"jane", "jane~"},
+        replace(CLERK, kind="Database").text: {"owner"},
+    }
+    left = {'it\'s "gone"', "owner of what was dropped", "renamed"}
+    second = Holder("the second", CLERK.cluster, declared, {KEPT.text})
     try:
         postgresql.administer("COMMENT ON ROLE steersman_operator IS NULL")
         assert await furnish(server, somebody, HOLDER) == (), "of data that bear no word nobody knows who left them"
         assert await furnish(server, somebody, HOLDER) == (), "of one's own data, whoever was retained stays"
         async with logged_in(postgresql, gone) as session:
             [change] = await furnish(server, somebody, second)
-            assert change.reason == "UsersLocked" and 'it\'s "gone", renamed:' in change.message
+            assert change.reason == "UsersLocked" and f"{', '.join(sorted(left))}:" in change.message
             with pytest.raises(psycopg.OperationalError):
                 await session.execute("SELECT 1")
         for name in roles:
-            opens = name not in ('it\'s "gone"', "renamed")
-            assert await postgresql.can_log_in(Credentials(name, "s3cret"), "postgres") is opens, name
+            assert await postgresql.can_log_in(Credentials(name, "s3cret"), "postgres") is (name not in left), name
         assert await furnish(server, somebody, second) == ()
     finally:
         for name in roles:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cluster_world import KEY, NAMES, ClusterWorld
+from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import MergePatch
 from steersman.controller import Context
-from steersman.meta import decode_builtins
+from steersman.meta import ObjectMetaApply, decode_builtins
 from steersman.testing import virtual_time
-from steersman_databases.api import DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import ClusterParts
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Server
 from steersman_databases.engines.survey import UserState
+
+OURS = {"app.kubernetes.io/managed-by": "steersman-databases"}
 
 
 class FurnishedWorld(ClusterWorld):
@@ -137,6 +140,10 @@ async def test_who_is_declared_on_the_cluster_is_known_to_who_looks_for_users_wi
         await world.client.create(decode_builtins(wire, DatabaseUser))
     labelled = {"metadata": {"name": "jim", "namespace": "default", "labels": {"target": "orders"}}}
     await world.client.create(decode_builtins({**labelled, "spec": {"user": "jim"}}, DatabaseUser))
+    shop = {"metadata": {"name": "shop", "namespace": "default"}, "spec": {"clusterRef": {"name": "orders"}}}
+    await world.client.create(decode_builtins(shop, Database))
+    till = SecretApply(metadata=ObjectMetaApply(name="till-app", namespace="default", labels=OURS))
+    await world.client.apply(till)
     async with world.operator():
         await world.create(instances=1)
         await world.until("furnished", lambda: world.holder, 60)
@@ -145,8 +152,10 @@ async def test_who_is_declared_on_the_cluster_is_known_to_who_looks_for_users_wi
         assert former.text.endswith(f" PostgreSQLCluster default/orders {world.cluster.metadata.uid}")
         names = {claim.rpartition(" ")[2]: names for claim, names in former.users.items()}
         assert names == {
-            f"default/{n}": {u, f"{u}~"} for n, u in (("clerk", "clerks"), ("joe", "joes"), ("jim", "jim"))
+            **{f"default/{n}": {u, f"{u}~"} for n, u in (("clerk", "clerks"), ("joe", "joes"), ("jim", "jim"))},
+            "default/shop": {"shop"},
         }
+        assert {claim.rpartition(" ")[2] for claim in former.kept} == {"default/till"}
         await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None)
         await world.create(instances=1)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from steersman.api.core_v1 import Secret
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
-from steersman_databases.api import Cluster, DatabaseUser
+from steersman_databases.api import Cluster, Database, DatabaseUser
 from steersman_databases.clusters.claims import places
 from steersman_databases.clusters.desires import claim_of
 from steersman_databases.clusters.observed import Observed
@@ -23,11 +24,13 @@ from steersman_databases.controllers.servers import NotLocated, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import SUPERUSER
+from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
 from steersman_databases.engines.survey import Scope
+from steersman_databases.resources.names import opened_by
 
 Furnish = Callable[[Server, Credentials, Holder], Awaitable[tuple[Change, ...]]]
 
@@ -138,7 +141,14 @@ class Accounts:
             for user in await charge.client.list(DatabaseUser)
             if user.spec.server_ref is not None or here in places(user)
         }
-        return Holder(f"{claim_of(cluster, mark).text} {cluster.metadata.uid}", mark, users)
+        owners = {
+            claim_of(database, mark).text: {database.username}
+            for database in await charge.client.list(Database)
+            if database.spec.server_ref is not None or here in places(database)
+        }
+        opened = map(opened_by, await charge.client.list(Secret))
+        kept = {Claim(mark, "Database", of.namespace, of.name).text for of in opened if of is not None}
+        return Holder(f"{claim_of(cluster, mark).text} {cluster.metadata.uid}", mark, users | owners, kept)
 
     def _server(self, address: str, keys: Keys) -> Server:
         login = Login(SUPERUSER, certificate=keys.ring.superuser(self._clock.now()).as_client)

@@ -21,24 +21,26 @@ class Holder:
     the cluster could not be dropped; so whoever adopts the data lets in only who is declared again.
 
     `text` is left on the server and tells this object from the one that had the data before. `users` are names by the
-    text of their object's claim. `cluster` is that of the marks, see `Claim`.
+    text of their object's claim. `cluster` is that of the marks, see `Claim`. `kept` are the claims of `Database`s of
+    which the Secret was kept: who has that may come in.
     """
 
     text: str
     cluster: str
     users: Mapping[str, AbstractSet[str]]
+    kept: AbstractSet[str] = frozenset()
 
     def strangers(self, marks: Iterable[tuple[str, str]]) -> list[str]:
-        """Which users, of names with their marks, were made for a `DatabaseUser` that is not there.
+        """Which users, of names with their marks, were made for an object that is not there.
 
         What other Kubernetes clusters made, or nobody, is not judged.
         """
         return sorted(name for name, mark in marks if self._is_left(name, Claim.read(mark)))
 
     def _is_left(self, name: str, claim: Claim | None) -> bool:
-        if claim is None or (claim.cluster, claim.kind) != (self.cluster, "DatabaseUser"):
+        if claim is None or claim.cluster != self.cluster or claim.kind not in ("DatabaseUser", "Database"):
             return False
-        return name not in self.users.get(claim.text, ())
+        return name not in self.users.get(claim.text, ()) and claim.text not in self.kept
 
 
 def locked(names: list[str]) -> tuple[Change, ...]:
@@ -46,5 +48,5 @@ def locked(names: list[str]) -> tuple[Change, ...]:
     if not names:
         return ()
     told = ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
-    words = f"locked {told}: they were in the data that this cluster took over, and no DatabaseUser declares them"
+    words = f"locked {told}: they were in the data that this cluster took over, and nothing declares them"
     return (Change("UsersLocked", words),)

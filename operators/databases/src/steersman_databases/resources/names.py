@@ -95,3 +95,10 @@ def instance_of(obj: Object) -> tuple[ObjectKey, ...]:
     if labels.get(f"{_PREFIX}/managed-by") != MANAGED_BY or not (name := labels.get(f"{_PREFIX}/instance")):
         return ()
     return (ObjectKey(obj.metadata.namespace, name),)
+
+
+def opened_by(secret: Object) -> ObjectKey | None:
+    """The ``Database`` whose application's Secret this is; None where it is none of that kind."""
+    name = secret.metadata.name.removesuffix("-app")
+    strange = name == secret.metadata.name or secret.metadata.labels.get(f"{_PREFIX}/component") == OF_CLUSTERS
+    return None if strange else ObjectKey(secret.metadata.namespace, name)
