@@ -10,7 +10,7 @@ import pytest
 from cluster_views import view
 from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.clusters.keyring import server_names
-from steersman_databases.main import searched_domain
+from steersman_databases.main import own_namespace, searched_domain
 from steersman_databases.resources.pooler import pooler_configuration
 
 
@@ -35,3 +35,9 @@ def test_servers_and_poolers_are_called_by_names_of_the_domain() -> None:
     assert "orders-rw.shop.svc.example.org" in server_names(elsewhere, ())
     told = repr(pooler_configuration(elsewhere, Pooler(), "rw"))
     assert "orders-rw.shop.svc.example.org" in told and "cluster.local" not in told
+
+
+def test_the_operators_namespace_is_its_service_accounts(tmp_path: Path) -> None:
+    (tmp_path / "namespace").write_text("steersman-databases-system")
+    assert own_namespace(tmp_path / "namespace") == "steersman-databases-system"
+    assert own_namespace(tmp_path / "missing") == ""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from steersman.client.config import SERVICE_ACCOUNT_DIRECTORY
 from steersman.manager import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServing
@@ -23,18 +24,26 @@ WEBHOOKS = WebhookServing(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Where the API server finds the webhooks."""
 
 RESOLVER = Path("/etc/resolv.conf")
+NAMESPACE = SERVICE_ACCOUNT_DIRECTORY / "namespace"
 
 app = typer.Typer(add_completion=False)
 
 
-def setup(manager: Manager, *, target: str | None = None, cluster_domain: str = CLUSTER_DOMAIN) -> None:
+def setup(
+    manager: Manager,
+    *,
+    target: str | None = None,
+    cluster_domain: str = CLUSTER_DOMAIN,
+    operator_namespace: str = "",
+) -> None:
     """Declares the operator's controllers and webhooks.
 
     Args:
         target: a value of the label ``target``: only users who bear it; all for None.
         cluster_domain: the DNS domain of Kubernetes' own names.
+        operator_namespace: where this process runs; empty where nobody knows.
     """
-    controllers.setup(manager, target=target, cluster_domain=cluster_domain)
+    controllers.setup(manager, target=target, cluster_domain=cluster_domain, operator_namespace=operator_namespace)
     setup_webhooks(manager, engine_named)
 
 
@@ -61,7 +70,12 @@ def run(
 
     Example: steersman-databases --leader-elect --leader-election-namespace steersman-databases-system
     """
-    told = partial(setup, target=target or None, cluster_domain=cluster_domain or searched_domain(RESOLVER))
+    told = partial(
+        setup,
+        target=target or None,
+        cluster_domain=cluster_domain or searched_domain(RESOLVER),
+        operator_namespace=own_namespace(NAMESPACE),
+    )
     flags.run(told, name=NAME, webhooks=WEBHOOKS if webhooks else None)
 
 
@@ -75,6 +89,14 @@ def searched_domain(resolver: Path) -> str:
     return next(
         (name.removeprefix("svc.").rstrip(".") for name in searched if name.startswith("svc.")), CLUSTER_DOMAIN
     )
+
+
+def own_namespace(file: Path) -> str:
+    """The namespace that a pod's service account is of; empty outside of a pod."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
 
 
 __all__ = ["NAME", "WEBHOOKS", "app", "run", "setup"]

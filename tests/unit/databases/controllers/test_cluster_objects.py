@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from cluster_world import KEY, NAMES, ClusterWorld
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount
@@ -17,6 +19,7 @@ from steersman.meta import ObjectKey, Quantity, to_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
+from steersman_databases.resources import policy
 
 
 @virtual_time
@@ -236,3 +239,16 @@ async def test_the_log_is_not_kept_for_who_was_taken_away() -> None:
         await world.until("it is forgotten", lambda: kept_for() == "1s")
         await keep("orders_0_0", "orders_1_0")
         await world.until("others may be away again", lambda: kept_for() == "30min")
+
+
+@pytest.mark.parametrize(
+    ("operator", "home"), [("ops", {"kubernetes.io/metadata.name": "ops"}), ("", {})], ids=["a pod", "nobody knows"]
+)
+def test_members_are_reached_by_operators_of_one_namespace(operator: str, home: dict[str, str]) -> None:
+    wire = to_builtins(policy.network_policy(NAMES, {}, 5432, [8008], operator))
+    everybody, members = wire["spec"]["ingress"]
+    assert everybody == {"ports": [{"port": 5432, "protocol": "TCP"}]}
+    own, operators = members["from"]
+    assert own == {"podSelector": {"matchLabels": {"databases.steersman.dev/member-of": "orders"}}}
+    assert operators["namespaceSelector"].get("matchLabels", {}) == home
+    assert operators["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"

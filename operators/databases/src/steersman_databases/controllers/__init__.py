@@ -37,6 +37,7 @@ def setup(
     parts: PartsOf = postgresql_parts,
     mysql: PartsOf = mysql_parts,
     cluster_domain: str = CLUSTER_DOMAIN,
+    operator_namespace: str = "",
 ) -> None:
     """Adds the operator's controllers to ``manager``.
 
@@ -46,10 +47,13 @@ def setup(
         parts: PostgreSQL's part in clusters; likewise.
         mysql: MySQL's.
         cluster_domain: the DNS domain of Kubernetes' own names.
+        operator_namespace: where this process runs; empty where nobody knows.
     """
 
     def there(made: PartsOf) -> PartsOf:
-        return lambda context: replace(made(context), cluster_domain=cluster_domain)
+        return lambda context: replace(
+            made(context), cluster_domain=cluster_domain, operator_namespace=operator_namespace
+        )
 
     for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod, *CLUSTER_KINDS):
         manager.cache.configure(kind, _OURS)

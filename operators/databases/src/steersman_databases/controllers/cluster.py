@@ -291,6 +291,7 @@ class ClusterReconciler(Reconciler[C]):
         await surroundings.ensure_policies(
             max_unavailable=budget.max_unavailable if budget.enabled and spec.instances > 1 else None,
             network=spec.network_policy == "Managed",
+            operator=self._parts.operator_namespace,
         )
         return surroundings
 

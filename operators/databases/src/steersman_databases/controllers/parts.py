@@ -28,6 +28,7 @@ class ClusterParts:
         take_back: has a server forget what somebody set there, likewise.
         log_is_gone: asks a primary for what a replica would go on from, likewise.
         cluster_domain: the DNS domain of Kubernetes' own names.
+        operator_namespace: where this process runs; empty where nobody knows, as outside of a pod.
     """
 
     engine: ClusterEngine
@@ -40,6 +41,7 @@ class ClusterParts:
     take_back: TakeBack | None = None
     log_is_gone: AskLog | None = None
     cluster_domain: str = CLUSTER_DOMAIN
+    operator_namespace: str = ""
 
     def asked_with(self, patience: Patience) -> ClusterParts:
         """The same, where nobody waits again and again for a server that hangs.

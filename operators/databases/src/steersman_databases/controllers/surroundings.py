@@ -108,16 +108,15 @@ class Surroundings:
                     await charge.client.create(config, owner=charge.cluster)
                     charge.created(EndpointSlice, config.key)
 
-    async def ensure_policies(self, *, max_unavailable: int | None, network: bool) -> None:
-        """PodDisruptionBudget (None: none) and NetworkPolicy."""
+    async def ensure_policies(self, *, max_unavailable: int | None, network: bool, operator: str) -> None:
+        """PodDisruptionBudget (None: none) and NetworkPolicy, by which the namespace ``operator`` gets to members."""
         charge, names, labels = self._charge, self._names, self._labels
         if max_unavailable is None:
             await charge.remove(PodDisruptionBudget, names.account)
         else:
             await charge.declare(PodDisruptionBudget, policy.disruption_budget(names, labels, max_unavailable))
         if network:
-            await charge.declare(
-                NetworkPolicy, policy.network_policy(names, labels, self._engine.port, self._engine.member_ports)
-            )
+            ports = (self._engine.port, self._engine.member_ports)
+            await charge.declare(NetworkPolicy, policy.network_policy(names, labels, *ports, operator))
         else:
             await charge.remove(NetworkPolicy, names.account)

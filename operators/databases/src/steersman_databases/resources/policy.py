@@ -38,14 +38,19 @@ def disruption_budget(
 
 
 def network_policy(
-    names: ClusterNames, labels: Mapping[str, str], port: int, member_ports: Sequence[int]
+    names: ClusterNames, labels: Mapping[str, str], port: int, member_ports: Sequence[int], operator: str
 ) -> NetworkPolicyApply:
     """SQL from everywhere; the members' own ports from the cluster's own servers and the operator.
 
+    The operator's pods are known by their labels, which anybody may give to his own: so they count in the namespace
+    ``operator`` alone, and in every one only where that is empty, since nobody knows where the operator runs.
     Kubelets reach the pods of their node whatever a policy says.
     """
-    operator = NetworkPolicyPeerApply(
-        namespace_selector=LabelSelectorApply(), pod_selector=LabelSelectorApply(match_labels=_OPERATOR)
+    everywhere = LabelSelectorApply()
+    home = LabelSelectorApply(match_labels={"kubernetes.io/metadata.name": operator})
+    operators = NetworkPolicyPeerApply(
+        namespace_selector=home if operator else everywhere,
+        pod_selector=LabelSelectorApply(match_labels=_OPERATOR),
     )
     return NetworkPolicyApply(
         metadata=_metadata(names, labels),
@@ -56,7 +61,7 @@ def network_policy(
                 NetworkPolicyIngressRuleApply(ports=[_tcp(port)]),
                 *(
                     NetworkPolicyIngressRuleApply(
-                        ports=[_tcp(each)], from_=[NetworkPolicyPeerApply(pod_selector=_servers(names)), operator]
+                        ports=[_tcp(each)], from_=[NetworkPolicyPeerApply(pod_selector=_servers(names)), operators]
                     )
                     for each in member_ports
                 ),
