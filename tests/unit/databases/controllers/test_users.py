@@ -423,6 +423,23 @@ def test_an_overlap_of_which_nobody_knows_the_end_is_over(engine: str, written: 
 
 
 @virtual_time
+async def test_who_logs_in_by_the_second_name_goes_on_where_nobody_knows_of_a_rotation() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user(rotation={"every": "10m", "overlap": "2m"})
+        await world.ready()
+        await world.until("by the second", lambda: world.entries()["username"] == "clerk~", 700)
+        await world.until("forgotten", lambda: "previous-password" not in world.entries(), 150)
+        await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": {"rotation": None}}))
+        forgotten = MergePatch({"data": {"rotated-at": None}})
+        await world.client.patch(Secret, ObjectKey("default", "clerk-user"), forgotten)
+        await world.runtime.clock.sleep(60)
+        entries = world.entries()
+        assert world.sql.lets_in(entries["username"], entries["password"]), entries["username"]
+        await world.ready()
+
+
+@virtual_time
 async def test_a_role_without_login_has_no_secret() -> None:
     world = UsersWorld()
     async with world.operator():

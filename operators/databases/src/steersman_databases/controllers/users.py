@@ -199,8 +199,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
     def _wanted(
         self, user: DatabaseUser, held: Credentialed, second: str, overlap: timedelta, now: datetime
     ) -> Wanted:
-        rotates = user.spec.rotation is not None or held.rotated is not None
-        if not rotates:
+        by_second = held.current.username == second != user.spec.user
+        if user.spec.rotation is None and held.rotated is None and not by_second:
             return Wanted(held.current.password, None, user.spec.valid_until)
         return wanted(held, user.spec.user, second, user.spec.valid_until, overlap, now)
 
