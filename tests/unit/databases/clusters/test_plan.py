@@ -315,9 +315,30 @@ def test_a_switchover_does_not_wait_for_who_is_not_well() -> None:
     step = next_step(asking(switchover="orders-2"), cloning)
     assert isinstance(step, Wait)
     assert step.message.endswith("is Cloning on timeline 1; the switchover that is asked for waits for it"), step
+    handing = replace(cloning, members=replace(cloning.members, switchover=SwitchoverRequest(to=1)))
+    assert next_step(asking(switchover="orders-1"), handing) == Wait(
+        "InstanceNotReady", "instance orders-2 is Cloning on timeline 1"
+    )
     # As where a disk is full, which the switchover leaves, and a third server has crashed for the same.
-    full = observed(THREE, primary(0, storage=FULL), member(1), member(2, state="Crashed", storage=FULL))
-    assert next_step(asking(switchover="orders-1"), full) == SwitchOver(1, "it was asked for")
+    crashed = member(2, state="Crashed", storage=FULL)
+    full = observed([*THREE[:2], instance(2, ready=False)], primary(0, storage=FULL), member(1), crashed)
+    assert next_step(asking(switchover="orders-1"), replace(full, now=LATER)) == SwitchOver(1, "it was asked for")
+
+
+@pytest.mark.parametrize("state", ["Running", "Isolated", "Starting", "Crashed"])
+def test_a_switchover_waits_for_who_is_about_to_be_well(state: MemberState) -> None:
+    """MySQL's group appoints nobody while a member joins it, or is gone and still counted."""
+    joining = observed([*THREE[:2], instance(2, ready=False)], primary(0), member(1), member(2, state=state))
+    assert isinstance(next_step(asking(switchover="orders-1"), joining), Wait)
+    if state != "Crashed":
+        assert isinstance(next_step(asking(switchover="orders-1"), replace(joining, now=LATER)), Wait)
+
+
+def test_a_switchover_waits_until_all_have_what_is_lowered() -> None:
+    lower = {"pending_restart": True, "pending": (PendingSetting(name="max_connections", former="100", value="50"),)}
+    five = [*THREE[:2], instance(2, ready=False)]
+    seen = observed(five, primary(0), member(1, **lower), member(2, state="Cloning"))
+    assert isinstance(next_step(asking(switchover="orders-1"), seen), Wait)
 
 
 def test_of_all_that_are_fenced_the_primary_is_the_last() -> None:

@@ -104,7 +104,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "ciphers": (
         {"postgresql": settings(parameters=FrozenDict({"ssl_ciphers": "none-such"}))},
         "spec.postgresql.parameters[ssl_ciphers]",
-        "no server starts with it: No cipher can be selected",
+        "OpenSSL knows none of these ciphers",
     ),
     "hba": ({"postgresql": settings(pg_hba=("host all all all",))}, "spec.postgresql.pgHba[0]", "too few fields"),
     "service": (

@@ -24,10 +24,14 @@ from steersman_databases.clusters.steps import (
     Wait,
 )
 from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.engines.topology import MemberState
 
 _FORMER_PRIMARY_STARTS_WITHIN = timedelta(minutes=5)
 # Longer than a member takes from its word that it makes the data to saying that it does.
 _BEGINS_WITHIN = timedelta(minutes=1)
+# Longer than a member that is gone is still counted.
+_LEAVES_WITHIN = timedelta(minutes=1)
+_DOWN: Sequence[MemberState] = ("Crashed", "Offline", "StartFailed", "Stopped")
 
 
 def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
@@ -184,9 +188,7 @@ def _was_cut_off(first: Instance, observed: Observed) -> bool:
 def _let_in(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """Replicas that cannot follow before a parameter is raised would wait for the restart that waits for them."""
     unwell = _unwell(cluster, observed)
-    if not unwell or not all(parameters.keeps_out(observed, i) for i in unwell):
-        return None
-    if observed.members.switchover is not None or handover.is_awaited(observed):
+    if not unwell or not all(parameters.keeps_out(observed, i) for i in unwell) or _hands_over(observed):
         return None
     if rollout.lacks_standbys(cluster, observed) or any(i.without_room for i in observed.instances):
         return None
@@ -194,14 +196,35 @@ def _let_in(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 
 
 def _asked(cluster: ClusterView, observed: Observed) -> Step | None:
-    """A switchover that is asked for while somebody is not well: who asks may not want to wait until he is.
+    """A switchover that is asked for while somebody is not well, and will not be soon: who asks may not want to wait.
 
     Where none may be promoted yet, that may be because of who is not well, and the request stands.
     """
-    if not _unwell(cluster, observed) or observed.members.switchover is not None or handover.is_awaited(observed):
+    unwell = _unwell(cluster, observed)
+    if not unwell or _hands_over(observed) or not all(_stays_away(i, observed) for i in unwell):
+        return None
+    primary = observed.members.primary
+    if (
+        primary is not None
+        and not parameters.lowers(primary)
+        and any(map(parameters.lowers, observed.members.members))
+    ):
+        # The primary has restarted for it: who has not yet would bring the former value back to all.
         return None
     step = requested.switch_over(cluster, observed)
     return None if isinstance(step, EndSwitchover) and step.refused in requested.NOT_YET else step
+
+
+def _stays_away(instance: Instance, observed: Observed) -> bool:
+    """Whether it takes no part and will not soon. While a member joins or leaves, MySQL's group appoints nobody."""
+    state = None if instance.member is None else instance.member.state
+    if state == "Cloning":
+        return True
+    return state in (None, *_DOWN) and instance.unready_for(observed.now) > _LEAVES_WITHIN
+
+
+def _hands_over(observed: Observed) -> bool:
+    return observed.members.switchover is not None or handover.is_awaited(observed)
 
 
 def _unwell(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
@@ -215,9 +238,10 @@ def _unwell(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
 def _whole(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """What follows disturbs somebody, and only one may be disturbed at a time."""
     if unwell := _unwell(cluster, observed):
-        waits = "; the switchover that is asked for waits for it" if cluster.requests.switchover else ""
-        return Wait("InstanceNotReady", f"{_absent(cluster, unwell[0])}{waits}")
-    if observed.members.switchover is not None or handover.is_awaited(observed):
+        waits = cluster.requests.switchover and not _hands_over(observed)
+        words = "; the switchover that is asked for waits for it" if waits else ""
+        return Wait("InstanceNotReady", f"{_absent(cluster, unwell[0])}{words}")
+    if _hands_over(observed):
         return Wait("RollingOut", "a switchover is under way")
     if rollout.lacks_standbys(cluster, observed):
         return Wait("NoSynchronousStandby", "waiting for a standby to become synchronous")

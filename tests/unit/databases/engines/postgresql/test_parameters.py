@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,8 +76,9 @@ def test_the_context_tells_a_restart_from_a_reload(settings: SettingCatalog) -> 
         ("min_wal_size", "31MB", "Refused", '"min_wal_size" must be at least 32MB: two WAL segments'),
         ("min_wal_size", "32MB", "Reload", ""),
         ("max_wal_size", "16MB", "Refused", "must be at least 32MB"),
-        ("ssl_ciphers", "TLS_AES_256_GCM_SHA384", "Refused", "no server starts with it: No cipher can be selected"),
-        ("ssl_ecdh_curve", "P-256", "Refused", "unknown elliptic curve name 'P-256'"),
+        ("ssl_ciphers", "TLS_AES_256_GCM_SHA384", "Refused", "OpenSSL knows none of these ciphers of TLS 1.2"),
+        ("ssl_ecdh_curve", "P-256", "Refused", "OpenSSL knows no curve of this name"),
+        ("ssl_ecdh_curve", "X25519", "Refused", "no curve that ECDSA knows"),
     ],
 )
 def test_verdicts(settings: SettingCatalog, name: str, value: str, kind: str, words: str) -> None:
@@ -87,4 +89,11 @@ def test_verdicts(settings: SettingCatalog, name: str, value: str, kind: str, wo
 def test_what_openssl_takes_is_left_to_the_server() -> None:
     assert refused("ssl_ciphers", "HIGH:!aNULL:unknown") is None
     assert refused("ssl_ecdh_curve", "secp384r1") is None
+    assert refused("ssl_ecdh_curve", "prime239v1") is None, "a server does without"
     assert refused("SSL_Ciphers", "unknown") is not None
+
+
+def test_what_a_server_reads_and_will_not_start_with_is_refused_where_it_has_it_already() -> None:
+    known = CATALOGS["17"]
+    read = {**known, "min_wal_size": replace(known["min_wal_size"], value="17")}
+    assert judge("min_wal_size", "17MB", read).kind == "Refused"

@@ -12,6 +12,7 @@ import math
 import re
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 from steersman_databases.engines.cluster import Setting, SettingCatalog, Verdict
@@ -95,6 +96,7 @@ _TRUE, _FALSE = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 _NUMBER = re.compile(r"\s*([+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*([A-Za-z]*)\s*")
 _MEMORY: Mapping[str, float] = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 _TIME: Mapping[str, float] = {"us": 1e-3, "ms": 1, "s": 1e3, "min": 6e4, "h": 3.6e6, "d": 8.64e7}
+_NOT_ELLIPTIC = frozenset({"X25519", "X448"})
 _UNIT = re.compile(r"(\d*)([A-Za-z]+)")
 
 
@@ -108,12 +110,20 @@ def refused(name: str, value: str) -> str | None:
 
 def _unknown_to_openssl(name: str, value: str) -> str | None:
     """A server that reads it again goes on with what it had, and does not start with it the next time."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    takes = {"ssl_ciphers": context.set_ciphers, "ssl_ecdh_curve": context.set_ecdh_curve}
-    try:
-        takes.get(name, str)(value)
-    except (ssl.SSLError, ValueError) as error:
-        return f"no server starts with it: {error.args[0].rstrip('.')}"
+    if name == "ssl_ciphers":
+        with suppress(ssl.SSLError):
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(value)
+            return None
+        return "no server starts with it: OpenSSL knows none of these ciphers of TLS 1.2"
+    if name == "ssl_ecdh_curve":
+        # A curve that is none of TLS's groups is another error: a server starts with it, and does without.
+        with suppress(ssl.SSLError):
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(value)
+            except ValueError:
+                return "no server starts with it: OpenSSL knows no curve of this name"
+        if value in _NOT_ELLIPTIC:
+            return "no server starts with it: it is no curve that ECDSA knows; set one such as prime256v1"
     return None
 
 
@@ -142,10 +152,10 @@ def judge(name: str, value: str, catalog: SettingCatalog) -> Verdict:
         wanted = _parsed(known, value)
     except ValueError as error:
         return Verdict(kind="Refused", reason=str(error))
-    if wanted == _parsed_own(known):
-        return Verdict(kind="Same")
     if reason := _too_few_segments(known, wanted, catalog):
         return Verdict(kind="Refused", reason=reason)
+    if wanted == _parsed_own(known):
+        return Verdict(kind="Same")
     return Verdict(kind=_kind(known, wanted))
 
 
