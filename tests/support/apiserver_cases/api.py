@@ -134,7 +134,7 @@ class Api:
             query=query or {},
             body=encoded,
             content_type=content_type,
-            timeout=30,
+            timeout=90,  # longer than the server takes itself: it spends a whole budget of rules in one case
             accept=accept,
         )
         response = await self.transport.request(request)
