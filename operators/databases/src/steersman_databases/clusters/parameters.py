@@ -50,6 +50,12 @@ def lowers(member: Member) -> bool:
     return any(p.name in STANDBY_SENSITIVE and _less(p.value, p.former) for p in member.pending)
 
 
+def is_lowering(observed: Observed) -> bool:
+    """Whether the primary has restarted for less, and somebody else has not: as the primary he would undo it."""
+    primary, members = observed.members.primary, observed.members.members
+    return primary is not None and not lowers(primary) and any(map(lowers, members))
+
+
 def _raises(member: Member) -> bool:
     return any(p.name in STANDBY_SENSITIVE and _less(p.former, p.value) for p in member.pending)
 

@@ -203,13 +203,7 @@ def _asked(cluster: ClusterView, observed: Observed) -> Step | None:
     unwell = _unwell(cluster, observed)
     if not unwell or _hands_over(observed) or not all(_stays_away(i, observed) for i in unwell):
         return None
-    primary = observed.members.primary
-    if (
-        primary is not None
-        and not parameters.lowers(primary)
-        and any(map(parameters.lowers, observed.members.members))
-    ):
-        # The primary has restarted for it: who has not yet would bring the former value back to all.
+    if parameters.is_lowering(observed):
         return None
     step = requested.switch_over(cluster, observed)
     return None if isinstance(step, EndSwitchover) and step.refused in requested.NOT_YET else step

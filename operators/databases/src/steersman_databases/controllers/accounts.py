@@ -136,19 +136,17 @@ class Accounts:
         """The cluster, with the users that are declared on it; those on a ``serverRef`` may be on it, too."""
         (here,), mark = places(cluster), await self._mark.read()
         second = self._servers.contents(self._engine.name).second_username
+        declared = [*await charge.client.list(DatabaseUser), *await charge.client.list(Database)]
         users = {
-            claim_of(user, mark).text: {user.spec.user, second(user.spec.user)}
-            for user in await charge.client.list(DatabaseUser)
-            if user.spec.server_ref is not None or here in places(user)
-        }
-        owners = {
-            claim_of(database, mark).text: {database.username}
-            for database in await charge.client.list(Database)
-            if database.spec.server_ref is not None or here in places(database)
+            claim_of(of, mark).text: {of.spec.user, second(of.spec.user)}
+            if isinstance(of, DatabaseUser)
+            else {of.username}
+            for of in declared
+            if of.spec.server_ref is not None or here in places(of)
         }
         opened = map(opened_by, await charge.client.list(Secret))
         kept = {Claim(mark, "Database", of.namespace, of.name).text for of in opened if of is not None}
-        return Holder(f"{claim_of(cluster, mark).text} {cluster.metadata.uid}", mark, users | owners, kept)
+        return Holder(f"{claim_of(cluster, mark).text} {cluster.metadata.uid}", mark, users, kept)
 
     def _server(self, address: str, keys: Keys) -> Server:
         login = Login(SUPERUSER, certificate=keys.ring.superuser(self._clock.now()).as_client)

@@ -12,7 +12,6 @@ import math
 import re
 import ssl
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Literal
 
 from steersman_databases.engines.cluster import Setting, SettingCatalog, Verdict
@@ -111,19 +110,20 @@ def refused(name: str, value: str) -> str | None:
 def _unknown_to_openssl(name: str, value: str) -> str | None:
     """A server that reads it again goes on with what it had, and does not start with it the next time."""
     if name == "ssl_ciphers":
-        with suppress(ssl.SSLError):
+        try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(value)
-            return None
-        return "no server starts with it: OpenSSL knows none of these ciphers of TLS 1.2"
+        except ssl.SSLError:
+            return "no server starts with it: OpenSSL knows none of these ciphers of TLS 1.2"
     if name == "ssl_ecdh_curve":
-        # A curve that is none of TLS's groups is another error: a server starts with it, and does without.
-        with suppress(ssl.SSLError):
-            try:
-                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(value)
-            except ValueError:
-                return "no server starts with it: OpenSSL knows no curve of this name"
         if value in _NOT_ELLIPTIC:
             return "no server starts with it: it is no curve that ECDSA knows; set one such as prime256v1"
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(value)
+        except ValueError:
+            return "no server starts with it: OpenSSL knows no curve of this name"
+        except ssl.SSLError:
+            # It knows the curve, which is none of TLS's groups: a server starts with that, and does without.
+            return None
     return None
 
 
@@ -165,9 +165,9 @@ def _too_few_segments(known: Setting, wanted: object, catalog: SettingCatalog) -
     if known.name not in ("min_wal_size", "max_wal_size") or segment is None or not isinstance(wanted, float):
         return None
     least = 2 * float(segment.value) / _MEMORY[known.unit or "B"]
-    return (
-        None if wanted >= least else f'"{known.name}" must be at least {_plain(least)}{known.unit}: two WAL segments'
-    )
+    if wanted >= least:
+        return None
+    return f'"{known.name}" must be at least {_plain(least)}{known.unit}: two WAL segments'
 
 
 def shown_instead(name: str, value: str, catalog: SettingCatalog) -> str | None:
