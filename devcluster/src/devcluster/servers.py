@@ -19,7 +19,7 @@ from devcluster.errors import CommandFailed
 from devcluster.progress import Progress
 
 TOOLS = ("mmdebstrap", "debian-archive-keyring")
-_RECIPE = "1"  # part of the directories' names, so that a change here makes new ones
+_POSTGRESQL = ("postgres", "initdb", "psql", "pg_controldata", "pg_rewind")
 _REMEMBERED = 86400.0  # seconds until what could not be had is asked for again
 
 
@@ -27,7 +27,8 @@ _REMEMBERED = 86400.0  # seconds until what could not be had is asked for again
 class Release:
     """Packages of a Debian release, and the programs among what is in them that are started.
 
-    `version` is what the first program must say of itself: sid is another every day.
+    `version` is what the first program must say of itself: sid is another every day. `recipe` is part of the
+    directory's name: with another one, what was unpacked before is made anew.
     """
 
     suite: str
@@ -35,16 +36,18 @@ class Release:
     packages: tuple[str, ...]
     programs: tuple[str, ...]
     version: str
+    recipe: str
 
 
 TRIXIE = Release(
     "trixie",
     "PostgreSQL 17 and MariaDB 11.8",
     ("postgresql-17", "mariadb-server-core"),
-    (*(f"usr/lib/postgresql/17/bin/{name}" for name in ("postgres", "initdb", "psql")), "usr/sbin/mariadbd"),
+    (*(f"usr/lib/postgresql/17/bin/{name}" for name in _POSTGRESQL), "usr/sbin/mariadbd"),
     " 17.",
+    "2",
 )
-SID = Release("sid", "MySQL 9.7", ("mysql-server-core",), ("usr/sbin/mysqld",), " 9.7.")
+SID = Release("sid", "MySQL 9.7", ("mysql-server-core",), ("usr/sbin/mysqld",), " 9.7.", "1")
 
 
 def root(release: Release) -> Path | None:
@@ -131,7 +134,7 @@ def _command(made: Path, place: Path, program: str) -> list[str]:
 
 
 def _place(release: Release, state: str = "") -> Path:
-    return _directory() / f"{release.suite}-{_RECIPE}{state}"
+    return _directory() / f"{release.suite}-{release.recipe}{state}"
 
 
 def _directory() -> Path:

@@ -12,20 +12,18 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from steersman_pod import leading
-from steersman_pod.api_server import Answer, ApiServer, Request, Unavailable, carry_out
+from steersman_pod.api_server import Answer, ApiServer, Request, carry_out, persistent
 from steersman_pod.leading import Pod, this_pod
 
 SLICES = Path("/etc/steersman/patroni/slices")
 ROLES = "/etc/steersman/patroni/roles.sql"
 STORAGE = "databases.steersman.dev/storage"
-_PAUSES = (0.1, 0.2, 0.5, 1.0)  # seconds before a request is tried again; the last for ever
 
 
 def take(pod: Pod, slice_path: str, leader_path: str) -> Generator[Request, Answer, None]:
@@ -69,26 +67,12 @@ def another_serves(pod: Pod, leader_path: str) -> Generator[Request, Answer, boo
     return said.get("state") == "running" and said.get("role") == "primary" and "xlog_location" in said
 
 
-def persistent(server: ApiServer, request: Request) -> Answer:
-    """Asks until there is an answer that `take` understands."""
-    for attempt in range(sys.maxsize):
-        try:
-            answer = server.ask(request)
-            if answer.status in (200, 404, 409):
-                return answer
-            problem = f"{request.path}: {answer.problem}"
-        except Unavailable as error:
-            problem = str(error)
-        sys.stderr.write(f"steersman-role: {problem}\n")
-        time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
-    raise AssertionError
-
-
 def main(arguments: Sequence[str]) -> None:
     """Arguments are Patroni's: what happened, the role now, the cluster. Or ``note``, ``former``, ``serves``."""
     pod, server = this_pod(os.environ), ApiServer("steersman-role")
     store = f"/api/v1/namespaces/{pod.namespace}/configmaps"
-    answer = partial(persistent, server)
+    # What the generators understand.
+    answer = partial(persistent, server, (200, 404, 409))
     match list(arguments):
         case ["note", levels]:
             carry_out(note(pod, levels), answer)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# steersman-room CLUSTER: Patroni's pre_promote. A promotion begins a segment of the log: without room for one the server
-# stops, and is elected again. Who led last, or may have, waits for room, read-only; others give the lock back at once.
+# steersman-room CLUSTER: before a promotion, which begins a segment of the log: without room for one the server stops,
+# and is elected again. Who led last, or may have, waits for room, read-only; others give the lock back at once.
 # The wait ends: Patroni asks nobody else as long as one has the lock. It then leaves this one out for a ttl.
 set -u
 

@@ -45,8 +45,12 @@ def about_pod(environment: Mapping[str, str], version: str, cluster: str) -> dic
     return {
         "name": environment["POD_NAME"],
         "kubernetes": {"namespace": environment["POD_NAMESPACE"], "pod_ip": address},
-        # Of this image, as long as it runs: without the program Patroni promotes nobody.
-        "postgresql": {"connect_address": f"{host}:5432", "pre_promote": f"/usr/local/bin/steersman-room {cluster}"},
+        # Programs of this image, as long as it runs: without them Patroni starts and promotes nobody.
+        "postgresql": {
+            "connect_address": f"{host}:5432",
+            "bin_name": {"postgres": "/usr/local/bin/steersman-postgres"},
+            "pre_promote": f"/usr/local/bin/steersman-promote {cluster}",
+        },
         "restapi": {"connect_address": f"{host}:8008"},
         "tags": {"version": version},
     }

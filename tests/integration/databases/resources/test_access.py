@@ -30,7 +30,7 @@ from steersman_databases.resources.labels import cluster_labels
 RBAC = "rbac.authorization.k8s.io/v1"
 ENGINES: tuple[ClusterEngine, ...] = (PostgreSQLServers(), MySQLServers())
 STORES = {
-    "postgresql": ("orders-config", "orders-leader", "orders-sync", "orders-failover"),
+    "postgresql": ("orders-config", "orders-leader", "orders-sync", "orders-failover", "orders-timelines"),
     "mysql": ("orders-group",),
 }
 SLICES = ("orders-rw-ipv4", "orders-rw-ipv6", "outside-ipv4")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from collections.abc import Callable, Generator, Mapping
+import sys
+import time
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
@@ -15,6 +17,7 @@ T = TypeVar("T")
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _ANSWER = 3.0  # seconds that the API server has for a request
+_PAUSES = (0.1, 0.2, 0.5, 1.0)  # seconds before a request is tried again; the last for ever
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class ApiServer:
     """
 
     def __init__(self, manager: str) -> None:
-        self._manager = manager
+        self.manager = manager
         self._host = os.environ["KUBERNETES_SERVICE_HOST"]
         self._port = int(os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
         self._trust = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -83,10 +86,25 @@ class ApiServer:
             self._connection.request("GET", request.path, headers=headers)
         else:
             headers["Content-Type"] = "application/merge-patch+json"
-            path = f"{request.path}?fieldManager={self._manager}"
+            path = f"{request.path}?fieldManager={self.manager}"
             self._connection.request("PATCH", path, json.dumps(request.body), headers)
         response = self._connection.getresponse()
         return Answer(response.status, json.loads(response.read() or b"{}"))
+
+
+def persistent(server: ApiServer, understood: Collection[int], request: Request) -> Answer:
+    """Asks until there is an answer of a status that is ``understood``."""
+    for attempt in range(sys.maxsize):
+        try:
+            answer = server.ask(request)
+            if answer.status in understood:
+                return answer
+            problem = f"{request.path}: {answer.problem}"
+        except Unavailable as error:
+            problem = str(error)
+        sys.stderr.write(f"{server.manager}: {problem}\n")
+        time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+    raise AssertionError
 
 
 def carry_out(requests: Generator[Request, Answer, T], answer: Callable[[Request], Answer]) -> T:

@@ -84,7 +84,7 @@ class ClusterNames:
         """Where the members of a cluster of this engine agree."""
         if engine == "mysql":
             return Store((self.group,), self.group, self.group)
-        every = (self.store_config, self.store_leader, self.store_sync, self.store_failover)
+        every = (self.store_config, self.store_leader, self.store_sync, self.store_failover, self.store_timelines)
         return Store(every, self.store_leader, self.store_failover)
 
     @property
@@ -107,6 +107,11 @@ class ClusterNames:
     @property
     def store_failover(self) -> ObjectKey:
         return self._suffixed("failover")
+
+    @property
+    def store_timelines(self) -> ObjectKey:
+        """Not Patroni's, but of the servers' image: which timeline was begun last."""
+        return self._suffixed("timelines")
 
     @property
     def local_configuration(self) -> ObjectKey:

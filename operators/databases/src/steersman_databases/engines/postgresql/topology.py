@@ -103,7 +103,8 @@ def observe(cluster: ObjectKey, pods: Sequence[Pod], store: Sequence[ConfigMap])
     names = ClusterNames(cluster)
     told: Mapping[str, Mapping[str, str]] = {one.key.name: one.metadata.annotations for one in store}
     nothing: Mapping[str, str] = {}
-    config, lock, sync, failover = (told.get(key.name, nothing) for key in names.store_of("postgresql").every)
+    of_patroni = (names.store_config, names.store_leader, names.store_sync, names.store_failover)
+    config, lock, sync, failover = (told.get(key.name, nothing) for key in of_patroni)
     standbys = frozenset(filter(None, (sync.get("sync_standby") or "").split(",")))
     history = json_in(config.get("history"), [])
     primary = lock.get("leader") or None

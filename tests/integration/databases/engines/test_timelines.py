@@ -1,0 +1,148 @@
+"""Real servers and the numbers of their timelines: what `steersman-timeline` leaves in a log, they understand."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from image_script import IMAGES, script
+from postgresql_server import PostgreSQLServer
+from server_process import START_SECONDS, Process, data_directory, free_port, program, run
+
+timeline = script("postgresql", "timeline")
+IS = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
+FOLLOW = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+ROWS = "SELECT string_agg(said, ' ' ORDER BY said) FROM log"
+
+
+class Replicas:
+    """Servers that begin as copies of one another's data, on timeline 1, each in a directory of its own."""
+
+    def __init__(self, directory: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.directory, self.programs, self.ports = directory, str(programs), dict[str, int]()
+        # The scripts look for the programs as in the image.
+        monkeypatch.setenv("PATH", self.programs, prepend=":")
+        # The servers' user may not be able to enter the checkout.
+        shutil.copy(IMAGES / "postgresql/postgres.sh", directory)
+        run(["mkdir", "template"], directory)
+        data = self.data("template")
+        options = (f"--pgdata={data}", "--no-sync", "--username=any", "--data-checksums")
+        run([program("initdb", self.programs), *options], directory)
+        with self.running("template"):
+            self.ask("template", "CREATE TABLE log (said text)")
+        (data / "standby.signal").touch()
+
+    def data(self, name: str) -> Path:
+        return self.directory / name / "data"
+
+    def copy(self, *names: str) -> None:
+        for name in names:
+            run(["cp", "-a", "template", name], self.directory)
+
+    @contextmanager
+    def running(self, name: str, follows: str = "") -> Generator[None]:
+        port = self.ports[name] = free_port()
+        settings = {
+            "unix_socket_directories": self.directory,
+            "listen_addresses": "127.0.0.1",
+            "port": port,
+            "fsync": "off",
+            "wal_retrieve_retry_interval": "100ms",
+            **({"primary_conninfo": f"host={self.directory} port={self.ports[follows]} user=any"} if follows else {}),
+        }
+        start = ["sh", str(self.directory / "postgres.sh"), "-D", str(self.data(name))]
+        process = Process(self.directory / name, [*start, *(f"-c{key}={value}" for key, value in settings.items())])
+        try:
+            self.until(name, "SELECT 1", 1)
+            yield
+        finally:
+            process.stop(signal.SIGINT)
+
+    def ask(self, name: str, statement: str) -> object:
+        where = {"host": str(self.directory), "port": self.ports[name], "user": "any", "dbname": "postgres"}
+        with psycopg.connect(**where, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return (cursor.fetchone() or [None])[0] if cursor.description else None
+
+    def until(self, name: str, statement: str, answer: object) -> None:
+        deadline, found = time.monotonic() + START_SECONDS, object()
+        while time.monotonic() < deadline:
+            try:
+                found = self.ask(name, statement)
+            except psycopg.OperationalError as error:
+                found = error
+            if found == answer:
+                return
+            time.sleep(0.05)
+        log = (self.directory / name / "output.log").read_text(errors="replace")
+        raise AssertionError(f"{name}: {statement} is {found} and not {answer}:\n{log}")
+
+    def promote(self, name: str, reserved: int) -> int:
+        """As Patroni does; the timeline that this begins."""
+        system, known = timeline.control(self.data(name))
+        requests = timeline.reserve("/store", system, known)
+        next(requests)
+        shown = {"metadata": {"resourceVersion": "1"}, "data": {system: str(reserved)} if reserved else {}}
+        requests.send(timeline.Answer(200, shown))
+        with pytest.raises(StopIteration) as end:
+            requests.send(timeline.Answer(200, {}))
+        timeline.leave_out(self.data(name) / "pg_wal", known, end.value.value)
+        self.ask(name, "SELECT pg_promote()")
+        begun = self.ask(name, IS)
+        assert begun == end.value.value
+        return int(str(begun))
+
+
+@pytest.fixture
+def replicas(postgresql: PostgreSQLServer, monkeypatch: pytest.MonkeyPatch) -> Generator[Replicas]:
+    with data_directory() as directory:
+        yield Replicas(directory, postgresql.programs, monkeypatch)
+
+
+def test_who_has_not_heard_of_a_timeline_begins_another_and_all_follow(replicas: Replicas) -> None:
+    """Two that are promoted without having heard of each other, as after an outage of all but one."""
+    replicas.copy("lost", "next", "away")
+    with replicas.running("lost"):
+        assert replicas.promote("lost", 0) == 2
+        replicas.ask("lost", "INSERT INTO log VALUES ('never acknowledged')")
+    with ExitStack() as stack:
+        stack.enter_context(replicas.running("next"))
+        assert replicas.promote("next", 2) == 3
+        replicas.ask("next", "INSERT INTO log VALUES ('one')")
+        replicas.ask("next", "CHECKPOINT")
+        stack.enter_context(replicas.running("away", follows="next"))
+        replicas.until("next", FOLLOW, 1)
+        replicas.until("away", ROWS, "one")
+
+        # By its number alone pg_rewind would take the lost one's log for this one.
+        rewind = [program("pg_rewind", replicas.programs), f"--target-pgdata={replicas.data('lost')}"]
+        source = f"host={replicas.directory} port={replicas.ports['next']} user=any dbname=postgres"
+        run([*rewind, f"--source-server={source}", "--no-sync"], replicas.directory)
+        (replicas.data("lost") / "standby.signal").touch()
+        stack.enter_context(replicas.running("lost", follows="next"))
+        replicas.until("next", FOLLOW, 2)
+        replicas.ask("next", "INSERT INTO log VALUES ('two')")
+        for name in ("lost", "away"):
+            replicas.until(name, ROWS, "one two")
+    # Each begins again with what it has heard of.
+    with replicas.running("next"), replicas.running("away", follows="next"), replicas.running("lost", follows="next"):
+        replicas.until("next", FOLLOW, 2)
+        assert replicas.promote("away", 0) == 4, "who knows the reserved ones asks for none between"
+
+
+def test_a_replica_starts_after_a_promotion_that_did_not_come_about(replicas: Replicas) -> None:
+    replicas.copy("other", "cut")
+    timeline.leave_out(replicas.data("cut") / "pg_wal", 1, 4)
+    with replicas.running("other"):
+        assert replicas.promote("other", 0) == 2
+        with replicas.running("cut", follows="other"):
+            replicas.until("other", FOLLOW, 1)
+            replicas.ask("other", "INSERT INTO log VALUES ('one')")
+            replicas.until("cut", ROWS, "one")

@@ -1,0 +1,127 @@
+"""No two promotions begin a timeline with the same number: what is reserved, and what is left on a disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from image_script import IMAGES, script
+
+timeline = script("postgresql", "timeline")
+STORE = "/store"
+
+
+@dataclass
+class Store:
+    """The API server: a ConfigMap, each write with the precondition that it names."""
+
+    data: dict[str, str] = field(default_factory=dict[str, str])
+    version: int = 1
+    reads: int = 200
+    writes: int = 200
+
+    def answer(self, request: Any) -> Any:
+        assert request.path == STORE
+        if request.body is None:
+            shown = {"metadata": {"resourceVersion": str(self.version)}, **({"data": self.data} if self.data else {})}
+            return timeline.Answer(self.reads, shown)
+        if self.writes != 200 or request.body["metadata"]["resourceVersion"] != str(self.version):
+            return timeline.Answer(409 if self.writes == 200 else self.writes, {})
+        self.data = {**self.data, **request.body["data"]}
+        self.version += 1
+        return timeline.Answer(200, {})
+
+    def reserve(self, known: int, system: str = "7711") -> int:
+        return timeline.carry_out(timeline.reserve(STORE, system, known), self.answer)
+
+
+def test_a_number_is_above_all_that_are_known_or_reserved() -> None:
+    store = Store()
+    assert store.reserve(1) == 2
+    assert store.reserve(1) == 3, "somebody who has not heard of 2"
+    assert store.reserve(7) == 8, "somebody who has heard of more than stands here"
+    assert store.reserve(2) == 9
+    assert store.reserve(1, system="8822") == 2, "data of an upgrade begin with timeline 1"
+    assert store.data == {"7711": "9", "8822": "2"}
+
+
+def test_two_at_once_have_different_numbers_whatever_the_order_of_their_requests() -> None:
+    for order in product((0, 1), repeat=8):
+        store, numbers = Store(), dict[int, int]()
+        running: dict[int, Generator[Any, Any, int]] = {n: timeline.reserve(STORE, "7711", 4) for n in (0, 1)}
+        asked = {n: next(one) for n, one in running.items()}
+        for n in (*order, *(0, 1) * 8):
+            if n not in numbers:
+                try:
+                    asked[n] = running[n].send(store.answer(asked[n]))
+                except StopIteration as end:
+                    numbers[n] = end.value
+        assert sorted(numbers.values()) == [5, 6]
+
+
+@pytest.mark.parametrize(("reads", "writes"), [(404, 200), (403, 200), (200, 403), (200, 404)])
+def test_where_nothing_can_be_reserved_a_promotion_goes_on_as_without(reads: int, writes: int) -> None:
+    """An earlier operator makes no such ConfigMap, and gives no right to it."""
+    assert Store(reads=reads, writes=writes).reserve(4) == 5
+
+
+@pytest.mark.parametrize("said", ["", "many", "-3", "4000000000", "99999999999999"])
+def test_a_number_that_nobody_can_have_written_counts_for_nothing(said: str) -> None:
+    store = Store(data={"7711": said})
+    assert store.reserve(4) == 5
+    assert store.data == {"7711": "5"}
+
+
+def test_what_lies_between_is_on_the_disk_and_what_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "0000000A.history").write_text("9\t0/5500FB0\tno recovery target specified\n")
+    timeline.leave_out(tmp_path, 8, 13)
+    left = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert sorted(left) == ["00000009.history", "0000000A.history", "0000000B.history", "0000000C.history"]
+    assert left.pop("0000000A.history").startswith("9\t")
+    assert {content[0] for content in left.values()} == {"#"}
+    timeline.leave_out(tmp_path, 12, 13)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def run(tmp_path: Path, *arguments: str) -> str:
+    """What steersman-postgres does with these; a line of shell plays the server."""
+    server = tmp_path / "postgres"
+    server.write_text('#!/bin/sh\necho "$@"\n')
+    server.chmod(0o755)
+    command = ["sh", str(IMAGES / "postgresql/postgres.sh"), *arguments]
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=20).stdout
+
+
+def test_a_server_starts_without_the_numbers_that_nobody_took_after_all(tmp_path: Path) -> None:
+    log = tmp_path / "data/pg_wal"
+    log.mkdir(parents=True)
+    for number, content in {2: "1\t0/3000000\twhy\n", 3: timeline.RESERVED, 5: "2\t0/4000000\twhy\n"}.items():
+        (log / f"{number:08X}.history").write_text(content)
+    for number in (6, 7):
+        (log / f"{number:08X}.history").write_text(timeline.RESERVED)
+    # Cut before its words were written.
+    (log / "00000010.history").touch()
+    (log / "000000050000000000000004").touch()
+    told = ("-D", str(tmp_path / "data"), "--listen_addresses=*", "--port=5432")
+    assert run(tmp_path, *told) == f"{' '.join(told)}\n"
+    left = sorted(file.name for file in log.iterdir())
+    assert left == ["00000002.history", "00000003.history", "00000005.history", "000000050000000000000004"]
+    assert run(tmp_path, *told) == f"{' '.join(told)}\n"
+
+
+def test_whoever_only_asks_the_program_takes_nothing_away(tmp_path: Path) -> None:
+    log = tmp_path / "data/pg_wal"
+    log.mkdir(parents=True)
+    (log / "00000002.history").write_text(timeline.RESERVED)
+    assert run(tmp_path, "--version") == "--version\n"
+    assert run(tmp_path, "--single", "-D", str(tmp_path / "data")).startswith("--single")
+    assert (log / "00000002.history").exists()
+    assert run(tmp_path, "-D", str(tmp_path / "elsewhere")).startswith("-D"), "no data yet"
