@@ -4,19 +4,22 @@
 # would be the newest: the server would wait for its log for ever.
 set -eu
 
-if [ "${1-}" = -D ]; then
-    unused=
-    for file in "$2"/pg_wal/????????.history; do
-        [ -e "$file" ] || continue
-        first=
-        IFS= read -r first <"$file" || true
-        case $first in
-        '' | '#'*) unused="$unused $file" ;;
-        *) unused= ;;
-        esac
+is_reserved() {
+    # Empty, if it was cut. What cannot be read is somebody's history.
+    [ -s "$1" ] || return 0
+    first=
+    IFS= read -r first <"$1" || [ -n "$first" ] || return 1
+    [ "${first#\#}" != "$first" ]
+}
+
+# As it is started, and not as it is asked for its settings: that may be in the middle of a promotion.
+case "${1-} ${3-}" in
+'-D --config-file='*)
+    for file in $(ls -r "$2/pg_wal" 2>/dev/null | grep '^[0-9A-F]\{8\}\.history$'); do
+        is_reserved "$2/pg_wal/$file" || break
+        rm "$2/pg_wal/$file"
     done
-    # shellcheck disable=SC2086  # several names, without spaces
-    [ -z "$unused" ] || rm $unused
-fi
+    ;;
+esac
 
 exec postgres "$@"

@@ -9,6 +9,7 @@ this pod led last, or nobody knows who did, and steersman-role serves CLUSTER wh
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
     pod, server = this_pod(os.environ), ApiServer("steersman-role")
     store = f"/api/v1/namespaces/{pod.namespace}/configmaps"
     # What the generators understand.
-    answer = partial(persistent, server, (200, 404, 409))
+    answer = partial(persistent, server, (200, 404, 409), math.inf)
     match list(arguments):
         case ["note", levels]:
             carry_out(note(pod, levels), answer)

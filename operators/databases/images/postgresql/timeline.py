@@ -20,27 +20,32 @@ from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 
-from steersman_pod.api_server import Answer, ApiServer, Request, carry_out, persistent
+from steersman_pod.api_server import Answer, ApiServer, Request, Unavailable, carry_out, persistent
 
 DATA = Path("/var/lib/steersman/data/pgdata")
 # steersman-postgres knows them by their first character.
-RESERVED = "# reserved: a timeline of this number was begun elsewhere\n"
-# Whoever missed more promotions is not promoted; a ConfigMap that says so was written by hand.
-_MOST = 1000
+RESERVED = "# reserved: elsewhere a timeline of this number may have been begun\n"
+# Each is a file. So many promotions have not failed one after the other before somebody looks.
+_MOST = 10_000
+# Less than Patroni's lock lasts, which another may take then.
+_SECONDS = 8.0
 
 
 def reserve(path: str, system: str, known: int) -> Generator[Request, Answer, int]:
     """The requests that reserve a number for the data of ``system``; what it is: above ``known`` and all reserved.
 
-    Where there is nothing to write it to, as with an earlier operator, it is only what is next here.
+    Where there is nothing to write it to, as with an earlier operator, or a number that nobody can have reserved, it
+    is only what is next here.
     """
     while True:
         found = yield Request(path)
         if found.status != 200:
             return known + 1
-        said = (found.body.get("data") or {}).get(system, "")
-        taken = int(said) if re.fullmatch(r"\d{1,10}", said) else 0
-        number = max(known, taken if taken < known + _MOST else 0) + 1
+        said = (found.body.get("data") or {}).get(system, "0")
+        if not said.isdecimal() or int(said) > known + _MOST:
+            sys.stderr.write(f"steersman-timeline: {path} says {said!r} for {system}, and {known} is known here\n")
+            return known + 1
+        number = max(known, int(said)) + 1
         version = found.body["metadata"]["resourceVersion"]
         answer = yield Request(path, {"metadata": {"resourceVersion": version}, "data": {system: str(number)}})
         if answer.status != 409:
@@ -48,20 +53,15 @@ def reserve(path: str, system: str, known: int) -> Generator[Request, Answer, in
 
 
 def leave_out(log: Path, timeline: int, number: int) -> None:
-    """Has the server that is at ``timeline`` take ``number`` next."""
-    for other in range(timeline + 1, number):
+    """Has the server that is at ``timeline`` take ``number`` next.
+
+    Those before are there then as well: a copy has none of them, and whoever was away asks for each by its name
+    before it follows. What the server says of its own timeline stays as it is, since it hands that on.
+    """
+    for other in range(2, number):
         file = log / f"{other:08X}.history"
-        if not file.exists():
-            # Replicas ask for it by name before they follow: it must be there as long as the timeline is.
-            with file.open("w") as opened:
-                opened.write(RESERVED)
-                opened.flush()
-                os.fsync(opened.fileno())
-    descriptor = os.open(log, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        if other != timeline and not file.exists():
+            file.write_text(RESERVED)
 
 
 def control(data: Path) -> tuple[str, int]:
@@ -80,8 +80,11 @@ def main(cluster: str) -> None:
     log = DATA / "pg_wal"
     heard_of = [int(file.stem, 16) for file in log.glob("????????.history")]
     store = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps/{cluster}-timelines"
-    answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409))
-    number = carry_out(reserve(store, system, max(timeline, *heard_of, 1)), answer)
+    answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), _SECONDS)
+    try:
+        number = carry_out(reserve(store, system, max([timeline, *heard_of])), answer)
+    except Unavailable:
+        sys.exit("steersman-timeline: no number for a timeline, so no promotion")
     leave_out(log, timeline, number)
 
 

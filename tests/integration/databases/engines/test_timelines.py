@@ -8,6 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -27,6 +28,7 @@ class Replicas:
 
     def __init__(self, directory: Path, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.directory, self.programs, self.ports = directory, str(programs), dict[str, int]()
+        self._monkeypatch = monkeypatch
         # The scripts look for the programs as in the image.
         monkeypatch.setenv("PATH", self.programs, prepend=":")
         # The servers' user may not be able to enter the checkout.
@@ -57,7 +59,8 @@ class Replicas:
             "wal_retrieve_retry_interval": "100ms",
             **({"primary_conninfo": f"host={self.directory} port={self.ports[follows]} user=any"} if follows else {}),
         }
-        start = ["sh", str(self.directory / "postgres.sh"), "-D", str(self.data(name))]
+        data = self.data(name)
+        start = ["sh", str(self.directory / "postgres.sh"), "-D", str(data), f"--config-file={data}/postgresql.conf"]
         process = Process(self.directory / name, [*start, *(f"-c{key}={value}" for key, value in settings.items())])
         try:
             self.until(name, "SELECT 1", 1)
@@ -85,19 +88,22 @@ class Replicas:
         raise AssertionError(f"{name}: {statement} is {found} and not {answer}:\n{log}")
 
     def promote(self, name: str, reserved: int) -> int:
-        """As Patroni does; the timeline that this begins."""
-        system, known = timeline.control(self.data(name))
-        requests = timeline.reserve("/store", system, known)
-        next(requests)
-        shown = {"metadata": {"resourceVersion": "1"}, "data": {system: str(reserved)} if reserved else {}}
-        requests.send(timeline.Answer(200, shown))
-        with pytest.raises(StopIteration) as end:
-            requests.send(timeline.Answer(200, {}))
-        timeline.leave_out(self.data(name) / "pg_wal", known, end.value.value)
+        """As Patroni does, where so many are ``reserved``; the timeline that this begins."""
+        system, _ = timeline.control(self.data(name))
+        store = {"metadata": {"resourceVersion": "1"}, "data": {system: str(reserved)}}
+
+        class ApiServer:
+            manager = "a test"
+
+            def ask(self, request: Any) -> Any:
+                return timeline.Answer(200, request.body or store)
+
+        self._monkeypatch.setenv("POD_NAMESPACE", "shop")
+        self._monkeypatch.setattr(timeline, "DATA", self.data(name))
+        self._monkeypatch.setattr(timeline, "ApiServer", lambda _: ApiServer())
+        timeline.main("orders")
         self.ask(name, "SELECT pg_promote()")
-        begun = self.ask(name, IS)
-        assert begun == end.value.value
-        return int(str(begun))
+        return int(str(self.ask(name, IS)))
 
 
 @pytest.fixture
@@ -110,7 +116,7 @@ def test_who_has_not_heard_of_a_timeline_begins_another_and_all_follow(replicas:
     """Two that are promoted without having heard of each other, as after an outage of all but one."""
     replicas.copy("lost", "next", "away")
     with replicas.running("lost"):
-        assert replicas.promote("lost", 0) == 2
+        assert replicas.promote("lost", 1) == 2
         replicas.ask("lost", "INSERT INTO log VALUES ('never acknowledged')")
     with ExitStack() as stack:
         stack.enter_context(replicas.running("next"))
@@ -134,14 +140,33 @@ def test_who_has_not_heard_of_a_timeline_begins_another_and_all_follow(replicas:
     # Each begins again with what it has heard of.
     with replicas.running("next"), replicas.running("away", follows="next"), replicas.running("lost", follows="next"):
         replicas.until("next", FOLLOW, 2)
-        assert replicas.promote("away", 0) == 4, "who knows the reserved ones asks for none between"
+        assert replicas.promote("away", 3) == 4
+
+
+def test_who_was_away_follows_a_copy_that_has_not_seen_all_timelines(replicas: Replicas) -> None:
+    replicas.copy("first", "away")
+    with replicas.running("first"):
+        assert replicas.promote("first", 2) == 3
+    run(["cp", "-a", "first", "copy"], replicas.directory)
+    # As pg_basebackup leaves it: of the history files that of its own timeline is there.
+    (replicas.data("copy") / "pg_wal/00000002.history").unlink()
+    (replicas.data("copy") / "standby.signal").touch()
+    with replicas.running("copy"):
+        assert replicas.promote("copy", 3) == 4
+        with replicas.running("away", follows="copy"):
+            replicas.until("copy", FOLLOW, 1)
+            replicas.ask("copy", "INSERT INTO log VALUES ('one')")
+            replicas.until("away", ROWS, "one")
+    # What it hands on is the whole line.
+    history = (replicas.data("copy") / "pg_wal/00000004.history").read_text().split()
+    assert [word for word in history if word.isdecimal()] == ["1", "3"]
 
 
 def test_a_replica_starts_after_a_promotion_that_did_not_come_about(replicas: Replicas) -> None:
     replicas.copy("other", "cut")
     timeline.leave_out(replicas.data("cut") / "pg_wal", 1, 4)
     with replicas.running("other"):
-        assert replicas.promote("other", 0) == 2
+        assert replicas.promote("other", 1) == 2
         with replicas.running("cut", follows="other"):
             replicas.until("other", FOLLOW, 1)
             replicas.ask("other", "INSERT INTO log VALUES ('one')")

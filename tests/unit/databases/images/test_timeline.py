@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from image_script import IMAGES, script
+from steersman_pod import api_server
 
 timeline = script("postgresql", "timeline")
 STORE = "/store"
@@ -73,21 +74,87 @@ def test_where_nothing_can_be_reserved_a_promotion_goes_on_as_without(reads: int
 
 
 @pytest.mark.parametrize("said", ["", "many", "-3", "4000000000", "99999999999999"])
-def test_a_number_that_nobody_can_have_written_counts_for_nothing(said: str) -> None:
+def test_a_number_that_nobody_can_have_reserved_counts_for_nothing(said: str) -> None:
     store = Store(data={"7711": said})
     assert store.reserve(4) == 5
-    assert store.data == {"7711": "5"}
+    assert store.data == {"7711": said}, "no lower one than stands there is ever written"
 
 
 def test_what_lies_between_is_on_the_disk_and_what_is_there_stays(tmp_path: Path) -> None:
+    """Below its own timeline too, which may be a copy's, but for its own."""
     (tmp_path / "0000000A.history").write_text("9\t0/5500FB0\tno recovery target specified\n")
     timeline.leave_out(tmp_path, 8, 13)
     left = {file.name: file.read_text() for file in tmp_path.iterdir()}
-    assert sorted(left) == ["00000009.history", "0000000A.history", "0000000B.history", "0000000C.history"]
+    assert sorted(left) == [f"{n:08X}.history" for n in (2, 3, 4, 5, 6, 7, 9, 10, 11, 12)]
     assert left.pop("0000000A.history").startswith("9\t")
     assert {content[0] for content in left.values()} == {"#"}
-    timeline.leave_out(tmp_path, 12, 13)
-    assert len(list(tmp_path.iterdir())) == 4
+    timeline.leave_out(tmp_path, 8, 13)
+    assert len(list(tmp_path.iterdir())) == 10
+
+
+@pytest.mark.parametrize(("heard_of", "said", "number"), [((), "4", 5), ((2, 3, 9), "4", 10), ((2,), "", 3)])
+def test_before_a_promotion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard_of: tuple[int, ...], said: str, number: int
+) -> None:
+    log = prepare(tmp_path, monkeypatch, 1)
+    for one in heard_of:
+        (log / f"{one:08X}.history").write_text("1\t0/3000000\twhy\n")
+    server = ApiServer(Store({"7711": said} if said else {}))
+    monkeypatch.setattr(timeline, "ApiServer", server.called)
+    timeline.main("pg")
+    assert server.store.data == {"7711": str(number)}
+    assert sorted(file.name for file in log.iterdir()) == [f"{n:08X}.history" for n in range(2, number)]
+
+
+@pytest.mark.parametrize("status", [401, 422, 503])
+def test_without_a_number_the_lock_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Before it ends by itself: another may take it then."""
+    log = prepare(tmp_path, monkeypatch, 1)
+    server, now = ApiServer(Store(reads=status)), [0.0]
+    monkeypatch.setattr(timeline, "ApiServer", server.called)
+    monkeypatch.setattr(api_server.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(api_server.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    with pytest.raises(SystemExit, match="no promotion"):
+        timeline.main("pg")
+    assert server.asked > 3 and now[0] < 10
+    assert not list(log.iterdir())
+
+
+class ApiServer:
+    """Where `timeline.main` finds the store."""
+
+    manager = "steersman-timeline"
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.asked = store, 0
+
+    def called(self, manager: str) -> ApiServer:
+        assert manager == self.manager
+        return self
+
+    def ask(self, request: Any) -> Any:
+        assert request.path == "/api/v1/namespaces/shop/configmaps/pg-timelines"
+        self.asked += 1
+        return self.store.answer(timeline.Request(STORE, request.body))
+
+
+def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> Path:
+    """Data at a timeline, and what reads them; the directory of their log."""
+    log = tmp_path / "data/pg_wal"
+    log.mkdir(parents=True)
+    told = f"""Database system identifier:           7711
+Latest checkpoint's TimeLineID:       {number}
+Latest checkpoint's PrevTimeLineID:   {number}
+"""
+    program = tmp_path / "pg_controldata"
+    program.write_text(f'#!/bin/sh\n[ "$*" = {tmp_path}/data ] && cat <<END\n{told}END\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("POD_NAMESPACE", "shop")
+    monkeypatch.setattr(timeline, "DATA", tmp_path / "data")
+    return log
 
 
 def run(tmp_path: Path, *arguments: str) -> str:
@@ -107,10 +174,11 @@ def test_a_server_starts_without_the_numbers_that_nobody_took_after_all(tmp_path
         (log / f"{number:08X}.history").write_text(content)
     for number in (6, 7):
         (log / f"{number:08X}.history").write_text(timeline.RESERVED)
-    # Cut before its words were written.
+    # Cut while its words were written, and before.
+    (log / "0000000F.history").write_text(timeline.RESERVED[:5])
     (log / "00000010.history").touch()
     (log / "000000050000000000000004").touch()
-    told = ("-D", str(tmp_path / "data"), "--listen_addresses=*", "--port=5432")
+    told = ("-D", str(tmp_path / "data"), "--config-file=/x", "--listen_addresses=*", "--port=5432")
     assert run(tmp_path, *told) == f"{' '.join(told)}\n"
     left = sorted(file.name for file in log.iterdir())
     assert left == ["00000002.history", "00000003.history", "00000005.history", "000000050000000000000004"]
@@ -123,5 +191,14 @@ def test_whoever_only_asks_the_program_takes_nothing_away(tmp_path: Path) -> Non
     (log / "00000002.history").write_text(timeline.RESERVED)
     assert run(tmp_path, "--version") == "--version\n"
     assert run(tmp_path, "--single", "-D", str(tmp_path / "data")).startswith("--single")
+    assert run(tmp_path, "-D", str(tmp_path / "data"), "-C", "port", "--config-file=/x").startswith("-D")
     assert (log / "00000002.history").exists()
-    assert run(tmp_path, "-D", str(tmp_path / "elsewhere")).startswith("-D"), "no data yet"
+    assert run(tmp_path, "-D", str(tmp_path / "elsewhere"), "--config-file=/x").startswith("-D"), "no data yet"
+
+
+def test_what_cannot_be_read_is_somebodys_history(tmp_path: Path) -> None:
+    log = tmp_path / "data/pg_wal"
+    (log / "00000003.history").mkdir(parents=True)
+    (log / "00000002.history").write_text(timeline.RESERVED)
+    run(tmp_path, "-D", str(tmp_path / "data"), "--config-file=/x")
+    assert len(list(log.iterdir())) == 2

@@ -92,8 +92,9 @@ class ApiServer:
         return Answer(response.status, json.loads(response.read() or b"{}"))
 
 
-def persistent(server: ApiServer, understood: Collection[int], request: Request) -> Answer:
-    """Asks until there is an answer of a status that is ``understood``."""
+def persistent(server: ApiServer, understood: Collection[int], patience: float, request: Request) -> Answer:
+    """Asks until there is an answer of a status that is ``understood``. Raises Unavailable after so many seconds."""
+    deadline = time.monotonic() + patience
     for attempt in range(sys.maxsize):
         try:
             answer = server.ask(request)
@@ -103,6 +104,8 @@ def persistent(server: ApiServer, understood: Collection[int], request: Request)
         except Unavailable as error:
             problem = str(error)
         sys.stderr.write(f"{server.manager}: {problem}\n")
+        if time.monotonic() >= deadline:
+            raise Unavailable(problem)
         time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
     raise AssertionError
 

@@ -110,7 +110,7 @@ class ClusterNames:
 
     @property
     def store_timelines(self) -> ObjectKey:
-        """Not Patroni's, but of the servers' image: which timeline was begun last."""
+        """Not Patroni's, but of the servers' image: which number of a timeline was reserved last."""
         return self._suffixed("timelines")
 
     @property
