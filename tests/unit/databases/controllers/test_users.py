@@ -387,7 +387,11 @@ async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() ->
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "mysql"])
-@pytest.mark.parametrize("written", [b64encode(b"now").decode(), None], ids=["unreadable", "gone"])
+@pytest.mark.parametrize(
+    "written",
+    [b64encode(b"now").decode(), b64encode(b"9999-12-31T23:59:59Z").decode(), None],
+    ids=["unreadable", "end of time", "gone"],
+)
 @pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "turned off"])
 def test_an_overlap_of_which_nobody_knows_the_end_is_over(engine: str, written: str | None, goes_on: bool) -> None:
 

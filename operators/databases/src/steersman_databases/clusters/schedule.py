@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 
 from steersman_databases.engines.desired import NoPassword, Password, SecondCredential
 from steersman_databases.engines.server import Credentials
@@ -144,5 +144,8 @@ def _moment(text: bytes) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text.decode())
     except ValueError:
+        return None
+    if moment.year == MAXYEAR:
+        # The end of an overlap would be beyond the calendar.
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
