@@ -1,6 +1,6 @@
 #!/bin/sh
 # steersman-postgres ARGUMENTS: the server, as Patroni runs it. A replica begins with the newest timeline that it has
-# heard of. A number that steersman-timeline only reserved is none, and after a promotion that did not come about it
+# heard of. A number that was only reserved (timeline.py) is none, and after a promotion that did not come about it
 # would be the newest: the server would wait for its log for ever.
 set -eu
 

@@ -1,12 +1,9 @@
 #!/bin/sh
-# steersman-room CLUSTER COMMAND: Patroni's pre_promote, which becomes the command once there is room. A promotion
-# begins a segment of the log: without room for one the server stops, and is elected again. Who led last, or may have,
-# waits for room, read-only; others give the lock back at once.
+# steersman-room CLUSTER: Patroni's pre_promote. A promotion begins a segment of the log: without room for one the server
+# stops, and is elected again. Who led last, or may have, waits for room, read-only; others give the lock back at once.
 # The wait ends: Patroni asks nobody else as long as one has the lock. It then leaves this one out for a ttl.
 set -u
 
-cluster=$1
-shift
 segment=$(pg_controldata /var/lib/steersman/data/pgdata 2>/dev/null | sed -n 's/^Bytes per WAL segment: *//p')
 patience=120 # seconds; a volume that is made larger is so by then
 log=/var/lib/steersman/wal
@@ -23,12 +20,10 @@ give_back() {
     exit 1
 }
 
-if ! has_room; then
-    steersman-role former "$cluster" || give_back
-    echo "steersman: waiting for room to go on as the primary" >&2
-    until has_room; do
-        [ $((patience -= 1)) -ge 0 ] || give_back
-        sleep 1
-    done
-fi
-exec "$@"
+has_room && exit 0
+steersman-role former "$1" || give_back
+echo "steersman: waiting for room to go on as the primary" >&2
+until has_room; do
+    [ $((patience -= 1)) -ge 0 ] || give_back
+    sleep 1
+done

@@ -49,7 +49,7 @@ def about_pod(environment: Mapping[str, str], version: str, cluster: str) -> dic
         "postgresql": {
             "connect_address": f"{host}:5432",
             "bin_name": {"postgres": "/usr/local/bin/steersman-postgres"},
-            "pre_promote": f"/usr/local/bin/steersman-room {cluster} steersman-timeline {cluster}",
+            "pre_promote": f"/usr/local/bin/steersman-room {cluster}",
         },
         "restapi": {"connect_address": f"{host}:8008"},
         "tags": {"version": version},

@@ -1,5 +1,4 @@
-#!/usr/bin/python3 -I
-"""steersman-timeline CLUSTER: has a promotion begin a timeline with a number that no other one of the cluster's has.
+"""Has a promotion begin a timeline with a number that no other one of the cluster's has; Patroni calls `reserve_next`.
 
 PostgreSQL takes the number after the last that it has heard of. Who was away while another was promoted has not
 heard, and takes the same: then Patroni and pg_rewind take two logs for one, and so does a server that begins with the
@@ -43,7 +42,7 @@ def reserve(path: str, system: str, known: int) -> Generator[Request, Answer, in
             return known + 1
         said = (found.body.get("data") or {}).get(system, "0")
         if not said.isdecimal() or int(said) > known + _MOST:
-            sys.stderr.write(f"steersman-timeline: {path} says {said!r} for {system}, and {known} is known here\n")
+            sys.stderr.write(f"steersman: {path} says {said!r} for {system}, and {known} is known here\n")
             return known + 1
         number = max(known, int(said)) + 1
         version = found.body["metadata"]["resourceVersion"]
@@ -70,23 +69,21 @@ def control(data: Path) -> tuple[str, int]:
     system = re.search(r"^Database system identifier: *(\d+)$", told, re.MULTILINE)
     timeline = re.search(r"^Latest checkpoint's TimeLineID: *(\d+)$", told, re.MULTILINE)
     if system is None or timeline is None:
-        sys.exit(f"steersman-timeline: no timeline in {told!r}")
+        raise ValueError(f"no timeline in {told!r}")
     return system[1], int(timeline[1])
 
 
-def main(cluster: str) -> None:
-    """Before a promotion."""
-    system, timeline = control(DATA)
-    log = DATA / "pg_wal"
-    heard_of = [int(file.stem, 16) for file in log.glob("????????.history")]
+def reserve_next(cluster: str) -> bool:
+    """Before a promotion; False where it must not be: Patroni gives the lock back then."""
     store = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps/{cluster}-timelines"
-    answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), _SECONDS)
+    log = DATA / "pg_wal"
     try:
+        system, timeline = control(DATA)
+        heard_of = [int(file.stem, 16) for file in log.glob("????????.history")]
+        answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), _SECONDS)
         number = carry_out(reserve(store, system, max([timeline, *heard_of])), answer)
-    except Unavailable:
-        sys.exit("steersman-timeline: no number for a timeline, so no promotion")
-    leave_out(log, timeline, number)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+        leave_out(log, timeline, number)
+    except (OSError, subprocess.SubprocessError, Unavailable, ValueError) as error:
+        sys.stderr.write(f"steersman: no number for a timeline, so no promotion: {error}\n")
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""Real servers and the numbers of their timelines: what `steersman-timeline` leaves in a log, they understand."""
+"""Real servers and the numbers of their timelines: what `reserve_next` leaves in a log, they understand."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Replicas:
         self._monkeypatch.setenv("POD_NAMESPACE", "shop")
         self._monkeypatch.setattr(timeline, "DATA", self.data(name))
         self._monkeypatch.setattr(timeline, "ApiServer", lambda _: ApiServer())
-        timeline.main("orders")
+        assert timeline.reserve_next("orders")
         self.ask(name, "SELECT pg_promote()")
         return int(str(self.ask(name, IS)))
 

@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from image_script import IMAGES
 
 MIB = 1 << 20
@@ -15,29 +13,18 @@ MIB = 1 << 20
 
 def asked(programs: Path, **bodies: str) -> subprocess.CompletedProcess[str]:
     """The answer where the image's programs do this."""
-    for name, body in {"pg_controldata": "exit 1", "steersman_timeline": "exit 0", **bodies}.items():
-        program = programs / name.replace("steersman_", "steersman-")
+    for name, body in {"pg_controldata": "exit 1", **bodies}.items():
+        program = programs / name.replace("_role", "-role")
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
     environment = {"PATH": f"{programs}:{os.environ['PATH']}", "COUNT": str(programs / "count")}
-    command = ["sh", str(IMAGES / "postgresql/room.sh"), "pg", "steersman-timeline", "pg"]
+    command = ["sh", str(IMAGES / "postgresql/room.sh"), "pg"]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=20)
 
 
 def free(size: int) -> str:
     """A `stat` that tells of so many bytes."""
     return f"echo {size // 4096} 4096"
-
-
-@pytest.mark.parametrize("body", ["exit 0", "exit 7", '[ "$*" = pg ]', '[ "$*" != pg ]'])
-def test_with_room_it_is_for_the_next_to_say(tmp_path: Path, body: str) -> None:
-    alone = subprocess.run(["sh", "-c", body, "steersman-timeline", "pg"], check=False, timeout=20).returncode
-    assert asked(tmp_path, stat=free(16 * MIB), steersman_timeline=body).returncode == alone
-
-
-def test_without_room_the_next_is_not_asked(tmp_path: Path) -> None:
-    answer = asked(tmp_path, stat=free(0), steersman_role="exit 1", steersman_timeline="touch $COUNT")
-    assert answer.returncode == 1 and not (tmp_path / "count").exists()
 
 
 def test_with_room_nobody_is_asked(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_members_are_found_by_address(address: str) -> None:
     assert told["name"] == "pg-0-0"
     assert told["kubernetes"] == {"namespace": "shop", "pod_ip": address}
     assert told["postgresql"]["connect_address"] == f"{host}:5432"
-    assert told["postgresql"]["pre_promote"] == "/usr/local/bin/steersman-room pg steersman-timeline pg"
+    assert told["postgresql"]["pre_promote"] == "/usr/local/bin/steersman-room pg"
     assert told["postgresql"]["bin_name"] == {"postgres": "/usr/local/bin/steersman-postgres"}
     assert told["restapi"]["connect_address"] == f"{host}:8008"
     assert told["tags"] == {"version": "17.12"}

@@ -101,7 +101,7 @@ def test_before_a_promotion(
         (log / f"{one:08X}.history").write_text("1\t0/3000000\twhy\n")
     server = ApiServer(Store({"7711": said} if said else {}))
     monkeypatch.setattr(timeline, "ApiServer", server.called)
-    timeline.main("pg")
+    assert timeline.reserve_next("pg")
     assert server.store.data == {"7711": str(number)}
     assert sorted(file.name for file in log.iterdir()) == [f"{n:08X}.history" for n in range(2, number)]
 
@@ -116,10 +116,19 @@ def test_without_a_number_the_lock_is_given_back(
     monkeypatch.setattr(timeline, "ApiServer", server.called)
     monkeypatch.setattr(api_server.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(api_server.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    with pytest.raises(SystemExit, match="no promotion"):
-        timeline.main("pg")
+    assert not timeline.reserve_next("pg")
     assert server.asked > 3 and now[0] < 10
     assert not list(log.iterdir())
+
+
+def test_what_goes_wrong_is_said_and_is_no_promotion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(tmp_path, monkeypatch, 1)
+    monkeypatch.setattr(timeline, "ApiServer", ApiServer(Store({"7711": "3"})).called)
+    (tmp_path / "pg_controldata").write_text("#!/bin/sh\nexit 1\n")
+    assert not timeline.reserve_next("pg")
+    assert "no promotion" in capsys.readouterr().err
 
 
 class ApiServer:
