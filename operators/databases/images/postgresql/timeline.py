@@ -1,4 +1,4 @@
-"""Has a promotion begin a timeline with a number that no other one of the cluster's has; Patroni calls `reserve_next`.
+"""Has a promotion begin a timeline with a number of its own in the cluster. Patroni calls `reserve_next`.
 
 PostgreSQL takes the number after the last that it has heard of. Who was away while another was promoted has not
 heard, and takes the same: then Patroni and pg_rewind take two logs for one, and so does a server that begins with the
