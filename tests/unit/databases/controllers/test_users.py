@@ -373,6 +373,18 @@ def test_rotation_leaves_no_moment_without_a_valid_credential(engine: str) -> No
 
 
 @virtual_time
+async def test_a_rotation_beyond_the_end_of_the_calendar_is_none() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user(rotation={"every": "87600000h", "overlap": "2m"})
+        await world.ready()
+        former = world.entries()
+        await world.runtime.clock.sleep(3600)
+        assert world.entries() == former
+        await world.ready()
+
+
+@virtual_time
 async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() -> None:
     world = UsersWorld()
     async with world.operator():
@@ -390,7 +402,7 @@ async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() ->
 @pytest.mark.parametrize(
     "written",
     [b64encode(b"now").decode(), b64encode(b"9999-12-31T23:59:59Z").decode(), None],
-    ids=["unreadable", "end of time", "gone"],
+    ids=["unreadable", "to come", "gone"],
 )
 @pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "turned off"])
 def test_an_overlap_of_which_nobody_knows_the_end_is_over(engine: str, written: str | None, goes_on: bool) -> None:

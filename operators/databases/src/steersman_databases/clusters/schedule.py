@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import MAXYEAR, UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from steersman_databases.engines.desired import NoPassword, Password, SecondCredential
 from steersman_databases.engines.server import Credentials
@@ -21,6 +21,7 @@ Data = Mapping[str, bytes]
 
 _USERNAME, _PASSWORD = "username", "password"
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+_SKEW = timedelta(hours=1)  # by which a clock elsewhere may be ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +34,17 @@ class Credentialed:
     rotated: datetime | None = None
 
     @classmethod
-    def read(cls, data: Data) -> Credentialed | None:
+    def read(cls, data: Data, now: datetime) -> Credentialed | None:
         """What a Secret says; None where it has no user name or no password.
 
-        An overlap of which it does not say when it began is over.
+        An overlap of which it does not say when it began, or says what cannot be, is over.
         """
         current = _pair(data, "")
         if current is None:
             return None
         previous, rotated = _pair(data, "previous-"), _moment(data.get("rotated-at", b""))
+        if rotated is not None and rotated > now + _SKEW:
+            rotated = None
         if previous is not None and rotated is None:
             # Nobody knows when the overlap began: a password that somebody may want gone must not be valid for ever.
             rotated = _LONG_AGO
@@ -60,7 +63,7 @@ class Credentialed:
 
     def is_due(self, every: timedelta, since: datetime, now: datetime) -> bool:
         """Whether it is time for the next one. ``since``: when the first one came into use."""
-        return self.following is None and self.previous is None and now >= (self.rotated or since) + every
+        return self.following is None and self.previous is None and now >= _after(self.rotated or since, every)
 
     def begun(self, username: str, password: str) -> Credentialed:
         """With the next one chosen."""
@@ -82,13 +85,13 @@ class Credentialed:
 
     def overlap_ends(self, overlap: timedelta) -> datetime | None:
         """Until when the former one is valid; None where there is none."""
-        return None if self.previous is None or self.rotated is None else self.rotated + overlap
+        return None if self.previous is None or self.rotated is None else _after(self.rotated, overlap)
 
     def wakes(self, every: timedelta | None, overlap: timedelta, since: datetime) -> datetime | None:
         """When the next step is due; None where nothing is, or it is at once."""
         if self.previous is not None:
             return self.overlap_ends(overlap)
-        return None if every is None or self.following is not None else (self.rotated or since) + every
+        return None if every is None or self.following is not None else _after(self.rotated or since, every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +143,17 @@ def _pair(data: Data, prefix: str) -> Credentials | None:
     return Credentials(username, password) if username and password else None
 
 
+def _after(moment: datetime, span: timedelta) -> datetime:
+    # The calendar has an end, and what somebody may write has none.
+    try:
+        return moment + span
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def _moment(text: bytes) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text.decode())
     except ValueError:
-        return None
-    if moment.year == MAXYEAR:
-        # The end of an overlap would be beyond the calendar.
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -258,7 +258,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         name = user.spec.user
         if user.spec.password is not None:
             return Credentialed(Credentials(name, await self._given_password(user)))
-        held = Credentialed.read(secret.data) if secret is not None else None
+        held = Credentialed.read(secret.data, self.runtime.clock.now()) if secret is not None else None
         if held is None or held.current.username not in (name, second):
             return Credentialed(Credentials(name, _new_password()))
         return held
