@@ -139,6 +139,14 @@ def test_a_history_of_its_own(status: dict[str, Any], diverged: bool) -> None:
     assert only(seen(primary(), replica(1, **status)), 1).diverged is diverged
 
 
+@pytest.mark.parametrize(("history", "diverged"), [("[[1,5],[3,9]]", True), ("[[1,5]]", False), ("[]", False)])
+def test_a_timeline_that_nobody_went_on_from(history: str, diverged: bool) -> None:
+    """It is known as soon as a later one is written down: the last line may be missing yet."""
+    leads = pod(0, state="running", role="primary", xlog_location=84212224, timeline=4)
+    left = replica(1, timeline=2, xlog_location=4, replication_state="in archive recovery")
+    assert only(seen(leads, left, config={"history": history}), 1).diverged is diverged
+
+
 @pytest.mark.parametrize(
     ("status", "behind"),
     [

@@ -155,10 +155,13 @@ class _Cluster:
         }
 
     def diverged(self, timeline: int | None, position: int | None) -> bool:
-        """Whether somebody is beyond the point where his timeline ended."""
+        """Whether somebody is beyond the point where his timeline ended, or on one that nobody went on from."""
         if timeline is None or position is None or self.timeline is None or timeline >= self.timeline:
             return False
-        return position > self.branches.get(timeline, position)
+        if timeline not in self.branches:
+            # What was written down may be less than what is so.
+            return any(later > timeline for later in self.branches)
+        return position > self.branches[timeline]
 
     def behind(self, timeline: int | None, position: int | None) -> bool:
         """Whether somebody has nothing that the primary has not, and less."""
