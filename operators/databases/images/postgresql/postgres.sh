@@ -5,11 +5,10 @@
 set -eu
 
 is_reserved() {
-    # Empty, if it was cut. What cannot be read is somebody's history.
-    [ -s "$1" ] || return 0
-    first=
-    IFS= read -r first <"$1" || [ -n "$first" ] || return 1
-    [ "${first#\#}" != "$first" ]
+    # Comments, or nothing if it was cut. What cannot be read is somebody's history.
+    [ -f "$1" ] || return 1
+    grep -qv '^#' "$1" && return 1
+    [ $? = 1 ]
 }
 
 # As it is started, and not as it is asked for its settings: that may be in the middle of a promotion.
@@ -17,7 +16,7 @@ case "${1-} ${3-}" in
 '-D --config-file='*)
     for file in $(ls -r "$2/pg_wal" 2>/dev/null | grep '^[0-9A-F]\{8\}\.history$'); do
         is_reserved "$2/pg_wal/$file" || break
-        rm "$2/pg_wal/$file"
+        rm "$2/pg_wal/$file" || break
     done
     ;;
 esac

@@ -15,18 +15,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Generator
+import time
+from collections.abc import Generator, Mapping
 from functools import partial
 from pathlib import Path
 
-from steersman_pod.api_server import Answer, ApiServer, Request, Unavailable, carry_out, persistent
+from steersman_pod.api_server import Answer, ApiServer, Request, carry_out, persistent
 
 DATA = Path("/var/lib/steersman/data/pgdata")
 # steersman-postgres knows them by their first character.
 RESERVED = "# reserved: elsewhere a timeline of this number may have been begun\n"
 # Each is a file. So many promotions have not failed one after the other before somebody looks.
 _MOST = 10_000
-# Less than Patroni's lock lasts, which another may take then.
+# With the request that is on its way then, less than Patroni's lock lasts, which another may take afterwards.
 _SECONDS = 8.0
 
 
@@ -40,8 +41,9 @@ def reserve(path: str, system: str, known: int) -> Generator[Request, Answer, in
         found = yield Request(path)
         if found.status != 200:
             return known + 1
-        said = (found.body.get("data") or {}).get(system, "0")
-        if not said.isdecimal() or int(said) > known + _MOST:
+        reserved: Mapping[str, str] = found.body.get("data") or {}
+        said = reserved.get(system, "0")
+        if not re.fullmatch(r"[0-9]{1,10}", said) or int(said) > known + _MOST:
             sys.stderr.write(f"steersman: {path} says {said!r} for {system}, and {known} is known here\n")
             return known + 1
         number = max(known, int(said)) + 1
@@ -69,21 +71,23 @@ def control(data: Path) -> tuple[str, int]:
     system = re.search(r"^Database system identifier: *(\d+)$", told, re.MULTILINE)
     timeline = re.search(r"^Latest checkpoint's TimeLineID: *(\d+)$", told, re.MULTILINE)
     if system is None or timeline is None:
-        raise ValueError(f"no timeline in {told!r}")
+        raise LookupError(f"no timeline in {told!r}")
     return system[1], int(timeline[1])
 
 
 def reserve_next(cluster: str) -> bool:
     """Before a promotion; False where it must not be: Patroni gives the lock back then."""
-    store = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps/{cluster}-timelines"
-    log = DATA / "pg_wal"
     try:
+        store = f"/api/v1/namespaces/{os.environ['POD_NAMESPACE']}/configmaps/{cluster}-timelines"
+        log = DATA / "pg_wal"
         system, timeline = control(DATA)
-        heard_of = [int(file.stem, 16) for file in log.glob("????????.history")]
-        answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), _SECONDS)
-        number = carry_out(reserve(store, system, max([timeline, *heard_of])), answer)
-        leave_out(log, timeline, number)
-    except (OSError, subprocess.SubprocessError, Unavailable, ValueError) as error:
-        sys.stderr.write(f"steersman: no number for a timeline, so no promotion: {error}\n")
+        heard_of = [int(file.stem, 16) for file in log.glob(f"{'[0-9A-F]' * 8}.history")]
+        if (known := max([timeline, *heard_of])) > timeline + _MOST:
+            raise LookupError(f"{log} has a timeline {known}, and the data are of {timeline}")
+        deadline = time.monotonic() + _SECONDS
+        answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), deadline)
+        leave_out(log, timeline, carry_out(reserve(store, system, known), answer))
+    except Exception as error:  # With any that escapes Patroni would keep the lock and promote nobody.
+        sys.stderr.write(f"steersman: no number for a timeline, so no promotion: {error!r}\n")
         return False
     return True

@@ -69,8 +69,8 @@ class Replicas:
             process.stop(signal.SIGINT)
 
     def ask(self, name: str, statement: str) -> object:
-        where = {"host": str(self.directory), "port": self.ports[name], "user": "any", "dbname": "postgres"}
-        with psycopg.connect(**where, autocommit=True) as connection:
+        where = f"host={self.directory} port={self.ports[name]} user=any dbname=postgres"
+        with psycopg.connect(where, autocommit=True) as connection:
             cursor = connection.execute(statement.encode())
             return (cursor.fetchone() or [None])[0] if cursor.description else None
 
@@ -93,15 +93,18 @@ class Replicas:
         store = {"metadata": {"resourceVersion": "1"}, "data": {system: str(reserved)}}
 
         class ApiServer:
-            manager = "a test"
+            def __init__(self, manager: str) -> None:
+                self.manager = manager
 
             def ask(self, request: Any) -> Any:
                 return timeline.Answer(200, request.body or store)
 
         self._monkeypatch.setenv("POD_NAMESPACE", "shop")
         self._monkeypatch.setattr(timeline, "DATA", self.data(name))
-        self._monkeypatch.setattr(timeline, "ApiServer", lambda _: ApiServer())
+        self._monkeypatch.setattr(timeline, "ApiServer", ApiServer)
         assert timeline.reserve_next("orders")
+        for file in (self.data(name) / "pg_wal").glob("*.history"):
+            file.chmod(0o644)
         self.ask(name, "SELECT pg_promote()")
         return int(str(self.ask(name, IS)))
 

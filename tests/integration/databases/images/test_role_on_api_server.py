@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -58,7 +59,7 @@ def call(name: str, namespace: str) -> None:
     pod = role.Pod(name=name, namespace=namespace, uid=f"uid-{name}", node="n1", addresses=("10.0.0.9", "fd00::9"))
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
     leader = f"/api/v1/namespaces/{namespace}/configmaps/orders-leader"
-    answer = partial(api_server.persistent, api_server.ApiServer("steersman-role"), (200, 404, 409), 60)
+    answer = partial(api_server.persistent, api_server.ApiServer("steersman-role"), (200, 404, 409), math.inf)
     for family in ("ipv4", "ipv6"):
         api_server.carry_out(role.take(pod, f"{slices}/orders-rw-{family}", leader), answer)
 

@@ -73,7 +73,7 @@ def test_where_nothing_can_be_reserved_a_promotion_goes_on_as_without(reads: int
     assert Store(reads=reads, writes=writes).reserve(4) == 5
 
 
-@pytest.mark.parametrize("said", ["", "many", "-3", "4000000000", "99999999999999"])
+@pytest.mark.parametrize("said", ["", "many", "-3", "4000000000", "9" * 5000])
 def test_a_number_that_nobody_can_have_reserved_counts_for_nothing(said: str) -> None:
     store = Store(data={"7711": said})
     assert store.reserve(4) == 5
@@ -106,33 +106,47 @@ def test_before_a_promotion(
     assert sorted(file.name for file in log.iterdir()) == [f"{n:08X}.history" for n in range(2, number)]
 
 
-@pytest.mark.parametrize("status", [401, 422, 503])
+@pytest.mark.parametrize("store", [*(Store(reads=status) for status in (401, 422, 503)), Store(writes=503)])
 def test_without_a_number_the_lock_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Before it ends by itself: another may take it then."""
     log = prepare(tmp_path, monkeypatch, 1)
-    server, now = ApiServer(Store(reads=status)), [0.0]
+    server, now = ApiServer(store), [0.0]
+
+    def pass_by(seconds: float) -> None:
+        now[0] += seconds
+
     monkeypatch.setattr(timeline, "ApiServer", server.called)
     monkeypatch.setattr(api_server.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(api_server.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(api_server.time, "sleep", pass_by)
     assert not timeline.reserve_next("pg")
     assert server.asked > 3 and now[0] < 10
     assert not list(log.iterdir())
 
 
+@pytest.mark.parametrize("wrong", ["control file", "history", "environment", "answer"])
 def test_what_goes_wrong_is_said_and_is_no_promotion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: str
 ) -> None:
-    prepare(tmp_path, monkeypatch, 1)
-    monkeypatch.setattr(timeline, "ApiServer", ApiServer(Store({"7711": "3"})).called)
-    (tmp_path / "pg_controldata").write_text("#!/bin/sh\nexit 1\n")
+    log = prepare(tmp_path, monkeypatch, 1)
+    server = ApiServer(Store({"7711": "3"}))
+    monkeypatch.setattr(timeline, "ApiServer", server.called)
+    (log / "backup.history").touch()
+    if wrong == "control file":
+        (tmp_path / "pg_controldata").write_text("#!/bin/sh\nexit 1\n")
+    elif wrong == "history":
+        (log / "7FFFFFFF.history").touch()
+    elif wrong == "environment":
+        monkeypatch.delenv("POD_NAMESPACE")
+    else:
+        monkeypatch.setattr(server, "ask", lambda request: timeline.Answer(200, []))  # pyright: ignore
     assert not timeline.reserve_next("pg")
     assert "no promotion" in capsys.readouterr().err
 
 
 class ApiServer:
-    """Where `timeline.main` finds the store."""
+    """Where `reserve_next` finds the store."""
 
     manager = "steersman-timeline"
 
@@ -185,6 +199,7 @@ def test_a_server_starts_without_the_numbers_that_nobody_took_after_all(tmp_path
         (log / f"{number:08X}.history").write_text(timeline.RESERVED)
     # Cut while its words were written, and before.
     (log / "0000000F.history").write_text(timeline.RESERVED[:5])
+    (log / "0000000E.history").write_text(timeline.RESERVED * 2)
     (log / "00000010.history").touch()
     (log / "000000050000000000000004").touch()
     told = ("-D", str(tmp_path / "data"), "--config-file=/x", "--listen_addresses=*", "--port=5432")
@@ -211,3 +226,7 @@ def test_what_cannot_be_read_is_somebodys_history(tmp_path: Path) -> None:
     (log / "00000002.history").write_text(timeline.RESERVED)
     run(tmp_path, "-D", str(tmp_path / "data"), "--config-file=/x")
     assert len(list(log.iterdir())) == 2
+    (log / "00000003.history").rmdir()
+    (log / "00000003.history").write_text(f"{timeline.RESERVED}\n2\t0/4000000\twhy\n")
+    run(tmp_path, "-D", str(tmp_path / "data"), "--config-file=/x")
+    assert len(list(log.iterdir())) == 2, "a timeline after one of which only the number is known"

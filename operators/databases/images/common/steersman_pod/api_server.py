@@ -92,9 +92,12 @@ class ApiServer:
         return Answer(response.status, json.loads(response.read() or b"{}"))
 
 
-def persistent(server: ApiServer, understood: Collection[int], patience: float, request: Request) -> Answer:
-    """Asks until there is an answer of a status that is ``understood``. Raises Unavailable after so many seconds."""
-    deadline = time.monotonic() + patience
+def persistent(server: ApiServer, understood: Collection[int], deadline: float, request: Request) -> Answer:
+    """Asks until there is an answer of a status that is ``understood``. Raises Unavailable after the deadline.
+
+    Args:
+        deadline: of the monotonic clock. A request that is on its way then has its time.
+    """
     for attempt in range(sys.maxsize):
         try:
             answer = server.ask(request)
