@@ -104,8 +104,9 @@ def test_nobody_but_who_it_names_may_be_one_of_our_roles() -> None:
 def test_the_store_is_made_empty_and_bears_the_labels_that_patroni_asks_for() -> None:
     made = {part.key.name: part for part in ENGINE.objects(view())}
     name = view().key.name
-    assert set(made) == {f"{name}-{what}" for what in ("config", "leader", "sync", "failover", "patroni")}
-    for what in ("config", "leader", "sync", "failover"):
+    store = ("config", "leader", "sync", "failover", "timelines")
+    assert set(made) == {f"{name}-{what}" for what in (*store, "patroni")}
+    for what in store:
         metadata = msgspec.to_builtins(made[f"{name}-{what}"].metadata)
         assert metadata["labels"] == patroni.store_labels(view()) and "annotations" not in metadata
     slices = msgspec.to_builtins(made[f"{name}-patroni"])["data"]["slices"].split()
