@@ -68,8 +68,7 @@ def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record
     # They are read at the start. Nobody looks after the instances meanwhile: they come back by themselves.
     for pods in (three.selector, POOLERS):
         three.place.kubectl("delete", "pods", pods, "--timeout=120s", seconds=130)
-    replicas = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
-    three.until("all are back", lambda: three.sql(replicas) == "2", 180)
+    three.until("all are back", lambda: three.sql(three.engine.following) == "2", 180)
 
     names = view(three.name, three.place.namespace, "any").names
     old = ring[names.server_certificate]["tls.crt"].decode()

@@ -12,7 +12,6 @@ from cluster_under_test import ClusterUnderTest, writing
 pytestmark = [pytest.mark.xdist_group("cluster-timelines"), pytest.mark.timeout(900)]
 
 SYSTEM = "SELECT system_identifier FROM pg_control_system()"
-FOLLOW = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
 LOG = "/var/lib/steersman/data/pgdata/pg_wal"
 
 
@@ -21,7 +20,7 @@ def reserved(cluster: ClusterUnderTest) -> str:
 
 
 def all_follow(cluster: ClusterUnderTest) -> bool:
-    return bool(cluster.primary) and cluster.sql(FOLLOW) == "2"
+    return bool(cluster.primary) and cluster.sql(cluster.engine.following) == "2"
 
 
 def led_last(cluster: ClusterUnderTest) -> str:

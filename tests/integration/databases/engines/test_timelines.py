@@ -13,13 +13,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from cluster_engines import POSTGRESQL
 from image_script import IMAGES, script
 from postgresql_server import PostgreSQLServer
 from server_process import START_SECONDS, Process, data_directory, free_port, program, run
 
 timeline = script("postgresql", "timeline")
 IS = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int"
-FOLLOW = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+FOLLOW = POSTGRESQL.following
 ROWS = "SELECT string_agg(said, ' ' ORDER BY said) FROM log"
 
 
@@ -86,6 +87,13 @@ class Replicas:
             time.sleep(0.05)
         log = (self.directory / name / "output.log").read_text(errors="replace")
         raise AssertionError(f"{name}: {statement} is {found} and not {answer}:\n{log}")
+
+    def require_followed(self, name: str, by: str) -> None:
+        """Starts a replica: what is written from then on must arrive there."""
+        with self.running(by, follows=name):
+            self.until(name, FOLLOW, 1)
+            self.ask(name, "INSERT INTO log VALUES ('one')")
+            self.until(by, ROWS, "one")
 
     def promote(self, name: str, reserved: int) -> int:
         """As Patroni does, where so many are ``reserved``; the timeline that this begins."""
@@ -156,10 +164,7 @@ def test_who_was_away_follows_a_copy_that_has_not_seen_all_timelines(replicas: R
     (replicas.data("copy") / "standby.signal").touch()
     with replicas.running("copy"):
         assert replicas.promote("copy", 3) == 4
-        with replicas.running("away", follows="copy"):
-            replicas.until("copy", FOLLOW, 1)
-            replicas.ask("copy", "INSERT INTO log VALUES ('one')")
-            replicas.until("away", ROWS, "one")
+        replicas.require_followed("copy", by="away")
     # What it hands on is the whole line.
     history = (replicas.data("copy") / "pg_wal/00000004.history").read_text().split()
     assert [word for word in history if word.isdecimal()] == ["1", "3"]
@@ -170,7 +175,4 @@ def test_a_replica_starts_after_a_promotion_that_did_not_come_about(replicas: Re
     timeline.leave_out(replicas.data("cut") / "pg_wal", 1, 4)
     with replicas.running("other"):
         assert replicas.promote("other", 1) == 2
-        with replicas.running("cut", follows="other"):
-            replicas.until("other", FOLLOW, 1)
-            replicas.ask("other", "INSERT INTO log VALUES ('one')")
-            replicas.until("cut", ROWS, "one")
+        replicas.require_followed("other", by="cut")

@@ -96,7 +96,7 @@ def test_what_lies_between_is_on_the_disk_and_what_is_there_stays(tmp_path: Path
 def test_before_a_promotion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard_of: tuple[int, ...], said: str, number: int
 ) -> None:
-    log = prepare(tmp_path, monkeypatch, 1)
+    log = prepare(tmp_path, monkeypatch)
     for one in heard_of:
         (log / f"{one:08X}.history").write_text("1\t0/3000000\twhy\n")
     server = ApiServer(Store({"7711": said} if said else {}))
@@ -111,7 +111,7 @@ def test_without_a_number_the_lock_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: Store
 ) -> None:
     """Before it ends by itself: another may take it then."""
-    log = prepare(tmp_path, monkeypatch, 1)
+    log = prepare(tmp_path, monkeypatch)
     server, now = ApiServer(store), [0.0]
 
     def pass_by(seconds: float) -> None:
@@ -129,7 +129,7 @@ def test_without_a_number_the_lock_is_given_back(
 def test_what_goes_wrong_is_said_and_is_no_promotion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: str
 ) -> None:
-    log = prepare(tmp_path, monkeypatch, 1)
+    log = prepare(tmp_path, monkeypatch)
     server = ApiServer(Store({"7711": "3"}))
     monkeypatch.setattr(timeline, "ApiServer", server.called)
     (log / "backup.history").touch()
@@ -163,13 +163,13 @@ class ApiServer:
         return self.store.answer(timeline.Request(STORE, request.body))
 
 
-def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> Path:
-    """Data at a timeline, and what reads them; the directory of their log."""
+def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data at timeline 1, and what reads them; the directory of their log."""
     log = tmp_path / "data/pg_wal"
     log.mkdir(parents=True)
-    told = f"""Database system identifier:           7711
-Latest checkpoint's TimeLineID:       {number}
-Latest checkpoint's PrevTimeLineID:   {number}
+    told = """Database system identifier:           7711
+Latest checkpoint's TimeLineID:       1
+Latest checkpoint's PrevTimeLineID:   1
 """
     program = tmp_path / "pg_controldata"
     program.write_text(f'#!/bin/sh\n[ "$*" = {tmp_path}/data ] && cat <<END\n{told}END\n')
