@@ -38,8 +38,7 @@ class Applier:
 
     def __init__(self, client: Client, *, dry_run: bool = False) -> None:
         self._client = client
-        # It waits for kinds as often as for all else.
-        self._discovery = Discovery(client, interval=_POLL)
+        self._discovery = Discovery(client)
         self._dry_run = dry_run
         self._made: set[str] = set()
 
@@ -141,6 +140,7 @@ class Applier:
         conditions = status.conditions or ()
         if not any((c.type, c.status) == ("Established", "True") for c in conditions):
             return "; ".join(f"{c.type}={c.status}: {c.message}" for c in conditions)
+        await self._discovery.refresh()
         listed = [await self._discovery.is_served(served) for served in _resources(definition)]
         return None if all(listed) else "it is established, but the API server does not list it yet"
 
