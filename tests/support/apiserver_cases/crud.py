@@ -414,6 +414,10 @@ async def case_defaults_of_pods_and_claims(api: Api) -> None:
     assert made.body["status"] == {"phase": "Pending"}
     refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"accessModes": ["ReadWriteMany"]}})
     refused.refused(422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests")
+    bound = (await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "v"}})).ok()
+    assert bound.body["spec"]["volumeName"] == "v"
+    refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "w"}})
+    refused.refused(422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests")
 
 
 async def case_a_dry_run_keeps_nothing(api: Api) -> None:

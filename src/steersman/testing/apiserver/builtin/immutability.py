@@ -104,7 +104,7 @@ def _claim(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
         bound = child(old.get("status"), "phase") == "Bound"
         changeable = {"resources", "volumeAttributesClassName"} if bound else set[str]()
         # The volume controller's binding is the one change from nothing that is allowed.
-        if not child(old.get("spec"), "volumeName"):
+        if not old.get("spec", {}).get("volumeName"):
             changeable.add("volumeName")
         return {k: v for k, v in claim.get("spec", {}).items() if k not in changeable}
 
