@@ -36,7 +36,7 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## Clusters of PostgreSQL and MySQL that lose primaries under load, on a real Kubernetes (10 min from fresh, 2 min again)
+demo: $(READY) ## A PostgreSQL cluster that switches over under load, and a MySQL cluster that loses its primary, on a real Kubernetes (10 min from fresh, 2 min again)
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
@@ -58,6 +58,12 @@ e2e: $(READY) ## Everything end to end on the cluster, faults included (over an 
 	@$(MAKE) faults
 	@$(BIN)/pytest --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
 	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
+	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
+
+.PHONY: e2e-ipv6
+e2e-ipv6: $(READY) ## Smoke tests, and what depends on addresses, on a devcluster of its own that has only those of IPv6 (15 min)
+	@export DEVCLUSTER=ip6 DEVCLUSTER_IP=6 CLUSTER=; trap '$(BIN)/python -m devcluster down' EXIT; \
+		$(BIN)/pytest --timeout 1800 -m "smoke or addresses" tests/e2e
 
 .PHONY: faults
 faults: $(READY) ## Each fault at its full size, on the real API server, and MySQL groups that are cut in two (25 min)
@@ -81,7 +87,7 @@ bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hou
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: bench-databases
-bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (4 hours; BENCH="--scenario drift --runs 1")
+bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (6 hours; BENCH="--scenario drift --runs 1")
 	@PYTHONPATH=tests/support $(BIN)/python -m benchmarks.databases $(BENCH)
 
 .PHONY: bench-testing

@@ -27,10 +27,11 @@ from devcluster_itself import ours, own_namespace, toolbox
 
 __all__ = ["ours"]
 
-pytestmark = pytest.mark.disruptive
+pytestmark = [pytest.mark.disruptive, pytest.mark.addresses]
 
 NODES = [node.name for node in layout.NODES[: layout.DEFAULT_NODES]]
 PEERS = ("web-0", "web-1")
+OUTSIDE = {"4": "203.0.113.1", "6": "2001:db8::1"}[layout.IP]  # of documentation
 
 # One pod a node, none of them root's, each with a volume.
 WEB = f"""
@@ -143,22 +144,24 @@ def test_the_api_server_is_reached_at_its_service(ours: Target, web: str, peer: 
         pytest.param(str(layout.NODES[1].pods[250]), id="dead-pod-on-node-2"),
         pytest.param("host-side-of-link", id="host-side-of-link"),
         pytest.param("address-of-host", id="address-of-host"),
-        pytest.param("203.0.113.1", id="outside"),
+        pytest.param(OUTSIDE, id="outside"),
     ],
 )
 def test_what_nothing_serves_fails_and_goes_nowhere(ours: Target, web: str, peer: str, address: str) -> None:
     state = State.load()
     assert state is not None
-    known = {"host-side-of-link": str(state.link[1]), "address-of-host": host_address() or str(state.link[1])}
+    known = {"host-side-of-link": str(state.link[1]), "address-of-host": host_address()}
+    if known.get(address, address) is None or (layout.IP == "6" and address == "host-side-of-link"):
+        pytest.skip(f"the host has none of IPv{layout.IP}")
     with pytest.raises(CommandFailed, match=r"refused|unreachable|no route"):
-        toolbox(ours, web, peer, "connect", f"{known.get(address, address)}:80")
+        toolbox(ours, web, peer, "connect", f"{layout.in_url(known.get(address) or address)}:80")
 
 
 def host_address() -> str | None:
     """The address by which the host reaches others; None on a host without a default route. Sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket({"4": socket.AF_INET, "6": socket.AF_INET6}[layout.IP], socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("203.0.113.1", 9))
+            probe.connect((OUTSIDE, 9))
         except OSError:
             return None
         return str(probe.getsockname()[0])
@@ -170,8 +173,8 @@ def test_no_machine_has_a_default_route(ours: Target) -> None:
     for machine in state.machines.values():
         for family in ("-4", "-6"):
             assert run(machine.in_network(["ip", family, "route", "show", "default"])) == ""
-    forwarding = state.control_plane.enter(["cat", "/proc/sys/net/ipv4/ip_forward"])
-    assert run(forwarding).strip() == "0"
+    setting = {"4": "ipv4/ip_forward", "6": "ipv6/conf/all/forwarding"}[layout.IP]
+    assert run(state.control_plane.enter(["cat", f"/proc/sys/net/{setting}"])).strip() == "0"
 
 
 def test_logs(ours: Target, web: str) -> None:
@@ -281,7 +284,7 @@ def test_up_starts_again_what_has_ended_and_nothing_else(ours: Target) -> None:
 
 def test_a_node_whose_cable_is_pulled_is_out_of_reach_and_comes_back(ours: Target, web: str) -> None:
     here, there = sorted(PEERS, key=lambda name: pod(ours, web, name)["spec"]["nodeName"])
-    address = f"{pod(ours, web, there)['status']['podIP']}:8080"
+    address = f"{layout.in_url(pod(ours, web, there)['status']['podIP'])}:8080"
     toolbox(ours, web, here, "connect", address)
     cluster.stop_node(2)
     try:
@@ -359,7 +362,7 @@ def test_kubelets_and_the_api_server_refuse_strangers(ours: Target) -> None:
     with pytest.raises(urllib.error.HTTPError, match="403"):
         opener.open(f"{kubeconfig.server(state.link)}/api/v1/nodes", timeout=10)
     for node in state.nodes:
-        address = f"https://{node.address}:10250/pods"
+        address = f"https://{layout.in_url(node.address)}:10250/pods"
         asked = run(state.control_plane.in_network([sys.executable, "-c", ASK_AS_NOBODY, address]))
         assert asked.strip() == "401"
 

@@ -20,7 +20,7 @@ from devcluster_itself import ours, own_namespace, toolbox
 
 __all__ = ["ours"]
 
-pytestmark = pytest.mark.disruptive
+pytestmark = [pytest.mark.disruptive, pytest.mark.addresses]
 
 FIRST, SECOND, THIRD = (node.name for node in layout.NODES)
 
@@ -79,7 +79,7 @@ def get(target: Target, *arguments: str) -> dict[str, Any]:
 
 
 def address(target: Target, namespace: str, pod: str) -> str:
-    return f"{get(target, 'pod', pod, f'--namespace={namespace}')['status']['podIP']}:8080"
+    return f"{layout.in_url(get(target, 'pod', pod, f'--namespace={namespace}')['status']['podIP'])}:8080"
 
 
 def reaches(namespace: str, number: int, pod: str, target: str) -> bool:
@@ -125,7 +125,7 @@ def test_some_packets_are_lost_and_connections_bear_it(ours: Target, boxes: str,
 
 
 def dropped(machine: Machine) -> bool:
-    rules = run(machine.in_network(["iptables", "-w", "-t", "raw", "-L", f"loss-{SECOND}", "-v", "-x", "-n"]))
+    rules = run(machine.in_network([layout.IPTABLES, "-w", "-t", "raw", "-L", f"loss-{SECOND}", "-v", "-x", "-n"]))
     return any(int(line.split()[0]) > 0 for line in rules.splitlines() if "DROP" in line)
 
 
@@ -208,7 +208,7 @@ def test_up_mends_what_was_killed(ours: Target, boxes: str, name: str) -> None:
 
     def reached() -> bool:
         two = get(ours, "pod", "two", f"--namespace={boxes}")["status"].get("podIP")
-        return two is not None and connects(ours, boxes, "one", f"{two}:8080")
+        return two is not None and connects(ours, boxes, "one", f"{layout.in_url(two)}:8080")
 
     wait_until("pods reach each other", reached, seconds=60)
 

@@ -22,7 +22,7 @@ def no_api_server(target: Target, namespace: str) -> Generator[None]:
     def change(how: str) -> None:
         for machine, address in pods:
             rule = ["--source", address, "--destination", str(layout.CONTROL_PLANE_ADDRESS), "--jump", "DROP"]
-            command = machine.in_network(["iptables", "--wait", how, "FORWARD", *rule])
+            command = machine.in_network([layout.IPTABLES, "--wait", how, "FORWARD", *rule])
             subprocess.run(command, check=True, capture_output=True)
 
     change("--insert")

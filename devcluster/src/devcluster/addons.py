@@ -14,7 +14,7 @@ DNS_LABELS = {"k8s-app": "kube-dns"}
 
 # Names outside of the cluster do not exist, at once: a server failure would make resolvers try again for seconds.
 COREFILE = f"""\
-{layout.CLUSTER_DOMAIN}:53 in-addr.arpa:53 {{
+{layout.CLUSTER_DOMAIN}:53 in-addr.arpa:53 ip6.arpa:53 {{
     errors
     health
     ready

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from devcluster import layout
+from devcluster import architecture
 from devcluster.commands import logged
 from devcluster.rootfs import Base
 
@@ -20,7 +20,7 @@ _KEPT = 4
 
 def storage() -> Path:
     """Where buildah keeps layers and what it has built; can be deleted whenever nothing builds."""
-    return layout.cache() / "buildah"
+    return architecture.cache("buildah")
 
 
 @cache
@@ -57,9 +57,14 @@ def add_base(base: Base, log: Path) -> None:
         subprocess.run([*buildah, "rm", container], capture_output=True, check=False)
         logged([*buildah, "from", "--name", container, "scratch"], log, seconds=60)
         logged([*buildah, "add", container, str(base.archive), "/"], log, seconds=300)
-        logged([*buildah, "config", "--cmd", "bash", container], log, seconds=60)
+        logged([*buildah, "config", *_processors("--arch={}"), "--cmd", "bash", container], log, seconds=60)
         logged([*buildah, "commit", "--rm", container, ours], log, seconds=300)
     logged([*buildah, "tag", ours, base.reference], log, seconds=60)
+
+
+def _processors(option: str) -> list[str]:
+    """The option for images of others than the machine's own."""
+    return [option.format(architecture.CHOSEN)] if architecture.FOREIGN else []
 
 
 def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name: str, log: Path) -> None:
@@ -69,8 +74,8 @@ def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name
     """
     given = [f"--build-arg={key}={value}" for key, value in sorted(arguments.items())]
     options = ["--isolation=chroot", "--network=host", "--format=oci", "--layers", "--pull=never"]
-    command = [*_buildah(storage()), "build", *options, *given, "--tag", name, "--file", str(containerfile)]
-    logged([*command, str(context)], log, seconds=1800)
+    command = [*_buildah(storage()), "build", *options, *_processors("--platform=linux/{}"), *given, "--tag", name]
+    logged([*command, "--file", str(containerfile), str(context)], log, seconds=3600)
     _forget_old_stages()
 
 

@@ -4,7 +4,6 @@ Only one change goes on at a time on a machine, whatever number of checkouts and
 """
 
 import os
-import platform
 import sys
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import binaries, containers, controlplane, layout, lock, metrics, network, packages
+from devcluster import architecture, binaries, containers, controlplane, layout, lock, metrics, network, packages
 from devcluster import create as creation
 from devcluster import remove as removal
 from devcluster import state as states
@@ -21,8 +20,6 @@ from devcluster.layout import NodeLayout
 from devcluster.machine import Machine
 from devcluster.progress import Progress
 from devcluster.state import State
-
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 WITHOUT_CLUSTER = """\
 What still works here:
@@ -57,10 +54,9 @@ def require() -> str:
         raise Unsupported(f"The cluster needs Linux: it is made of namespaces.\n{WITHOUT_CLUSTER}")
     if os.geteuid() != 0:
         raise Unsupported(f"The cluster needs root, for namespaces, mounts and containers.\n{WITHOUT_CLUSTER}")
-    architecture = ARCHITECTURES.get(platform.machine())
-    if architecture is None:
-        raise Unsupported(f"The cluster has not been tried on {platform.machine()}.\n{WITHOUT_CLUSTER}")
-    return architecture
+    if architecture.OWN not in architecture.MACHINES:
+        raise Unsupported(f"The cluster has not been tried on {architecture.OWN}.\n{WITHOUT_CLUSTER}")
+    return architecture.OWN
 
 
 def kubeconfig_path() -> Path:
@@ -91,7 +87,7 @@ def up(progress: Progress | None = None, nodes: int | None = None) -> Status:
     CommandFailed with the way to a log, DevclusterError for a number that cannot be.
     """
     progress = progress or Progress()
-    architecture = require()
+    processors = require()
     if nodes is not None and not 1 <= nodes <= len(layout.NODES):
         raise DevclusterError(f"a cluster has 1 to {len(layout.NODES)} nodes, not {nodes}")
     with ThreadPoolExecutor() as pool:
@@ -101,7 +97,7 @@ def up(progress: Progress | None = None, nodes: int | None = None) -> Status:
     wanted = states.version()
     with _alone(progress):
         found = State.load()
-        if found is not None and found.mendable() and found.version == wanted:
+        if found is not None and found.mendable() and (found.version, found.ip) == (wanted, layout.IP):
             found.binaries = built  # those of the checkout that made it may be gone
             found.save()
             _mend(found, nodes or len(found.nodes), progress)
@@ -110,7 +106,7 @@ def up(progress: Progress | None = None, nodes: int | None = None) -> Status:
             with progress.step(f"Remove the cluster that is there: {_why(found, wanted)}"):
                 removal.remove()
         made = State(wanted, network.free_link(), built, list(layout.NODES[: nodes or layout.DEFAULT_NODES]))
-        creation.create(made, architecture, progress)
+        creation.create(made, processors, progress)
         return _status(made)
 
 
@@ -128,6 +124,8 @@ def _why(found: State | None, wanted: str) -> str:
         return "it was never finished"
     if not found.mendable():
         return "the machine was started anew"
+    if found.ip != layout.IP:
+        return f"it has addresses of IPv{found.ip}, and DEVCLUSTER_IP={layout.IP}"
     return f"another version of devcluster made it ({found.version}, this is {wanted})"
 
 
@@ -198,6 +196,8 @@ def _running() -> State:
     found = State.load()
     if found is None or not found.alive():
         raise NotRunning("there is no running cluster; make one with: devcluster up")
+    if found.ip != layout.IP:
+        raise DevclusterError(f"its addresses are of IPv{found.ip}: set DEVCLUSTER_IP={found.ip}")
     return found
 
 

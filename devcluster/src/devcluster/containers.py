@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from devcluster import oci
+from devcluster import layout, oci
 from devcluster.errors import CommandFailed, NotReady, NotRunning
 from devcluster.layout import NodeLayout
 from devcluster.machine import Machine
@@ -44,7 +44,7 @@ def _pod_network(node: NodeLayout) -> dict[str, object]:
     address = {
         "type": "host-local",
         "ranges": [[{"subnet": str(node.pods)}]],
-        "routes": [{"dst": "0.0.0.0/0"}],
+        "routes": [{"dst": layout.EVERYWHERE}],
     }
     return {
         "cniVersion": "1.0.0",

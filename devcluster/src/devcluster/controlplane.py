@@ -51,6 +51,7 @@ def kube_apiserver(binaries: Path) -> list[str]:
     """
     return [
         str(binaries / "kube-apiserver"),
+        f"--bind-address={layout.ANY_ADDRESS}",
         f"--advertise-address={CONTROL_PLANE_ADDRESS}",
         f"--secure-port={API_SERVER_PORT}",
         f"--service-cluster-ip-range={SERVICES}",

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from devcluster import buildah, containers, layout, lock, packages, rootfs, wheels
+from devcluster import architecture, buildah, containers, lock, packages, rootfs, wheels
 from devcluster.errors import CommandFailed, Unsupported
 from devcluster.layout import NodeLayout
 from devcluster.progress import Progress
@@ -130,9 +130,15 @@ def ensure(recipe: Recipe, progress: Progress) -> Image:
     """
     if found := cached(recipe):
         return found
-    packages.ensure(progress, buildah.PACKAGES)
+    _prepare(progress)
     with lock.exclusive(_directory() / f"{recipe.name}.lock"):
         return cached(recipe) or _build(recipe, progress)
+
+
+def _prepare(progress: Progress) -> None:
+    """Has what builds, and what runs the programs of the images."""
+    packages.ensure(progress, buildah.PACKAGES)
+    architecture.ensure(progress)
 
 
 def ensure_images(progress: Progress) -> list[Image]:
@@ -141,7 +147,7 @@ def ensure_images(progress: Progress) -> list[Image]:
     Raises Unsupported where nothing can be built, CommandFailed with the log's place.
     """
     if not all(cached(recipe) for recipe in (POSTGRESQL, MYSQL, OPERATOR)):
-        packages.ensure(progress, buildah.PACKAGES)
+        _prepare(progress)
     with ThreadPoolExecutor(2) as pool:
         mysql = pool.submit(ensure_mysql, progress)
         others = [ensure(recipe, progress) for recipe in (POSTGRESQL, OPERATOR)]
@@ -181,8 +187,11 @@ def build(
 def load(image: Image) -> None:
     """Import an image into those nodes of the running cluster that do not have it yet.
 
-    Raises NotRunning if there is no cluster, CommandFailed with containerd's words.
+    Raises NotRunning if there is no cluster, Unsupported for images of other processors, CommandFailed with
+    containerd's words.
     """
+    if architecture.FOREIGN:
+        raise Unsupported(f"nodes take no images for {architecture.CHOSEN}: unset DEVCLUSTER_ARCHITECTURE")
     nodes = _nodes()
     wanted = [node for node in nodes if containers.digest(node, image.reference) != image.digest]
     if wanted or not nodes:
@@ -207,7 +216,7 @@ def _nodes() -> list[NodeLayout]:
 
 
 def _directory() -> Path:
-    return layout.cache() / "images"
+    return architecture.cache("images")
 
 
 def _archive(recipe: Recipe, base: rootfs.Base) -> Path:
@@ -228,7 +237,7 @@ def _read(reference: str, archive: Path) -> Image:
 def _build(recipe: Recipe, progress: Progress) -> Image:
     log = _directory() / "logs" / f"{recipe.name}.log"
     log.unlink(missing_ok=True)
-    with lock.exclusive(layout.cache() / "rootfs" / f"{recipe.base.rpartition(':')[2]}.lock"):
+    with lock.exclusive(architecture.cache("rootfs") / f"{recipe.base.rpartition(':')[2]}.lock"):
         base = rootfs.ensure(recipe.base, progress)
         buildah.add_base(base, log)
     archive = _archive(recipe, base)
@@ -342,6 +351,6 @@ def load_command(archives: Annotated[list[Path], typer.Argument(help="OCI archiv
 
 @app.command("clean")
 def clean_command() -> None:
-    """Delete everything that images are built from, so that the next build takes the newest packages."""
-    for directory in (buildah.storage(), _directory(), layout.cache() / "rootfs", layout.cache() / "wheels"):
+    """Delete what images of one architecture are built from, so that the next build takes the newest packages."""
+    for directory in (buildah.storage(), _directory(), *map(architecture.cache, ("rootfs", "wheels"))):
         shutil.rmtree(directory, ignore_errors=True)

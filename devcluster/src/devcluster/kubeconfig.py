@@ -24,7 +24,7 @@ def server(link: ipaddress.IPv4Network) -> str:
 
 def write_all(link: ipaddress.IPv4Network) -> None:
     """Write every kubeconfig: the components reach the API server inside, the administrator from the host."""
-    inside = f"https://{CONTROL_PLANE_ADDRESS}:{API_SERVER_PORT}"
+    inside = f"https://{layout.in_url(CONTROL_PLANE_ADDRESS)}:{API_SERVER_PORT}"
     for name in certificates.identities():
         outside = name in ("admin", "bootstrap")
         path = layout.KUBECONFIG if name == "admin" else component(name)

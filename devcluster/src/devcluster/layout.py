@@ -3,6 +3,9 @@
 Everything that a running cluster keeps is below `STATE` and `RUN`, which are machine-wide: there is one cluster of a
 name on a machine, whoever started it. The name is `$DEVCLUSTER`; nearly everybody uses the one without. What can be
 made again at the price of time is below `cache()`, which is a user's own.
+
+With 6 as `$DEVCLUSTER_IP`, all addresses of nodes, pods and Services are of IPv6: no machine has any other, but for
+the host's link to the control plane.
 """
 
 import ipaddress
@@ -14,6 +17,9 @@ from pathlib import Path
 NAME = os.environ.get("DEVCLUSTER", "")
 if re.fullmatch(r"[a-z0-9]{0,12}", NAME) is None:  # it is part of the name of an interface, which may have 15
     raise ValueError(f"DEVCLUSTER={NAME}: at most 12 small letters and digits")
+IP = os.environ.get("DEVCLUSTER_IP") or "4"
+if IP not in ("4", "6"):
+    raise ValueError(f"DEVCLUSTER_IP={IP}: 4 or 6")
 FAMILY = "steersman-devcluster"
 TITLE = f"{FAMILY}-{NAME}" if NAME else FAMILY
 
@@ -26,11 +32,17 @@ KUBECONFIG = STATE / "kubeconfig"
 CGROUP = TITLE
 
 CLUSTER_DOMAIN = "cluster.local"
-SERVICES = ipaddress.IPv4Network("10.96.0.0/16")
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+SERVICES: Network = ipaddress.ip_network("10.96.0.0/16" if IP == "4" else "fd10:96::/112")
 KUBERNETES_SERVICE = SERVICES[1]
 DNS_SERVICE = SERVICES[10]
-PODS = ipaddress.IPv4Network("10.244.0.0/16")
-FABRIC = ipaddress.IPv4Network("10.231.0.0/24")  # seen by the machines only, never by the host
+PODS: Network = ipaddress.ip_network("10.244.0.0/16" if IP == "4" else "fd10:244::/48")
+# Seen by the machines only, never by the host.
+FABRIC: Network = ipaddress.ip_network("10.231.0.0/24" if IP == "4" else "fd10:231::/64")
+EVERYWHERE = "0.0.0.0/0" if IP == "4" else "::/0"
+ANY_ADDRESS = "0.0.0.0" if IP == "4" else "::"  # noqa: S104 - of machines that nobody but the host reaches
+IPTABLES = "iptables" if IP == "4" else "ip6tables"
 API_SERVER_PORT = 6443
 
 # What the host does see is a link of two addresses. The first range that the host has no route to is taken; the
@@ -60,12 +72,13 @@ class NodeLayout:
         return f"steersman-{self.number}"
 
     @property
-    def address(self) -> ipaddress.IPv4Address:
+    def address(self) -> Address:
         return FABRIC[10 + self.number]
 
     @property
-    def pods(self) -> ipaddress.IPv4Network:
-        return ipaddress.IPv4Network((int(PODS.network_address) + (self.number << 8), 24))
+    def pods(self) -> Network:
+        bits = {"4": 8, "6": 64}[IP]
+        return ipaddress.ip_network((int(PODS.network_address) + (self.number << bits), PODS.max_prefixlen - bits))
 
     @property
     def directory(self) -> Path:
@@ -83,6 +96,11 @@ class NodeLayout:
 NODES = (NodeLayout(1), NodeLayout(2), NodeLayout(3))  # as many as a cluster can have
 DEFAULT_NODES = 2
 CONTROL_PLANE_ADDRESS = FABRIC[1]
+
+
+def in_url(address: Address | str) -> str:
+    """An address as it stands before a port."""
+    return f"[{address}]" if ":" in str(address) else str(address)
 
 
 def cache() -> Path:

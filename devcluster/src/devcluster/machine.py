@@ -36,7 +36,7 @@ for own in log:/var/log cni:/var/lib/cni; do
     mount --bind "$DIRECTORY/${own%%:*}" "${own#*:}"
 done
 ip link set lo up
-for family in all default; do echo 1 > /proc/sys/net/ipv6/conf/$family/disable_ipv6 || true; done
+[ "$IP" = 6 ] || for each in all default; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6 || true; done
 exec "$INIT" pause
 """
 
@@ -83,6 +83,7 @@ class Machine:
             f"DIRECTORY={directory}",
             f"RUN={run}",
             f"INIT={first}",
+            f"IP={layout.IP}",
             f"SETTINGS={settings}",
         ]
         unshare = process.start(

@@ -19,9 +19,14 @@ from collections.abc import Sequence
 
 from devcluster import layout
 from devcluster.errors import CommandFailed, DevclusterError
-from devcluster.layout import CONTROL_PLANE_ADDRESS, FABRIC, LINK_NAME, SERVICES, NodeLayout
+from devcluster.layout import CONTROL_PLANE_ADDRESS, FABRIC, LINK_NAME, SERVICES, Address, NodeLayout
 from devcluster.machine import Machine
 from devcluster.process import run
+
+FORWARDING = {
+    "4": "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit",
+    "6": "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit",
+}
 
 
 def free_link() -> ipaddress.IPv4Network:
@@ -57,7 +62,7 @@ def wire_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
             f"address add {link[2]}/{link.prefixlen} dev host",
             "link set host up",
             "link add fabric type bridge",
-            f"address add {CONTROL_PLANE_ADDRESS}/{FABRIC.prefixlen} dev fabric",
+            _address_add(CONTROL_PLANE_ADDRESS, "fabric"),
             "link set fabric up",
         ],
     )
@@ -74,10 +79,9 @@ def wire_node(machine: Machine) -> None:
         ],
     )
     # a node forwards for its pods, and tells each of them each time that there is no way: they fail rather than wait
-    settings = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 0 > /proc/sys/net/ipv4/icmp_ratelimit"
-    run(machine.enter(["sh", "-c", settings]))
+    run(machine.enter(["sh", "-ec", FORWARDING[layout.IP]]))
     for chain in ("OUTPUT", "FORWARD"):
-        run(machine.in_network(["iptables", "-w", "-A", chain, "-o", "services", "-j", "REJECT"]))
+        run(machine.in_network([layout.IPTABLES, "-w", "-A", chain, "-o", "services", "-j", "REJECT"]))
 
 
 def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
@@ -92,14 +96,22 @@ def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
             f"link set {node.name} master fabric up",
         ],
     )
-    _configure(machine, [f"address add {node.address}/{FABRIC.prefixlen} dev eth0", "link set eth0 up"])
+    _configure(machine, [_address_add(node.address, "eth0"), "link set eth0 up"])
+
+
+def _address_add(address: Address, interface: str) -> str:
+    # There is nobody else who could have it, and to look for one takes a second.
+    known = " nodad" if address.version == 6 else ""
+    return f"address add {address}/{FABRIC.prefixlen} dev {interface}{known}"
 
 
 def route_pods(machine: Machine, nodes: Sequence[NodeLayout], gone: Sequence[NodeLayout] = ()) -> None:
     """Give a machine the way to the pods of all other `nodes`, and none to those of `gone`."""
     others = [node for node in nodes if node.name != machine.name]
     commands = [f"route replace {node.pods} via {node.address}" for node in others]
-    _configure(machine, commands + [f"route flush {node.pods}" for node in gone])
+    _configure(machine, commands)
+    for node in gone:
+        run(machine.in_network(["ip", f"-{layout.IP}", "route", "flush", str(node.pods)]))
 
 
 def set_node_link(control_plane: Machine, node: NodeLayout, *, up: bool) -> None:
@@ -115,14 +127,18 @@ def node_link_is_up(control_plane: Machine, node: NodeLayout) -> bool:
 
 
 # Packets are lost where they arrive, so that who sent them hears nothing of it: at the node's own interface, and at
-# the bridge's port for the node.
+# the bridge's port for the node. Neighbours still find each other, as by ARP, which iptables never sees: without that
+# the sender's kernel says after seconds that there is no way.
 LOSS = """
-echo 1 > /proc/sys/net/bridge/bridge-nf-call-iptables || true
-iptables -w -t raw -N "$CHAIN" 2>/dev/null || iptables -w -t raw -F "$CHAIN"
-iptables -w -t raw -C PREROUTING $ARRIVING -j "$CHAIN" 2>/dev/null ||
-    iptables -w -t raw -A PREROUTING $ARRIVING -j "$CHAIN"
+echo 1 > "/proc/sys/net/bridge/bridge-nf-call-$IPTABLES" || true
+"$IPTABLES" -w -t raw -N "$CHAIN" 2>/dev/null || "$IPTABLES" -w -t raw -F "$CHAIN"
+"$IPTABLES" -w -t raw -C PREROUTING $ARRIVING -j "$CHAIN" 2>/dev/null ||
+    "$IPTABLES" -w -t raw -A PREROUTING $ARRIVING -j "$CHAIN"
+[ "$IPTABLES" = iptables ] || for type in neighbour-solicitation neighbour-advertisement; do
+    "$IPTABLES" -w -t raw -A "$CHAIN" -p icmpv6 --icmpv6-type $type -j RETURN
+done
 [ "$SHARE" = 0.0 ] ||
-    iptables -w -t raw -A "$CHAIN" -m statistic --mode random --probability "$SHARE" -j DROP
+    "$IPTABLES" -w -t raw -A "$CHAIN" -m statistic --mode random --probability "$SHARE" -j DROP
 """
 
 
@@ -130,13 +146,15 @@ def lose(machine: Machine, node: NodeLayout, percent: int) -> None:
     """Lose that share of the packets of `node`: those that it sends, if `machine` is the control plane, else those
     that are sent to it. 0 ends it.
     """
-    variables = [f"CHAIN={_loss_chain(node)}", f"ARRIVING={_arriving(machine, node)}", f"SHARE={percent / 100}"]
-    run(machine.enter(["env", *variables, "sh", "-ec", LOSS]))
+    share = [f"ARRIVING={_arriving(machine, node)}", f"SHARE={percent / 100}"]
+    run(
+        machine.enter(["env", f"IPTABLES={layout.IPTABLES}", f"CHAIN={_loss_chain(node)}", *share, "sh", "-ec", LOSS])
+    )
 
 
 def loss(machine: Machine, node: NodeLayout) -> int:
     """The share of packets, in percent, that `lose` makes `machine` lose now."""
-    rules = run(machine.in_network(["iptables", "-w", "-t", "raw", "-S"]))
+    rules = run(machine.in_network([layout.IPTABLES, "-w", "-t", "raw", "-S"]))
     found = re.search(rf"^-A {_loss_chain(node)} .*--probability ([0-9.]+)", rules, re.MULTILINE)
     return round(float(found[1]) * 100) if found else 0
 

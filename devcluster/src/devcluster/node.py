@@ -25,6 +25,7 @@ def _kubelet_configuration(node: NodeLayout) -> dict[str, object]:
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": str(server.certificate),
         "tlsPrivateKeyFile": str(server.key),
+        "address": layout.ANY_ADDRESS,
         "clusterDNS": [str(layout.DNS_SERVICE)],
         "clusterDomain": layout.CLUSTER_DOMAIN,
         # pods that do not ask the cluster's DNS ask nobody: the host's servers are out of reach
@@ -54,6 +55,7 @@ def _proxy_configuration(node: NodeLayout) -> dict[str, object]:
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
+        "bindAddress": layout.ANY_ADDRESS,
         "hostnameOverride": node.name,
         "clusterCIDR": str(layout.PODS),
         "clientConnection": {"kubeconfig": str(kubeconfig.component(f"kube-proxy-{node.name}"))},

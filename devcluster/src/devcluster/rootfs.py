@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import layout
+from devcluster import architecture
 from devcluster.commands import logged
 from devcluster.progress import Progress
 
@@ -98,7 +98,7 @@ def ensure(reference: str, progress: Progress) -> Base:
 
 
 def _directory() -> Path:
-    return layout.cache() / "rootfs"
+    return architecture.cache("rootfs")
 
 
 def _name(reference: str) -> str:
@@ -114,6 +114,7 @@ def _command(made: _Made) -> list[str]:
     options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _LEFT_OUT]
     return [
         "mmdebstrap",
+        *([f"--architectures={architecture.CHOSEN}"] if architecture.FOREIGN else []),
         "--variant=minbase",
         "--format=tar",
         *(f"--aptopt={option}" for option in APT_OPTIONS),

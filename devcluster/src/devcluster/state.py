@@ -49,13 +49,14 @@ class State:
     """A cluster.
 
     `complete` is False while it is being made; `boot` is the host's boot in which it was made (process ids of another
-    boot mean nothing); `nodes` are those it is to have; `machines` maps a name to its machine.
+    boot mean nothing); `nodes` are those it is to have; `machines` maps a name to its machine; `ip` is `layout.IP`.
     """
 
     version: str
     link: ipaddress.IPv4Network
     binaries: Path
     nodes: list[NodeLayout]
+    ip: str = layout.IP
     boot: str = field(default_factory=_boot)
     complete: bool = False
     machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
@@ -80,6 +81,7 @@ class State:
             "link": str(self.link),
             "binaries": str(self.binaries),
             "nodes": [node.number for node in self.nodes],
+            "ip": self.ip,
             "boot": self.boot,
             "complete": self.complete,
             "machines": {
@@ -115,6 +117,7 @@ class State:
             link=ipaddress.IPv4Network(content["link"]),
             binaries=Path(content["binaries"]),
             nodes=[NodeLayout(number) for number in content.get("nodes", (1, 2))],  # an old one has to go
+            ip=content.get("ip", "4"),
             boot=content["boot"],
             complete=content["complete"],
             machines=machines,

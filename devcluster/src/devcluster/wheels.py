@@ -1,13 +1,12 @@
 """What operators' images are built from, gathered here: a build may not reach, or not trust, the package index."""
 
 import hashlib
-import platform
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from devcluster import layout, lock
+from devcluster import architecture, lock
 from devcluster.commands import logged
 
 PYTHON = "3.13"  # Debian trixie's
@@ -65,8 +64,8 @@ def download(requirements: Path, target: Path, log: Path) -> None:
 
     They are kept between calls, the newest set of each file's name. Raises CommandFailed with the log's place.
     """
-    cache = layout.cache() / "wheels" / requirements.stem
-    content = f"{PYTHON} {platform.machine()}".encode() + requirements.read_bytes()
+    cache = architecture.cache("wheels") / requirements.stem
+    content = f"{PYTHON} {architecture.MACHINE}".encode() + requirements.read_bytes()
     kept = cache / hashlib.sha256(content).hexdigest()[:16]
     with lock.exclusive(cache.with_suffix(".lock")):
         if not kept.exists():
@@ -79,7 +78,7 @@ def download(requirements: Path, target: Path, log: Path) -> None:
 
 
 def _pip_download() -> list[str]:
-    machine = platform.machine()
+    machine = architecture.MACHINE
     # glibc 2.41, and all that is older
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(41, 16, -1)]
     platforms += [f"manylinux2014_{machine}", f"linux_{machine}"]
