@@ -239,14 +239,14 @@ class World:
             members=others,
             majority=pod.group is not None and self.serves(pod.group),
             group=group if reached and me.state == "Offline" else None,
+            blocked=not any(map(self.serves, reached)),
             superseded=pod.group is not None and pod.joined.superseded(store, view_id),
             patient=not self.hasty,
         )
 
     def reached(self, pod: Instance) -> list[Group]:
-        """The groups of which it finds a member."""
-        serving = [g for g in self.groups if self.serves(g)]
-        return [g for g in serving if self.cut_off.isdisjoint(self.alive(g))]
+        """The groups of which it finds a member, whether or not they serve."""
+        return [g for g in self.groups if (alive := self.alive(g)) and self.cut_off.isdisjoint(alive)]
 
     def told(self, view: View) -> Consent:
         lacks = frozenset(n for n in range(1, self.made + 1) if view.lacks >= self.gtids({n}))
@@ -278,7 +278,7 @@ class World:
     def clone(self, pod: Instance) -> None:
         assert pod.decision is not None and pod.decision.to is not None
         donor = self.pods[pod.decision.to]
-        if donor.group in self.reached(pod):
+        if donor.group in self.reached(pod) and self.serves(donor.group):
             pod.durable = self.has(donor)
             pod.uuid = f"server-{pod.number}-{self.version}-clone"
 
@@ -348,6 +348,8 @@ class World:
         if not reached or pod.group is not None:
             return
         group = self.chance.choice(reached)
+        if not self.serves(group):
+            return
         if pod.number in group.view:
             return  # Its former self has to be put out first.
         primary = self.pods[self.alive(group)[0]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ssl
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -256,26 +255,21 @@ class Agent:
             return view
         if (told := self._asking.answers(self._ask_group(others), look)) is None:
             return view
-        return replace(view, group=told.has, purged=told.purged, everybody=told.everybody, errant=told.errant)
+        asked = replace(view, group=told.has, purged=told.purged, everybody=told.everybody, errant=told.errant)
+        return replace(asked, blocked=not told.majority)
 
     def _ask_group(self, others: Sequence[Member]) -> Sequence[group.Look]:
         """What those say that are online, as far as they answer."""
         looks: list[group.Look] = []
+        place = self._server.place
         for member in (m for m in others if m.state == "Online"):
             host, _, port = member.address.rpartition(":")
             try:
-                looks.append(group.look(host.strip("[]"), int(port), self._trust()))
+                tls = group.trust(place.tls / "ca.crt", place.peer / "tls.crt", place.peer / "tls.key")
+                looks.append(group.look(host.strip("[]"), int(port), tls))
             except (group.Unreachable, ValueError, OSError) as error:
                 self._log.say(f"instance {member.instance}", f"instance {member.instance} does not answer: {error}")
         return looks
-
-    def _trust(self) -> ssl.SSLContext:
-        """Members know each other by authority and not by name: they are found by address."""
-        place = self._server.place
-        trust = ssl.create_default_context(cafile=str(place.tls / "ca.crt"))
-        trust.check_hostname = False
-        trust.load_cert_chain(place.peer / "tls.crt", place.peer / "tls.key")
-        return trust
 
     def _because(self, decision: Decision) -> str:
         behind = self._applying.behind if decision.deed == "Wait" else ""

@@ -28,13 +28,14 @@ _SURELY = 10.0  # seconds for which nobody else must have it
 class Answers:
     """What the members of a group that answered have together.
 
-    `purged` is what each has no binary logs of any more; `everybody`: no other is in the group. `errant` is what this
-    one has beside, where it is certain.
+    `purged` is what each has no binary logs of any more; `everybody`: no other is in the group. `majority`: somebody
+    reaches most of it. `errant` is what this one has beside, where it is certain.
     """
 
     has: GtidSet
     purged: Sequence[GtidSet]
     everybody: bool
+    majority: bool
     errant: GtidSet
 
 
@@ -67,5 +68,6 @@ class Asking:
             has=has,
             purged=[look.purged for look in inside],
             everybody=everybody,
+            majority=any(look.majority for look in inside),
             errant=self._errant if self.clock() >= self._since + _SURELY else GtidSet(),
         )

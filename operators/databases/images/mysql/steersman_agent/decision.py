@@ -48,7 +48,8 @@ IN_GROUP = frozenset({"Joining", "Recovering", "Online"})
 class Member:
     """A member as it says itself, on its pod.
 
-    `uuid` is its server's, `gtids` all that it has, applied or not, `epoch` that of the group it was in last.
+    `uuid` is its server's, `gtids` all that it has, applied or not, `epoch` that of the group it was in last. `name`
+    is its pod's in DNS.
     """
 
     instance: int
@@ -56,6 +57,7 @@ class Member:
     primary: bool = False
     uuid: str = ""
     address: str = ""
+    name: str = ""
     gtids: GtidSet = field(default_factory=GtidSet)
     epoch: int = 0
 
@@ -99,8 +101,8 @@ class View:
 
     `me` is what it finds of itself now, `members` what all pods said in one list, its own left out. `majority`: it
     reaches more than half of its group. `group` is what online members have, asked while we are in no group, and
-    `purged` what each of them has no binary logs of; `everybody`: nobody else is in the group. `errant` is what
-    we have and it surely has not.
+    `purged` what each of them has no binary logs of; `everybody`: nobody else is in the group; `blocked`:
+    none of them reaches most of it. `errant` is what we have and it surely has not.
     `superseded`: if it is in a group, another was founded since.
     `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
     `tried` is what was done since it is to stop: nothing is waited for twice. `patient`: who has the same data may
@@ -114,6 +116,7 @@ class View:
     group: GtidSet | None = None
     purged: Sequence[GtidSet] = ()
     everybody: bool = True
+    blocked: bool = False
     errant: GtidSet = field(default_factory=GtidSet)
     superseded: bool = False
     stopping: bool = False
@@ -282,6 +285,9 @@ def _enter(view: View) -> Decision:
         return _found(view)
     if view.group is None:
         return Decision("Wait", f"instance {online[0].instance} says it is online, and does not answer")
+    if view.blocked:
+        # It would wait for an answer, and be in the way of whoever may found a group once this one has given up.
+        return Decision("Wait", "most of the group does not answer who is left of it, and it takes nobody in")
     if unknown := view.unknown:
         so_far = "" if view.errant >= unknown else ", as far as its members know by now"
         return Decision("Wait", f"it has {len(unknown)} transactions that the group has not: {unknown}{so_far}")

@@ -9,6 +9,7 @@ import contextlib
 import ssl
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -189,6 +190,19 @@ class LocalServer:
 
     def _connect(self, seconds: float) -> Any:
         return _connected(unix_socket=self._socket, user="root", read_timeout=seconds, write_timeout=seconds)
+
+
+def trust(authority: Path, certificate: Path, key: Path) -> ssl.SSLContext:
+    """Members know each other by authority and not by name: they are found by address.
+
+    No stricter than the servers themselves: what they serve with, the default context of Python 3.13 may refuse.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(authority)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 def look(host: str, port: int, tls: ssl.SSLContext) -> Look:

@@ -120,8 +120,10 @@ def _member(pod: Mapping[str, Any]) -> Member | None:
         gtids = GtidSet.parse(str(said.get("gtids", "")))
     except ValueError:
         return None
+    spec: Mapping[str, Any] = pod.get("spec") or {}
     return Member(
         instance=number,
+        name=f"{spec.get('hostname', '')}.{spec.get('subdomain', '')}",
         state=cast(State, said.get("state")),
         primary=said.get("primary") is True,
         uuid=str(said.get("uuid", "")),

@@ -131,3 +131,11 @@ def test_whether_everybody_has_told_what_they_have_logs_of() -> None:
     assert told(one, other) == ([f"{GROUP}:1-15", f"{GROUP}:1-5"], True)
     assert told(one) == ([f"{GROUP}:1-15"], False)
     assert not told(look("a", f"{GROUP}:1-20", members=("a", "c", "d"), others="UNREACHABLE"))[1]
+
+
+def test_whether_the_group_takes_anybody_in() -> None:
+    """One that still reaches most of it is enough: the others have not heard yet."""
+    alone = look("a", f"{GROUP}:1-10", members=("a", "b", "c"), others="UNREACHABLE")
+    assert Asked().answers(*BEHIND).majority
+    assert not Asked().answers(alone).majority
+    assert Asked().answers(alone, look("b", f"{GROUP}:1-10")).majority

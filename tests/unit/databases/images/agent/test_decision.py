@@ -168,6 +168,14 @@ def test_who_lacks_what_nobody_could_send_takes_another_copy() -> None:
     assert found(member(0, "Offline", has=f"{GROUP}:1-10,{ERRANT}:1"), gone).deed == "Wait"
 
 
+def test_a_group_that_has_lost_most_of_its_members_is_not_joined() -> None:
+    """Its primary would wait for who is joining, once it has given up, and that one for the primary."""
+    group, me = GtidSet.parse(f"{GROUP}:1-10"), member(1, "Offline", has=f"{GROUP}:1-10")
+    assert decision(me, *others("Online"), group=group).deed == "Join"
+    waits = decision(me, *others("Online"), group=group, blocked=True)
+    assert waits == Decision("Wait", "most of the group does not answer who is left of it, and it takes nobody in")
+
+
 @pytest.mark.parametrize("state", ["Stopped", "Starting", "Joining", "Recovering", "Failed", "Cloning"])
 def test_a_group_is_founded_only_when_everybody_says_that_he_is_in_none(state: State) -> None:
     assert decision(member(0, "Offline"), member(1, "Offline"), member(2, state)).deed == "Wait"

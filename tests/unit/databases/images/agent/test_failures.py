@@ -53,7 +53,8 @@ class Api(ApiServer):
 
 def pod(member: Member) -> Mapping[str, Any]:
     labels = {store.INSTANCE_LABEL: str(member.instance)}
-    return {"metadata": {"labels": labels, "annotations": {store.MEMBER: store.member_words(member)}}}
+    spec = {"hostname": f"my-{member.instance}-0", "subdomain": "my-headless"}
+    return {"metadata": {"labels": labels, "annotations": {store.MEMBER: store.member_words(member)}}, "spec": spec}
 
 
 class Played(Server):
@@ -78,6 +79,7 @@ class Played(Server):
         return {}
 
     def copy(self, options: Mapping[str, str], host: str, port: int) -> None:
+        assert host == f"my-{port}-0.my-headless", "clone_valid_donor_list knows no addresses of IPv6"
         self.asked.append(port)
         if not self.sound:
             raise Trouble("(3862, 'Clone Donor Error: page corrupt.')\nand more")
