@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,10 @@ from psycopg import sql
 from real_server import ADMINISTRATOR, RealServer
 from server_process import START_SECONDS, Process, data_directory, free_port, program, run
 from steersman_databases.engines import Credentials, Desired, Endpoint, PostgreSQL
+from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.settle import settle
 
 
 def compose(statement: str, *names: str) -> sql.Composed:
@@ -184,3 +189,16 @@ async def answering(server: PostgreSQLServer) -> None:
     while not await server.can_log_in(ADMINISTRATOR, "postgres"):
         if time.monotonic() > deadline:
             raise RuntimeError(server.log.read_text(errors="replace"))
+
+
+@asynccontextmanager
+async def administered(
+    server: PostgreSQLServer, owner: Credentials, database: DesiredDatabase
+) -> AsyncGenerator[Sessions]:
+    """Sessions of the administrator's, as by ``serverRef``. The owner is there; the database goes with the block."""
+    login = Login(server.administrator.username, server.administrator.password)
+    sessions = server.contents.connect(Server("postgresql", server.endpoint, login, Verification(TLSMode.REQUIRE)))
+    await settle(server.contents, sessions, DesiredUser(owner.username, owner.password, claim=database.claim))
+    yield sessions
+    await sessions.close()
+    server.administer("DROP DATABASE IF EXISTS {}", database.name)

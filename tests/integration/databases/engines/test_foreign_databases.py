@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from postgresql_server import PostgreSQLServer
+from postgresql_server import PostgreSQLServer, administered
 from steersman_databases.engines import Credentials, PostgreSQL
 from steersman_databases.engines.actions import CreateDatabase
 from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredUser
@@ -28,13 +28,8 @@ PUBLIC = frozenset({"public"})
 
 @pytest.fixture
 async def administrator(postgresql: PostgreSQLServer) -> AsyncGenerator[Sessions]:
-    """Sessions of the administrator's, as by ``serverRef``."""
-    login = Login(postgresql.administrator.username, postgresql.administrator.password)
-    sessions = CONTENTS.connect(Server("postgresql", postgresql.endpoint, login, Verification(TLSMode.REQUIRE)))
-    await settle(CONTENTS, sessions, DesiredUser(OWNER.username, OWNER.password, claim=CLAIM))
-    yield sessions
-    await sessions.close()
-    postgresql.administer("DROP DATABASE IF EXISTS {}", DATABASE.name)
+    async with administered(postgresql, OWNER, DATABASE) as sessions:
+        yield sessions
 
 
 async def make(sessions: Sessions, desired: DesiredDatabase) -> list[str]:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from cluster_world import KEY, NAMES, ClusterWorld
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, Node, PersistentVolumeClaim, Pod, Secret, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
+from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
@@ -253,6 +254,46 @@ async def test_a_replica_whose_volume_is_gone_is_replaced() -> None:
         await world.ready(3)
         assert world.statefulsets() == ["orders-0", "orders-1", "orders-3"]
         assert "InstanceReplaced" in world.events()
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+@virtual_time
+async def test_a_replica_whose_node_does_not_come_back_is_replaced(tainted: bool) -> None:
+    """Which somebody says by a taint, or by deleting the Node: until then it may."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        hostname = {"kubernetes.io/hostname": "node-3"}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "third", "labels": hostname}}
+        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-3"]}]}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "volume-2"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": "/volumes/2"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            },
+        }
+        world.server.load(node, volume)
+        bound = await world.client.patch(
+            PersistentVolumeClaim, NAMES.data_claim(2), MergePatch({"spec": {"volumeName": "volume-2"}})
+        )
+        world.hosts.volumes[bound.metadata.uid].broken = True
+        await world.client.delete(Pod, NAMES.pod(2))
+        await world.rest(120)
+        assert "InstanceReplaced" not in world.events()
+        if tainted:
+            lost = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+            await world.client.patch(Node, ObjectKey("", "third"), MergePatch({"spec": {"taints": [lost]}}))
+        else:
+            await world.client.delete(Node, ObjectKey("", "third"))
+        await world.until("replaced", lambda: "orders-3" in world.pods(), 60)
+        await world.ready(3)
+        assert any("its node is gone" in said for said in world.messages("InstanceReplaced"))
 
 
 @virtual_time

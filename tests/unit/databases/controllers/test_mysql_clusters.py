@@ -10,6 +10,7 @@ from cluster_world import ClusterWorld
 from group_model import GtidSet
 from group_world import KEY, NAMES, GroupWorld
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
+from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.crd import violations
 from steersman.meta import ObjectMeta
@@ -346,6 +347,23 @@ async def outage(world: GroupWorld) -> None:
     world.farm.away.add("orders-0-0")
     await world.kill("orders-0", "orders-1", "orders-2")
     await world.until("told", lambda: world.condition("Recoverable") == "False/ConsentNeeded", 900)
+
+
+@virtual_time
+async def test_nobody_is_led_to_a_pod_that_is_gone_while_nobody_leads() -> None:
+    """Its address may be another pod's by now. Who is there may become the primary, and is left alone."""
+    world = GroupWorld()
+    async with world.operator():
+        await outage(world)
+        key, pod = NAMES.slices("orders-rw")[0], world.pods()["orders-1"]
+        target = {"kind": "Pod", "name": pod.metadata.name, "namespace": pod.metadata.namespace}
+        for uid, kept in ((pod.metadata.uid, ["10.9.9.9"]), ("gone", list[str]())):
+            there = [{"addresses": ["10.9.9.9"], "targetRef": {**target, "uid": uid}}]
+            await world.client.patch(EndpointSlice, key, MergePatch({"endpoints": there}))
+            await world.rest(60)
+            found = world.server.read(EndpointSlice, key)
+            assert found is not None
+            assert [a for e in found.endpoints or () for a in e.addresses] == kept
 
 
 @virtual_time

@@ -74,7 +74,13 @@ async def test_drift_is_healed_within_thirty_seconds_and_told() -> None:
             "the grant is back", lambda: world.sql.granted("clerk", "shop") == {("SELECT", "orders")}, 30
         )
         assert "Granted: granted SELECT on table shop.public.orders to clerk" in world.notes()
-        await world.client.delete(Secret, ObjectKey("default", "clerk-user"))
+        key = ObjectKey("default", "clerk-user")
+        assert not [note for note in world.notes() if note.startswith("SecretRepaired")]
+        await world.client.patch(Secret, key, MergePatch({"data": {"host": None, "user": "eA=="}}))
+        await world.until("the Secret is whole", lambda: world.entries().get("user") == "clerk", 30)
+        assert world.entries()["host"] and world.entries()["password"] == password
+        assert "SecretRepaired: completed Secret clerk-user" in world.notes()
+        await world.client.delete(Secret, key)
         await world.until("the Secret is back", lambda: world.entries(), 30)
         await world.until("and in force", lambda: world.sql.lets_in("clerk", world.entries()["password"]), 30)
 

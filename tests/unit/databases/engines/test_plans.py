@@ -265,6 +265,22 @@ async def test_what_nobody_gets(world: World, desired: DesiredUser, error: type[
         await world.make(desired)
 
 
+async def test_a_guest_copies_no_database_of_others() -> None:
+    world = await World(PostgreSQL()).start()
+    of_others, claim = Claim("c1", "Database", "shop", "ledger"), Claim("c1", "Database", "guests", "till")
+    await world.make(DesiredUser("shop", "pw", owns=frozenset({"ledger"}), claim=of_others))
+    await world.make(DesiredDatabase("ledger", "shop", claim=of_others))
+    await world.make(DesiredUser("till", "pw", owns=frozenset({"till", "copy"}), claim=claim))
+    copy = DesiredDatabase("copy", "till", template="ledger", claim=claim, guest=True)
+    with pytest.raises(NotPermitted, match="ledger"):
+        await world.make(copy)
+    await world.make(DesiredDatabase("till", "till", claim=claim, guest=True))
+    made = replace(copy, template="till")
+    assert "DatabaseCreated" in await world.make(made)
+    # What it was copied from once is no reason to leave it alone.
+    assert await world.make(copy) == []
+
+
 @pytest.mark.parametrize("version", [None, "1.2"])
 async def test_a_guest_gets_trusted_extensions_only(version: str | None) -> None:
     world = await World(PostgreSQL()).start()

@@ -7,6 +7,7 @@ from steersman_databases.api.grants import Grant
 from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.engines.cluster import InitialDatabase
 from steersman_databases.engines.desired import (
+    EMPTY_TEMPLATE,
     NO_LIMITS,
     Claim,
     DesiredDatabase,
@@ -106,7 +107,7 @@ def database_of(database: Database, claim: Claim, *, guest: bool) -> DesiredData
         encoding=spec.encoding,
         collation=spec.collation,
         character_type=spec.character_type,
-        template=spec.template or "template0",
+        template=spec.template or EMPTY_TEMPLATE,
         connection_limit=-1 if spec.connection_limit is None else spec.connection_limit,
         extensions=tuple(
             DesiredExtension(e.name, e.version, e.schema, e.ensure == "Present") for e in spec.extensions

@@ -6,23 +6,24 @@ from steersman.api.core_v1 import Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.errors import Conflict
+from steersman.meta import ObjectKey
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import live_members
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.engines.topology import Topology
 from steersman_databases.resources.cluster_services import SERVICE_LABEL
-from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to
+from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to, pods_of
 
 
 async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
     """Corrects slices that do not lead to the primary. First the slice is read, then who leads, as the members do."""
     primary = observed.primary
-    if primary is None and any(i.pod is not None and not i.fenced for i in observed.instances):
-        # Somebody may become the primary, and says so by himself.
-        return
+    # Somebody may become the primary, and says so by himself; until then nobody is led to a pod that is gone.
+    awaited = primary is None and any(i.pod is not None and not i.fenced for i in observed.instances)
     if primary is not None and (primary.pod is None or not primary.pod.status.pod_ips):
         return
+    present = {i.pod.metadata.uid for i in observed.instances if i.pod is not None}
     for service in charge.view.writable_services:
         for key in charge.view.names.slices(service):
             cached = await charge.client.find(EndpointSlice, key)
@@ -30,12 +31,22 @@ async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
                 cached is None
                 or not charge.controls(cached)
                 or leads_to(cached, endpoints_of(_target(observed), cached.address_type))
+                or (awaited and present.issuperset(pods_of(cached).values()))
             ):
                 continue
             found = await find_live(charge.client, EndpointSlice, key)
-            if found is None or not charge.controls(found):
+            if found is None or not charge.controls(found) or (awaited and await _is_there(charge, found)):
                 continue
             await _correct(charge, topology, observed, found)
+
+
+async def _is_there(charge: Charge, found: EndpointSlice) -> bool:
+    """Whether a pod that it leads to is, which may be newer than what was observed."""
+    pods = [
+        (await find_live(charge.client, Pod, ObjectKey(found.metadata.namespace, name)), uid)
+        for name, uid in pods_of(found).items()
+    ]
+    return any(pod is not None and pod.metadata.uid == uid for pod, uid in pods)
 
 
 async def is_routed(charge: Charge, observed: Observed) -> bool:

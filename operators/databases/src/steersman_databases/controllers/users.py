@@ -293,7 +293,12 @@ class UserReconciler(Reconciler[DatabaseUser]):
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {**to_builtins(data), **dropped},
         }
-        return await self.client.patch(Secret, secret.key, MergePatch(patch))
+        patched = await self.client.patch(Secret, secret.key, MergePatch(patch))
+        wrong = {name for name, value in entries.items() if secret.data.get(name) != value}
+        # Another password is a rotation's, or what somebody declared.
+        if wrong and "password" not in wrong:
+            self.events.normal(user, "SecretRepaired", f"completed Secret {secret.metadata.name}")
+        return patched
 
     async def _delete(self, user: DatabaseUser) -> Result:
         self._surveys.forget(KIND, user.key)

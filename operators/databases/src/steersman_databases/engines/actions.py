@@ -229,8 +229,11 @@ class CreateExtension:
 
 @dataclass(frozen=True, slots=True)
 class UpdateExtension:
+    """`schema` is the one that it is in by then."""
+
     database: str
     name: str
+    schema: str
     version: str
     as_role: str
     elevated: bool

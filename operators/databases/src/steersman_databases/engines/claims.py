@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .desired import Claim, DesiredDatabase, DesiredUser
+from .desired import EMPTY_TEMPLATE, Claim, DesiredDatabase, DesiredUser
 from .errors import AlreadyExists, Claimed, NotPermitted
 from .survey import DatabaseState, Survey, UserState
 
@@ -52,14 +52,23 @@ def require_permitted(survey: Survey, desired: DesiredDatabase | DesiredUser) ->
         return
     if isinstance(desired, DesiredDatabase):
         named = {desired.owner, *(schema.owner for schema in desired.schemas if schema.owner)}
+        made, template = survey.databases.get(desired.name), survey.databases.get(desired.template)
+        copies = desired.template != EMPTY_TEMPLATE and (made is None or not made.exists)
+        # A copy of it is all that is in it.
+        if copies and template is not None and not template.is_template:
+            _require_kin_of(template, desired.claim)
     else:
         named = {*(role.role for role in desired.roles), *(c for grant in desired.grants for c in grant.created_by)}
         for name in sorted({grant.database for grant in desired.grants}):
-            state = survey.databases.get(name)
-            # What is left of one that is gone is nobody's: it may be revoked.
-            if state is not None and state.exists and not is_kin(state.mark, desired.claim):
-                raise NotPermitted("database", name)
+            if (state := survey.databases.get(name)) is not None:
+                _require_kin_of(state, desired.claim)
     require_kin(survey, named, desired.claim)
+
+
+def _require_kin_of(database: DatabaseState, claim: Claim | None) -> None:
+    # What is left of one that is gone is nobody's: it may be revoked.
+    if database.exists and not is_kin(database.mark, claim):
+        raise NotPermitted("database", database.name)
 
 
 def require_kin(survey: Survey, roles: Iterable[str], claim: Claim | None) -> None:

@@ -160,6 +160,10 @@ class DesiredUser:
     guest: bool = False
 
 
+EMPTY_TEMPLATE = "template0"
+"""What PostgreSQL makes a database from that is to have nothing in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class DesiredSchema:
     """A schema. `owner` at `None` is the database's. Absent ones are dropped, if they are empty."""
@@ -193,7 +197,7 @@ class DesiredDatabase:
     encoding: str | None = None
     collation: str | None = None
     character_type: str | None = None
-    template: str = "template0"
+    template: str = EMPTY_TEMPLATE
     connection_limit: int = -1
     extensions: tuple[DesiredExtension, ...] = ()
     schemas: tuple[DesiredSchema, ...] = ()

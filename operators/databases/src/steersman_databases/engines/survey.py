@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from .desired import NO_LIMITS, DesiredDatabase, DesiredUser, HourlyLimits, ObjectKind
+from .desired import EMPTY_TEMPLATE, NO_LIMITS, DesiredDatabase, DesiredUser, HourlyLimits, ObjectKind
 
 PUBLIC = ""
 """The grantee that everybody is."""
@@ -230,7 +230,7 @@ def _of_database(desired: DesiredDatabase) -> Scope:
     owners = frozenset({desired.owner, *(schema.owner for schema in desired.schemas if schema.owner)})
     return Scope(
         users=owners,
-        databases=frozenset({desired.name}),
+        databases=frozenset({desired.name, desired.template} - {EMPTY_TEMPLATE}),
         inside={desired.name: schemas},
         extensions=frozenset(extension.name for extension in desired.extensions),
     )

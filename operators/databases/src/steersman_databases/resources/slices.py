@@ -26,3 +26,9 @@ def leads_to(found: EndpointSlice, endpoints: list[dict[str, Any]]) -> bool:
     """Whether these addresses, and no others, stand in the slice."""
     present = [address for endpoint in found.endpoints or () for address in endpoint.addresses]
     return present == [address for endpoint in endpoints for address in endpoint["addresses"]]
+
+
+def pods_of(found: EndpointSlice) -> dict[str, str]:
+    """The pods that the slice leads to, by name, and their uids."""
+    targets = [endpoint.target_ref for endpoint in found.endpoints or () if endpoint.target_ref is not None]
+    return {target.name or "": target.uid or "" for target in targets}

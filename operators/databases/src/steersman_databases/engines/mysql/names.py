@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..desired import ALL, EACH, DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
+from ..desired import ALL, EACH, EMPTY_TEMPLATE, DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
 from ..errors import InvalidName, NotSupported
 from ..names import check_grant, check_not_administrator, check_password, check_text
 from .grants import HARMLESS
@@ -32,7 +32,7 @@ def check_database(desired: DesiredDatabase) -> None:
     _check_name("owner", desired.owner, LONGEST_USER)
     for field, given in (
         ("characterType", desired.character_type is not None),
-        ("template", desired.template not in ("", "template0")),
+        ("template", desired.template not in ("", EMPTY_TEMPLATE)),
         ("connectionLimit", desired.connection_limit != -1),
         ("extensions", bool(desired.extensions)),
         ("schemas", bool(desired.schemas)),

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from typing import cast
 
-from ..actions import Action, CreateExtension, GiveBack, Revoke
+from ..actions import Action, CreateExtension, GiveBack, Revoke, UpdateExtension
 from ..desired import Claim, DesiredDatabase, DesiredUser
 from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..plan import Change, Plan, carried_out
@@ -126,8 +126,8 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
             return
         todo = work(action)
         session = await self._at(todo.database, todo.elevated)
-        if isinstance(action, CreateExtension) and action.elevated:
-            await ownership.require_unplanted(session, action.schema, action.name)
+        if isinstance(action, CreateExtension | UpdateExtension) and action.elevated:
+            await ownership.require_unplanted(session, action.schema, todo.doing)
         try:
             await session.run(todo.doing, todo.text(self._sessions.server.login.username))
         except SqlFailed as refused:

@@ -107,13 +107,15 @@ def _extension_steps(inside: Inside, desired: DesiredDatabase, extension: Desire
         create = CreateExtension(desired.name, name, schema, version, desired.owner, elevated)
         yield Step(create, Change("ExtensionCreated", f"created {place}"))
         return
+    schema = extension.schema or found.schema
+    if schema != found.schema:
+        # Before its update, which is refused where others have planted something.
+        move = MoveExtension(desired.name, name, schema, desired.owner, elevated)
+        yield Step(move, Change("ExtensionMoved", f"moved {place} to schema {schema}"))
     if extension.version not in (None, found.version):
         version = _available(name, on_disk, extension.version)
-        update = UpdateExtension(desired.name, name, version, desired.owner, elevated)
+        update = UpdateExtension(desired.name, name, schema, version, desired.owner, elevated)
         yield Step(update, Change("ExtensionUpdated", f"updated {place} from {found.version} to {version}"))
-    if extension.schema not in (None, found.schema):
-        move = MoveExtension(desired.name, name, extension.schema or "", desired.owner, elevated)
-        yield Step(move, Change("ExtensionMoved", f"moved {place} to schema {extension.schema}"))
 
 
 def _available(name: str, on_disk: ExtensionOnDisk | None, version: str | None) -> str:

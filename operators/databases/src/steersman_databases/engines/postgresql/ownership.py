@@ -66,17 +66,17 @@ PLANTED = """
 """What a script of an extension could mistake for what it means."""
 
 
-async def require_unplanted(session: Session, schema: str, extension: str) -> None:
+async def require_unplanted(session: Session, schema: str, doing: str) -> None:
     """Refuse to run an extension's script as superuser where somebody left functions, operators or types.
 
-    Raises `SqlFailed`.
+    Raises `SqlFailed`, ``doing`` what was meant.
     """
     if await session.rows("looking at the extension's schema", PLANTED, schema):
         raise SqlFailed(
-            f"creating extension {extension}",
+            doing,
             None,
             f"schema {schema} holds functions, operators or types of others, which the extension's script, run by a"
-            " superuser, could call: name an empty schema in spec.extensions",
+            " superuser, could call: name an empty schema in spec.extensions, or move them to another one",
         )
 
 

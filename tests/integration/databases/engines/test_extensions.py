@@ -1,0 +1,79 @@
+"""Extensions of a database, whose scripts run as a superuser, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import pytest
+
+from postgresql_server import PostgreSQLServer, administered
+from steersman_databases.engines import Credentials, PostgreSQL
+from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredExtension, DesiredSchema
+from steersman_databases.engines.errors import SqlFailed
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.settle import settle
+
+CONTENTS = PostgreSQL()
+CLAIM = Claim("c1", "Database", "shop", "tools")
+OWNER = Credentials("tools' owner", "0wner")
+TOOLS = DesiredDatabase("the tools", OWNER.username, claim=CLAIM, schemas=(DesiredSchema("a"), DesiredSchema("b")))
+# No trusted one: only a superuser may create and update it.
+CHECK = DesiredExtension("amcheck", "1.2", "a")
+PLANT = """
+CREATE FUNCTION {schema}.planted(text, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
+CREATE OPERATOR {schema}.= (LEFTARG = text, RIGHTARG = text, FUNCTION = {schema}.planted);
+"""
+FOUND = """
+SELECT extversion, nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'amcheck'
+"""
+
+
+@pytest.fixture
+async def administrator(postgresql: PostgreSQLServer) -> AsyncGenerator[Sessions]:
+    async with administered(postgresql, OWNER, TOOLS) as sessions:
+        yield sessions
+
+
+async def make(sessions: Sessions, *extensions: DesiredExtension) -> list[str]:
+    changes = await settle(CONTENTS, sessions, replace(TOOLS, extensions=extensions))
+    return [change.reason for change in changes]
+
+
+async def plant(postgresql: PostgreSQLServer, schema: str) -> None:
+    for statement in PLANT.format(schema=schema).strip().split(";\n"):
+        await postgresql.execute(statement.rstrip(";"), credentials=OWNER, database=TOOLS.name)
+
+
+async def test_an_extension_comes_moves_is_updated_and_goes(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    assert "ExtensionCreated" in await make(administrator, CHECK)
+    assert await postgresql.execute(FOUND, database=TOOLS.name) == [("1.2", "a")]
+    assert await make(administrator, CHECK) == []
+    assert await make(administrator, replace(CHECK, version="1.3", schema="b")) == [
+        "ExtensionMoved",
+        "ExtensionUpdated",
+    ]
+    assert await postgresql.execute(FOUND, database=TOOLS.name) == [("1.3", "b")]
+    assert await make(administrator, replace(CHECK, present=False)) == ["ExtensionDropped"]
+    assert await postgresql.execute(FOUND, database=TOOLS.name) == []
+
+
+async def test_a_superusers_script_finds_nothing_that_the_owner_planted(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    """Neither when the extension is created nor when it is updated."""
+    await make(administrator)
+    await plant(postgresql, "a")
+    with pytest.raises(SqlFailed, match=r"creating extension amcheck .*schema a holds functions, operators or types"):
+        await make(administrator, CHECK)
+    elsewhere = replace(CHECK, schema="b")
+    await make(administrator, elsewhere)
+    await plant(postgresql, "b")
+    newer = replace(elsewhere, version="1.3")
+    with pytest.raises(SqlFailed, match=r"updating extension amcheck .*schema b holds functions, operators or types"):
+        await make(administrator, newer)
+    assert await postgresql.execute(FOUND, database=TOOLS.name) == [("1.2", "b")]
+    await postgresql.execute("DROP FUNCTION b.planted CASCADE", credentials=OWNER, database=TOOLS.name)
+    assert await make(administrator, newer) == ["ExtensionUpdated"]
