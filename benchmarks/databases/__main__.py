@@ -33,11 +33,16 @@ def main(
         list[str] | None,
         typer.Option(help=f"One of {', '.join(s.name for s in SCENARIOS)}; repeatable. All unless given."),
     ] = None,
-    runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
+    runs: Annotated[
+        int | None, typer.Option(help="How often each is measured; 20, 5 or 1 by default.", min=1)
+    ] = None,
     databases: Annotated[int, typer.Option(help="Databases of contents.", min=1)] = DATABASES,
     users: Annotated[int, typer.Option(help="DatabaseUsers of contents.", min=1)] = USERS,
     keep: Annotated[bool, typer.Option(help="Write results and picture.")] = True,
-    add: Annotated[bool, typer.Option(help="Add to the runs that were kept, instead of replacing them.")] = False,
+    add: Annotated[
+        bool,
+        typer.Option(help="Add to the runs that were kept, instead of replacing them; so do those before Ctrl-C."),
+    ] = False,
 ) -> None:
     """Measure the database operator of this checkout on the devcluster, or with CLUSTER=current on yours."""
     unknown = sorted(set(scenario or ()) - {s.name for s in SCENARIOS})
@@ -45,36 +50,48 @@ def main(
         raise typer.BadParameter(f"there is no scenario {', '.join(unknown)}")
     cluster = target(Progress(console))
     install(cluster, Progress(console))
-    bench = Bench(cluster, runs, databases, users, lambda line: console.print(escape(line), soft_wrap=True))
     failed = False
     for each in SCENARIOS:
         if scenario is None or each.name in scenario:
-            measured = _measured(bench, each)
-            failed |= measured is None
-            if measured is not None and keep and (databases, users) == (DATABASES, USERS):
+            bench = Bench(cluster, runs or each.runs, databases, users, _tell)
+            measured, error = _measured(bench, each)
+            failed |= error is not None
+            cut = isinstance(error, KeyboardInterrupt)
+            # Half of a scenario is more of the same, but no replacement for a whole one. And where one run fails, the
+            # others would look better without it.
+            if measured and (error is None or (cut and add)) and keep and (databases, users) == (DATABASES, USERS):
                 # At once: all of them take hours.
-                _keep(measured, runs, add=add)
+                _keep(measured, add=add)
+            if cut:
+                break
     raise typer.Exit(1 if failed else 0)
 
 
-def _measured(bench: Bench, scenario: Scenario) -> Sequence[Measurement] | None:
-    """What was measured, which is printed; None where it did not come to its end."""
+def _tell(line: str) -> None:
+    console.print(escape(line), soft_wrap=True)
+
+
+def _measured(bench: Bench, scenario: Scenario) -> tuple[list[Measurement], BaseException | None]:
+    """What was measured, which is printed, and why no more than this."""
     console.print(f"[bold]{scenario.title}[/bold]")
+    measured: list[Measurement] = []
+    ended: BaseException | None = None
     try:
-        measured = scenario.measure(bench, scenario.title)
-    except (DevclusterError, TimeoutError) as error:
-        console.print(f"[red]✗[/red] {escape(str(error))}", soft_wrap=True)
-        return None
+        for one in scenario.measure(bench, scenario.title):
+            measured.append(one)  # noqa: PERF402 - what is there when it is cut short is kept
+    except (DevclusterError, TimeoutError, KeyboardInterrupt) as error:
+        console.print(f"[red]✗[/red] {escape(str(error) or 'cut short')}", soft_wrap=True)
+        ended = error
     for table in report.figures(summarise(measured)):
         console.print(table)
-    return measured
+    return measured, ended
 
 
-def _keep(measured: Sequence[Measurement], runs: int, *, add: bool) -> None:
+def _keep(measured: Sequence[Measurement], *, add: bool) -> None:
     told = {
         "machine": machine.description(),
         "python": platform.python_version(),
-        "runs": str(runs),
+        "runs": str(max(len(summary.values) for summary in summarise(measured))),
         "day": f"{datetime.now(UTC):%F}",
     }
     merged = results.merge(results.load(DIRECTORY), measured, told, add=add)

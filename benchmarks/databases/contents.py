@@ -21,13 +21,11 @@ _CALM_SECONDS = 60.0
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steersman'"
 
 
-def measure(bench: Bench, title: str) -> list[Measurement]:
+def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """All at once, in each run on a new cluster; then at rest."""
-    found: list[Measurement] = []
     for _ in range(bench.runs):
         with bench.cluster("contents", 1) as cluster:
-            found += _run(bench, title, cluster)
-    return found
+            yield from _run(bench, title, cluster)
 
 
 def _run(bench: Bench, title: str, cluster: ClusterUnderTest) -> Iterator[Measurement]:

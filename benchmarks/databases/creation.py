@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
@@ -12,9 +13,8 @@ SIZES = (1, 3)
 _PATIENCE = 300
 
 
-def measure(bench: Bench, title: str) -> list[Measurement]:
+def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """One and three instances, each in a namespace that is there."""
-    found: list[Measurement] = []
     with bench.place("creation") as place:
         for number in range(bench.runs):
             for instances in SIZES:
@@ -30,9 +30,6 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
                 begun = time.monotonic()
                 cluster.delete()
                 gone = time.monotonic() - begun
-                found += [
-                    Measurement(title, who, "apply to Ready", ready, "s"),
-                    Measurement(title, who, "delete to gone", gone, "s"),
-                ]
+                yield Measurement(title, who, "apply to Ready", ready, "s")
+                yield Measurement(title, who, "delete to gone", gone, "s")
                 bench.tell(f"{who}: Ready after {ready:.1f} s, gone after {gone:.1f} s")
-    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,9 +64,8 @@ HARMS = (
 )
 
 
-def measure(bench: Bench, title: str) -> list[Measurement]:
+def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """Each harm, at moments that do not keep step with the operator."""
-    found: list[Measurement] = []
     with bench.cluster("drift", 1) as cluster:
         _furnish(cluster)
         outside: dict[str, Callable[[], float]] = {
@@ -79,8 +78,7 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
                 time.sleep(bench.random.uniform(0, _PHASE_SECONDS))
                 seconds = spoil()
                 bench.tell(f"{name}: healed after {seconds:.1f} s")
-                found.append(Measurement(title, "healed after", name, seconds, "s"))
-    return found
+                yield Measurement(title, "healed after", name, seconds, "s")
 
 
 def _furnish(cluster: ClusterUnderTest) -> None:

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import lost_nodes
 from benchmarks.databases import faults
 from benchmarks.databases.gaps import acknowledged, longest_gap
 from benchmarks.databases.scenarios import Bench
@@ -35,7 +36,8 @@ RATE = 50.0  # rows a second
 _CALM = 5.0  # seconds of writing before a fault and after everything is well again
 _PATIENCE = 180.0
 
-Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", "standby-restarted"]
+Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", "node-cut-off", "standby-restarted"]
+NODE: Literal["node-cut-off"] = "node-cut-off"
 
 
 def kill_process(cluster: PatroniCluster, primary: str) -> None:
@@ -65,13 +67,19 @@ def cut_off(cluster: PatroniCluster, primary: str) -> AbstractContextManager[Non
     return faults.dropped(cluster, primary, "--source", "--destination")
 
 
-FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], AbstractContextManager[None]]] = {
+def cut_off_node(cluster: PatroniCluster, primary: str) -> AbstractContextManager[object]:
+    """Nothing that the primary's node sends arrives, and nothing reaches it."""
+    return lost_nodes.cut_off(cluster.nodes()[primary])
+
+
+FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], AbstractContextManager[object]]] = {
     "process": partial(at_once, kill_process),
     "force-deleted": partial(at_once, faults.delete_by_force),
     "deleted": partial(at_once, faults.delete),
     "switchover": partial(at_once, switch_over),
     "standby-restarted": partial(at_once, restart_standby),
     "cut-off": cut_off,
+    NODE: cut_off_node,
 }
 
 
@@ -83,7 +91,7 @@ class Writer:
     name: str = "writer"
 
     def start(self, password: str) -> None:
-        """Writes as a user that has nothing but its table."""
+        """Writes as a user that has nothing but its table, on another node than the primary's where there is one."""
         leader = self.cluster.leader() or ""
         for statement in (
             "DROP TABLE IF EXISTS written",
@@ -93,6 +101,8 @@ class Writer:
             "GRANT INSERT ON written TO writer",
         ):
             self.cluster.sql(leader, statement)
+        nodes = self.cluster.nodes()
+        away = next((node for node in nodes.values() if node != nodes.get(leader)), "")
         service = self.cluster.view.names.service("rw")
         conninfo = (
             f"host={service.name} dbname=postgres user=writer sslmode=require "
@@ -122,6 +132,7 @@ class Writer:
             "metadata": {"name": self.name},
             "spec": {
                 "containers": [container],
+                "nodeSelector": {"kubernetes.io/hostname": away} if away else {},
                 "volumes": [{"name": "source", "configMap": {"name": self.name}}],
                 "terminationGracePeriodSeconds": 0,
             },
@@ -197,17 +208,19 @@ def cluster_of(where: Target, image: str, version: str, mode: SynchronousMode) -
         where.kubectl("delete", "namespace", namespace, "--timeout=180s", seconds=200)
 
 
-def measure(bench: Bench, title: str) -> list[Measurement]:
+def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """Each fault in each synchronous mode. Raises as `target` and `wait_until` do."""
-    found: list[Measurement] = []
     modes: tuple[SynchronousMode, ...] = ("Quorum", "Priority")
     image = ensure(RECIPES[VERSION], Progress())
     load(image)
     with cluster_of(bench.target, image.reference, VERSION, modes[0]) as cluster:
+        apart = len({*cluster.nodes().values()}) == len(cluster.nodes())
+        if not apart:
+            bench.tell(f"{NODE} is left out: it needs a node for each member")
+        chosen: list[Fault] = [fault for fault in FAULTS if apart or fault != NODE]
         for mode in modes:
-            chosen = with_mode(cluster, mode)
-            chosen.apply()
-            for fault in FAULTS:
-                for _ in range(bench.runs):
-                    found += bench.measured(title, mode, partial(run, chosen, fault), f"{fault}: ")
-    return found
+            configured = with_mode(cluster, mode)
+            configured.apply()
+            for _ in range(bench.runs):
+                for fault in chosen:
+                    yield from bench.measured(title, mode, partial(run, configured, fault), f"{fault}: ")

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
+from devcluster import layout
 from devcluster.errors import CommandFailed
 from devcluster.state import State
 from devcluster.target import Target
@@ -54,7 +55,7 @@ def dropped(where: Where, pod: str, *sides: Side) -> Generator[None]:
 
     def change(how: Literal["--insert", "--delete"]) -> None:
         for side in sides:
-            rule = ["iptables", "--wait", how, "FORWARD", side, address, "--jump", "DROP"]
+            rule = [layout.IPTABLES, "--wait", how, "FORWARD", side, address, "--jump", "DROP"]
             subprocess.run(machine.in_network(rule), check=True, capture_output=True)
 
     change("--insert")

@@ -66,9 +66,8 @@ FAULTS: Mapping[str, Fault] = {
 """``unheard`` and ``deaf`` are one way: what the primary sends is lost, or what it is sent."""
 
 
-def measure(bench: Bench, title: str) -> list[Measurement]:
+def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """Each fault, one after the other on one cluster."""
-    found: list[Measurement] = []
     with bench.cluster("failover-mysql", INSTANCES, MYSQL) as cluster:
         cluster.place.declare("Database", "shop", cluster.reference())
         cluster.place.wait_reason("database", "shop", "DatabaseReady")
@@ -76,11 +75,11 @@ def measure(bench: Bench, title: str) -> list[Measurement]:
         if not apart:
             bench.tell(f"{NODE} is left out: it needs a node for each instance")
         with operator_under_test.away(bench.target):
-            for name, fault in FAULTS.items():
-                run = partial(_run, cluster, fault, by_node=name == NODE)
-                for _ in range(bench.runs if apart or name != NODE else 0):
-                    found += bench.measured(title, _WHO, run, f"{name}: ")
-    return found
+            chosen = {name: fault for name, fault in FAULTS.items() if apart or name != NODE}
+            for _ in range(bench.runs):
+                for name, fault in chosen.items():
+                    run = partial(_run, cluster, fault, by_node=name == NODE)
+                    yield from bench.measured(title, _WHO, run, f"{name}: ")
 
 
 def _run(cluster: ClusterUnderTest, fault: Fault, *, by_node: bool) -> Iterator[Figure]:

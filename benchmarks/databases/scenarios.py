@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -117,9 +117,11 @@ class Scenario:
     Attributes:
         name: as on the command line.
         title: as in the results.
-        measure: all runs.
+        measure: all runs, each figure as soon as it is known.
+        runs: how often each is measured, unless one says.
     """
 
     name: str
     title: str
-    measure: Callable[[Bench, str], Sequence[Measurement]]
+    measure: Callable[[Bench, str], Iterable[Measurement]]
+    runs: int = 5

@@ -28,18 +28,17 @@ class Change(Protocol):
         ...
 
 
-def rolling_update(bench: Bench, title: str, engine: Engine = POSTGRESQL) -> list[Measurement]:
+def rolling_update(bench: Bench, title: str, engine: Engine = POSTGRESQL) -> Iterator[Measurement]:
     """All pods are made anew, since they are to have more memory, or less."""
     return _measure(bench, title, "rolling", _resources, engine)
 
 
-def switchover(bench: Bench, title: str, engine: Engine = POSTGRESQL) -> list[Measurement]:
+def switchover(bench: Bench, title: str, engine: Engine = POSTGRESQL) -> Iterator[Measurement]:
     """Another instance is asked to lead."""
     return _measure(bench, title, "switchover", _switch_over, engine)
 
 
-def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine) -> list[Measurement]:
-    found: list[Measurement] = []
+def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine) -> Iterator[Measurement]:
     pooler = {"pooler": {"readOnly": False}} if engine is POSTGRESQL else {}
     with bench.cluster(name, INSTANCES, engine, **pooler) as cluster:
         place = cluster.place
@@ -53,8 +52,7 @@ def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine
         turn = itertools.count()
         for _ in range(bench.runs):
             for who, host in ways.items():
-                found += bench.measured(title, who, lambda host=host: _run(cluster, host, change, next(turn)))
-    return found
+                yield from bench.measured(title, who, lambda host=host: _run(cluster, host, change, next(turn)))
 
 
 def _run(cluster: ClusterUnderTest, host: str, change: Change, number: int) -> Iterator[Figure]:

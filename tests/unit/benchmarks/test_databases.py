@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
+import typer
 from benchmarks import plot, results
+from benchmarks.databases import __main__ as command
 from benchmarks.databases import contents
 from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, picture
 from benchmarks.databases.drift import HARMS
 from benchmarks.databases.gaps import longest_gap
 from benchmarks.databases.operator_pod import Usage, usage_of
-from benchmarks.databases.scenarios import Bench, Tell
+from benchmarks.databases.scenarios import Bench, Scenario, Tell
 from benchmarks.measurement import Figure, Measurement, Processors
 from benchmarks.summary import summarise
 
@@ -101,6 +104,39 @@ def test_results_of_one_scenario_replace_no_others_and_are_drawn(tmp_path: Path)
     titles = [text.text for text in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
     assert "Grant revoked: healed after, s" in titles
     assert "A cluster is made: from apply to Ready, s" in titles
+
+
+@pytest.mark.parametrize(("add", "kept"), [(True, [1.0, 2.0, 3.0]), (False, [1.0])])
+def test_what_was_measured_before_it_was_cut_short(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, add: bool, kept: list[float]
+) -> None:
+    """It adds to what was kept, and does not replace a whole scenario. Nothing is begun after it."""
+
+    def cut(bench: Bench, title: str) -> Iterator[Measurement]:
+        yield from (Measurement(title, "who", "write gap", value, "s") for value in (2.0, 3.0))
+        raise KeyboardInterrupt
+
+    def never(bench: Bench, title: str) -> Iterator[Measurement]:
+        pytest.fail("begun")
+
+    def nothing(*_: object) -> None: ...
+
+    told = {"machine": "one", "runs": "1", "day": "2026-11-22"}
+    results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], told), tmp_path)
+    given: dict[str, Any] = {
+        "DIRECTORY": tmp_path,
+        "PLOT": tmp_path / "picture.svg",
+        "SCENARIOS": (Scenario("cut", "t", cut), Scenario("never", "never", never)),
+        "target": nothing,
+        "install": nothing,
+    }
+    for name, value in given.items():
+        monkeypatch.setattr(command, name, value)
+    with pytest.raises(typer.Exit):
+        command.main(None, add=add)
+    found = results.load(tmp_path)
+    assert [m.value for m in found.measurements] == kept
+    assert found.machines["t"]["runs"] == str(len(kept))
 
 
 def bench(tell: Tell) -> Bench:
