@@ -124,14 +124,16 @@ def failing_over(
     """Both write meanwhile: one on another node than the primary's, where there is one.
 
     Args:
-        by_node: the other one has a pod of its own on the primary's node, since nobody reaches into it.
+        by_node: the other one has a pod of its own on the primary's node, since nobody reaches into it. It reaches
+            the server at that one's own name, which no Service leads elsewhere.
     """
     former, nodes = cluster.leader, cluster.nodes()
     away = next((node for node in nodes.values() if node != nodes[former]), "")
     with ExitStack() as stack:
         through = stack.enter_context(writing(cluster, secret, on=away))
         if by_node:
-            direct = stack.enter_context(writing(cluster, secret, on=nodes[former], table="direct"))
+            host = f"{former}-0.{cluster.name}-headless.{cluster.place.namespace}.svc"
+            direct = stack.enter_context(writing(cluster, secret, host, on=nodes[former], table="direct"))
         else:
             direct = stack.enter_context(beside(cluster, former, secret, "direct"))
         yield Failover(cluster, former, through, direct)

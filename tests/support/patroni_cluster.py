@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from certificates import Authority
+from devcluster import layout
 from devcluster.target import Target, wait_until
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict, ObjectKey, Quantity
@@ -131,15 +132,23 @@ class PatroniCluster:
 
     def members(self) -> dict[str, dict[str, Any]]:
         """What each pod's Patroni last said of itself."""
-        found = self.target.get("pods", f"--namespace={self.namespace}", f"--selector={self._selector}")
         return {
             pod["metadata"]["name"]: json.loads(pod["metadata"].get("annotations", {}).get("status", "{}"))
-            for pod in (found or {"items": []})["items"]
+            for pod in self._pods()
         }
+
+    def nodes(self) -> dict[str, str]:
+        """The node of each pod."""
+        return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in self._pods()}
+
+    def _pods(self) -> list[dict[str, Any]]:
+        found = self.target.get("pods", f"--namespace={self.namespace}", f"--selector={self._selector}")
+        return (found or {"items": []})["items"]
 
     def endpoint(self) -> str | None:
         """The pod that -rw leads to."""
-        name = self.view.names.slices(self.view.names.service("rw").name)[0].name
+        by_ip = dict(zip("46", self.view.names.slices(self.view.names.service("rw").name), strict=True))
+        name = by_ip[layout.IP].name
         found = self.target.get("endpointslice", name, f"--namespace={self.namespace}")
         endpoints: list[dict[str, Any]] = (found or {}).get("endpoints") or []
         return str(endpoints[0]["targetRef"]["name"]) if endpoints else None

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from devcluster import layout
 from devcluster.target import Target, wait_until
 
 NAME = "orders"
@@ -48,7 +49,9 @@ class Cluster:
 
     def leads(self) -> list[str]:
         """The pods that the Service -rw leads to."""
-        endpoints: list[dict[str, Any]] = self.get("endpointslice", f"{NAME}-rw-ipv4").get("endpoints") or []
+        endpoints: list[dict[str, Any]] = (
+            self.get("endpointslice", f"{NAME}-rw-ipv{layout.IP}").get("endpoints") or []
+        )
         return [e["targetRef"]["name"] for e in endpoints]
 
     def ready(self, instances: int) -> bool:

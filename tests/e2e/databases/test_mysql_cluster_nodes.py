@@ -87,7 +87,7 @@ def test_a_primarys_node_loses_its_power(three: ClusterUnderTest, record_propert
 
 
 def test_two_of_three_nodes_are_lost(cluster: Target, three: ClusterUnderTest, record_property: Record) -> None:
-    """The third is no majority: it takes no writes, and its status says why, until one of them is back."""
+    """The third is no majority: it takes no writes, and its status says why, until they are back."""
     nodes = sorted({*three.nodes().values()})
     if len(nodes) < 3:
         pytest.skip(f"needs three nodes: {nodes}")

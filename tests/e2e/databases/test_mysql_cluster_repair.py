@@ -34,6 +34,7 @@ def test_another_image_rolls_out_with_one_switchover(three: ClusterUnderTest, re
         three.wait_ready(seconds=500)
         seen.goes_on(time.time())
         record_property("rolling update: longest gap in writes, in seconds", round(seen.gap, 1))
+        assert seen.gap <= 5.0
         assert seen.lost() == 0
     assert three.status["image"] == NEXT
     pods = [three.pod(member["name"]) for member in three.status["members"]]

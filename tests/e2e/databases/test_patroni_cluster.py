@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 import pytest
 
 from cluster_engines import POSTGRESQL as ENGINE
+from devcluster import layout
 from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
@@ -97,7 +98,7 @@ def endpoints(cluster: PatroniCluster, service: str) -> AbstractContextManager[W
     """The pods that a Service leads to, one after the other in a line."""
     chosen = f"--selector=kubernetes.io/service-name={service}"
     found = cluster.target.get("endpointslices", f"--namespace={NAMESPACE}", chosen) or {"items": []}
-    name = next(s["metadata"]["name"] for s in found["items"] if s["addressType"] == "IPv4")
+    name = next(s["metadata"]["name"] for s in found["items"] if s["addressType"] == f"IPv{layout.IP}")
     return watching(cluster, "endpointslice", name, READY)
 
 

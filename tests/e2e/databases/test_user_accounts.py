@@ -133,6 +133,9 @@ def test_a_rotation_fails_no_login(served: Served, record_property: Record) -> N
     assert rotated == served.login("clerk")["rotated-at"].replace("+00:00", "Z")
     place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
     assert served.refuses(current) != ""
+    # What it owned is the database's owner's now, and all of it is there.
+    owner = place.secret("orders-app" if postgresql else "blog-app")
+    assert served.ask(owner, "SELECT COUNT(*) FROM owned").endswith("2")
 
 
 BOOKS = """
