@@ -55,6 +55,8 @@ class Server:
     epoch: int = 0
     with_: dict[str, str] = field(default_factory=dict[str, str])
     joining: bool = False
+    diverged: bool = False
+    """What the group has cannot be applied to its data."""
 
 
 @dataclass
@@ -265,7 +267,7 @@ class Agents:
                 if joined != view.store:
                     words = dict(store.written(joined, agreed.version))
                     await self._client.patch(ConfigMap, names.group, MergePatch(words))
-                if not me.gtids - (view.group or GtidSet()):
+                if not server.diverged and not me.gtids - (view.group or GtidSet()):
                     server.in_group = server.epoch = farm.group
                     for one in farm.online():
                         server.gtids = server.gtids | one.gtids
@@ -315,7 +317,7 @@ class Agents:
     async def _say(self, pod: Pod, server: Server, agreed: store.Agreed, view: View, decision: Decision) -> None:
         farm, me = self._farm, self._me(pod, server)
         online = me.state == "Online"
-        more: dict[str, Any] = {"because": decision.because, "version": server.version}
+        more: dict[str, Any] = {"because": decision.because, "version": server.version, "diverged": server.diverged}
         more |= self._settings(server, agreed.parameters)
         if not server.runs and farm.unstartable & set(agreed.parameters.items()):
             more["unstarted"] = "[ERROR] unknown variable"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster_engines import EACH, ON_POSTGRESQL
+from cluster_engines import EACH, ON_MYSQL, ON_POSTGRESQL
 from cluster_under_test import Client, ClusterUnderTest, Writing, writing
 from devcluster.errors import CommandFailed
 
@@ -81,6 +81,22 @@ def test_the_administrators_secret_is_lost_and_changed(three: ClusterUnderTest) 
 
 
 @EACH
+def test_the_primarys_lost_volume(three: ClusterUnderTest) -> None:
+    """It hands over while it serves."""
+    lost = three.primary
+    with writing(three, "shop-app") as seen:
+        three.place.kubectl("delete", "pvc", f"data-{lost}", "--wait=false")
+        three.until("another leads", lambda: three.primary not in ("", lost), 90)
+        three.until("it is gone", lambda: lost not in three.nodes() and len(three.nodes()) == 3, 200)
+        three.wait_ready()
+        seen.goes_on(time.time())
+        assert seen.lost() == 0
+    three.until("the claim is gone", lambda: not three.place.get("pvc", f"data-{lost}"), 60)
+    assert three.place.events("orders", "InstanceReplaced")
+    assert not three.place.events("orders", "Failover")
+
+
+@EACH
 @pytest.mark.parametrize(
     ("suffix", "part"), [("tls", "tls.crt"), ("operator", "tls.crt"), ("peer", "tls.crt"), ("ca", "server.crt")]
 )
@@ -145,3 +161,21 @@ def test_all_certificates_are_lost_at_once(
     three.until("it has a new password set", lambda: three.place.secret("shop-app").get("password"), 60)
     three.place.wait_reason("database", "shop", "DatabaseReady")
     three.apply(pooler=None, postgresql=postgresql)
+
+
+@ON_MYSQL
+def test_all_certificates_of_a_group_are_lost_at_once(three: ClusterUnderTest, record_property: Record) -> None:
+    """Its members read the next by themselves."""
+    before, began = three.place.secret(f"{three.name}-tls")["ca.crt"], time.time()
+    with writing(three, "shop-app") as seen:
+        secrets = [f"{three.name}-{suffix}" for suffix in ("ca", "tls", "peer", "operator")]
+        three.place.kubectl("delete", "secret", *secrets)
+        three.until("others are there", lambda: three.place.secret(f"{three.name}-tls").get("ca.crt") != before, 60)
+        three.wait_reason("Valid", "CertificatesValid", 300)
+        three.wait_ready()
+        record_property("seconds until all is well", round(time.time() - began))
+        seen.goes_on(time.time())
+        assert seen.lost() == 0
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())
+        assert seen.errors == [], "who comes now verifies the servers as well"

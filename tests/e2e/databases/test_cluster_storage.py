@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster_engines import MYSQL
 from cluster_under_test import SMALL, ClusterUnderTest, Place
 
 pytestmark = [pytest.mark.xdist_group("cluster-storage"), pytest.mark.timeout(900)]
@@ -62,6 +63,21 @@ def test_a_volume_for_the_log_and_both_grow_while_all_serve(place: Place) -> Non
     orders.wait_ready()
     assert claims(place) == {**grown, "data-orders-2": ("500Mi", "500Mi"), "wal-orders-2": ("350Mi", "350Mi")}
     assert orders.sql("SELECT count(*) FROM kept", instance="orders-2") == "1000"
+
+
+def test_volumes_of_a_mysql_cluster_grow_while_all_serve(place: Place) -> None:
+    spec = {**MYSQL.small, "instances": 2, "storage": {"size": "1Gi", "storageClass": "limited"}}
+    orders = ClusterUnderTest(place, spec=spec, engine=MYSQL)
+    orders.apply()
+    orders.wait_ready()
+    pods = orders.pods()
+    orders.apply(storage={"size": "1200Mi", "storageClass": "limited"})
+    grown = {f"data-orders-{n}": ("1200Mi", "1200Mi") for n in (0, 1)}
+    orders.until("all have grown", lambda: claims(place) == grown, 120)
+    orders.wait_reason("Sized", "StorageAsDeclared")
+    orders.wait_ready()
+    assert len(place.events("orders", "VolumeResized")) == 2
+    assert orders.pods() == pods, "nobody was restarted"
 
 
 def test_a_class_that_cannot_grow_is_said_and_instances_are_replaced_by_larger_ones(place: Place) -> None:

@@ -93,6 +93,35 @@ def test_a_replica_that_strayed_is_left_out_and_made_anew_when_somebody_says_so(
     assert three.place.events("orders", "InstanceReplaced")
 
 
+@pytest.mark.parametrize("damage", ["system tables", "pages of a table", "rows"])
+def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_property: Record, damage: str) -> None:
+    broken, primary = three.replicas[0], three.primary
+    began = time.time()
+    three.sql("CREATE TABLE IF NOT EXISTS sample (n int PRIMARY KEY, word text)", "shop")
+    numbers = ", ".join(f"({n}, REPEAT('x', 1000))" for n in range(1000))
+    three.sql(f"REPLACE INTO sample VALUES {numbers}", "shop")
+    three.until("it has them", lambda: three.sql("SELECT COUNT(*) FROM sample", "shop", broken) == "1000", 60)
+    with writing(three, "shop-app") as seen:
+        if damage == "rows":
+            three.sql("SET GLOBAL super_read_only = OFF; SET sql_log_bin = OFF; DELETE FROM sample", "shop", broken)
+        else:
+            file, first = ("mysql.ibd", 0) if damage == "system tables" else ("shop/sample.ibd", 4)
+            spoilt = f"dd if=/dev/urandom of={file} bs=16k seek={first} count=60 conv=notrunc"
+            # Before it writes what it holds in memory.
+            ended = "kill -9 $(cat /run/steersman/mysqld.pid)"
+            three.execute(broken, "sh", "-c", f"cd /var/lib/steersman/data/mysql && {spoilt} && {ended}")
+        three.sql("DELETE FROM sample", "shop")
+        three.until("nobody reads from it", lambda: f"{broken}-0" not in three.leads("ro"), 120)
+        record_property(f"{damage}: seconds until nobody reads from it", round(time.time() - began))
+        three.until("another takes its place", lambda: broken not in three.nodes(), 700)
+        record_property(f"{damage}: seconds until it is given up", round(time.time() - began))
+        three.wait_ready(seconds=400)
+        record_property(f"{damage}: seconds until all are ready", round(time.time() - began))
+        assert seen.errors == [] and seen.lost() == 0
+    assert three.primary == primary
+    assert three.place.events("orders", "InstanceReplaced")
+
+
 def test_what_was_retained_is_adopted_by_a_namesake(three: ClusterUnderTest) -> None:
     """It is the last: the cluster is another one afterwards."""
     three.apply(deletionPolicy="Retain")

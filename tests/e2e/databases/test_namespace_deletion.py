@@ -8,31 +8,30 @@ from collections.abc import Callable, Generator
 import pytest
 
 import operator_under_test
-from cluster_under_test import SMALL, ClusterUnderTest, Place
+from cluster_engines import EACH, POSTGRESQL, Engine
+from cluster_under_test import ClusterUnderTest, Place
 from devcluster.target import Target
 
 Record = Callable[[str, object], None]
 
 # Of ours; what is of Kubernetes' own goes by itself.
-KINDS = "postgresqlclusters,databases,databaseusers"
+KINDS = "postgresqlclusters,mysqlclusters,databases,databaseusers"
 
 
-def furnish(inner: Place, guests: Place, policy: str) -> None:
+def furnish(inner: Place, guests: Place, policy: str, engine: Engine) -> None:
     """Everything of ours in a namespace, what is not well too, and a user in another namespace that is on it."""
-    cluster = ClusterUnderTest(inner)
-    cluster.apply(instances=2, deletionPolicy=policy, pooler={"replicas": 1}, allowedNamespaces=[guests.namespace])
-    reference = {"name": cluster.name}
+    cluster = ClusterUnderTest(inner, spec=dict(engine.small), engine=engine)
+    own = {"pooler": {"replicas": 1}} if engine is POSTGRESQL else {}
+    cluster.apply(instances=2, deletionPolicy=policy, allowedNamespaces=[guests.namespace], **own)
     for name in ("shop", "stock"):
-        inner.declare("Database", name, {"clusterRef": reference, "deletionPolicy": policy})
-    inner.declare(
-        "Database",
-        "alone",
-        {"engine": "postgresql", "version": "17", "storageSize": "256Mi", "deletionPolicy": policy},
-    )
-    clerk = {"clusterRef": reference, "user": "clerk", "deletionPolicy": policy}
-    inner.declare("DatabaseUser", "clerk", {**clerk, "grants": [{"database": "shop", "privileges": ["CONNECT"]}]})
-    inner.declare("DatabaseUser", "lost", {**clerk, "clusterRef": {"name": "nowhere"}})
-    far = {"name": cluster.name, "namespace": inner.namespace}
+        inner.declare("Database", name, cluster.reference(deletionPolicy=policy))
+    alone = {"version": "17", "storageSize": "256Mi"} if engine is POSTGRESQL else {"version": "9.7"}
+    inner.declare("Database", "alone", {"engine": engine.settings, "deletionPolicy": policy, **alone})
+    clerk = cluster.reference(user="clerk", deletionPolicy=policy)
+    right = "CONNECT" if engine is POSTGRESQL else "SELECT"
+    inner.declare("DatabaseUser", "clerk", {**clerk, "grants": [{"database": "shop", "privileges": [right]}]})
+    inner.declare("DatabaseUser", "lost", {**clerk, "clusterRef": {"kind": engine.kind, "name": "nowhere"}})
+    far = {"kind": engine.kind, "name": cluster.name, "namespace": inner.namespace}
     guests.declare("DatabaseUser", "guest", {"clusterRef": far, "user": "guest"})
     cluster.wait_ready()
     for kind, name, reason, where in (
@@ -44,17 +43,17 @@ def furnish(inner: Place, guests: Place, policy: str) -> None:
         ("databaseuser", "guest", "ProvisionSucceeded", guests),
     ):
         where.wait_reason(kind, name, reason, seconds=120)
-    cluster.sql("SET ROLE shop; CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)", "shop")
+    cluster.sql(f"{engine.table('kept', 'shop')}; INSERT INTO kept (number) VALUES (1)", "shop")
 
 
 @pytest.fixture(params=["Retain", "Delete"])
-def inner(place: Place, request: pytest.FixtureRequest) -> Generator[Place]:
+def inner(place: Place, of: Engine, request: pytest.FixtureRequest) -> Generator[Place]:
     """A namespace with everything in it, whose guest is in the test's own."""
     made = Place(place.target, f"{place.namespace}-x"[-60:].lstrip("-"))
     removal = ("delete", "namespace", made.namespace, "--ignore-not-found", "--timeout=180s")
     place.target.kubectl(*removal, seconds=200)
     place.target.kubectl("create", "namespace", made.namespace)
-    furnish(made, place, request.param)
+    furnish(made, place, request.param, of)
     yield made
     place.target.kubectl(*removal, seconds=200)
 
@@ -80,6 +79,7 @@ def volumes(inner: Place) -> list[str]:
     return [v["metadata"]["name"] for v in found if v["spec"]["claimRef"]["namespace"] == inner.namespace]
 
 
+@EACH
 def test_it_goes(inner: Place, place: Place, record_property: Record) -> None:
     began = time.monotonic()
     inner.target.kubectl("delete", "namespace", inner.namespace, "--wait=false")
@@ -89,16 +89,17 @@ def test_it_goes(inner: Place, place: Place, record_property: Record) -> None:
     guest_goes(place)
 
 
+@EACH
 @pytest.mark.disruptive
 def test_it_goes_when_the_operator_comes_back(
-    cluster: Target, inner: Place, place: Place, record_property: Record
+    cluster: Target, inner: Place, place: Place, of: Engine, record_property: Record
 ) -> None:
     with operator_under_test.away(cluster):
         inner.target.kubectl("delete", "namespace", inner.namespace, "--wait=false")
         # All that Kubernetes can do without us is done: no Secret is left that would open a server.
         inner.until("the rest is gone", lambda: not inner.names("pods,secrets,services,configmaps,pvc"), 180)
         assert {name.partition(".")[0] for name in inner.names(KINDS)} == {
-            "postgresqlcluster",
+            of.kind.lower(),
             "database",
             "databaseuser",
         }
@@ -109,13 +110,15 @@ def test_it_goes_when_the_operator_comes_back(
     guest_goes(place)
 
 
-def test_it_goes_where_the_cluster_was_never_ready(place: Place) -> None:
+@EACH
+def test_it_goes_where_the_cluster_was_never_ready(place: Place, of: Engine) -> None:
     inner = Place(place.target, f"{place.namespace}-x"[-60:].lstrip("-"))
     inner.target.kubectl("create", "namespace", inner.namespace)
-    cluster = ClusterUnderTest(inner, spec={**SMALL, "nodeSelector": {"kubernetes.io/hostname": "none"}})
+    spec = {**of.small, "nodeSelector": {"kubernetes.io/hostname": "none"}}
+    cluster = ClusterUnderTest(inner, spec=spec, engine=of)
     cluster.apply()
-    inner.declare("Database", "shop", {"clusterRef": {"name": cluster.name}})
-    inner.declare("DatabaseUser", "clerk", {"clusterRef": {"name": cluster.name}, "user": "clerk"})
+    inner.declare("Database", "shop", cluster.reference())
+    inner.declare("DatabaseUser", "clerk", cluster.reference(user="clerk"))
     cluster.wait_reason("Unschedulable")
     inner.target.kubectl("delete", "namespace", inner.namespace, "--wait=false")
     gone(inner, 180)

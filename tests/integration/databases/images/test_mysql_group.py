@@ -23,6 +23,8 @@ from steersman_databases.engines.mysql.parameters import server_parameters
 
 pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
 
+PAGE = 16384  # bytes, of InnoDB
+
 
 @pytest.fixture(scope="module")
 def group(envtest: Envtest) -> Generator[Members]:
@@ -211,6 +213,43 @@ def test_who_has_what_the_group_has_not_stays_out_and_says_so(group: Members, pr
     one.start()
     settled(group)
     assert one.sql("SHOW DATABASES LIKE 'stray'") == ()
+
+
+def test_a_replica_with_other_rows_than_its_group_says_that_it_diverged(group: Members, primary: Member) -> None:
+    write(primary)
+    [one, *_] = replicas(group, primary)
+    until("it has them", lambda: kept(one) == kept(primary))
+    one.sql("SET GLOBAL super_read_only = OFF", "SET SESSION sql_log_bin = OFF", "DELETE FROM shop.kept")
+    primary.sql("DELETE FROM shop.kept ORDER BY id LIMIT 1")
+    said = until("it says so", lambda: one.says() if one.says().get("diverged") else None)
+    assert "error 1032" in said["failing"] and not said["errant"]
+    until("it does not stay", lambda: len(one.log.split("the group has put this member out")) > 2)
+    assert one.says()["diverged"]
+    # As the operator does then.
+    one.lose_volume()
+    one.start()
+    settled(group)
+    assert kept(one) == kept(primary) and not one.says()["diverged"]
+
+
+def test_a_replica_with_broken_pages_never_serves_and_says_so(group: Members, primary: Member) -> None:
+    """Its server starts well: not before it comes to them it ends, or leaves the group."""
+    write(primary)
+    [one, *_] = replicas(group, primary)
+    until("it has them", lambda: kept(one) == kept(primary))
+    assert one.end() == 0
+    table = one.directory / "volume/mysql/shop/kept.ibd"
+    with table.open("r+b") as pages:
+        pages.seek(4 * PAGE)
+        pages.write(b"\xff" * (table.stat().st_size - 4 * PAGE))
+    write(primary)
+    one.start()
+    said = until("it says so", lambda: one.says() if one.says().get("diverged") or one.says()["unstarted"] else None)
+    assert said["state"] != "Online"
+    one.lose_volume()
+    one.start()
+    settled(group)
+    assert kept(one) == kept(primary)
 
 
 def test_what_others_have_not_applied_yet_is_no_reason_to_stay_out(group: Members, primary: Member) -> None:

@@ -283,6 +283,48 @@ async def test_a_lost_volume_is_replaced_by_a_copy() -> None:
 
 
 @virtual_time
+async def test_a_primary_whose_volume_is_lost_hands_over_and_is_replaced() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(0))
+        await world.until("handed over", lambda: world.status.primary != "orders-0")
+        await world.until("replaced", lambda: "orders-3" in world.pods() and "orders-0" not in world.pods())
+        await world.ready(3)
+        assert "Failover" not in world.events()
+
+
+@virtual_time
+async def test_a_replica_whose_data_are_not_the_groups_is_replaced_by_a_copy() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        world.data("orders-2").diverged = True
+        await world.kill("orders-2")
+        await world.rest(240)
+        assert "orders-2" in world.pods(), "it may come to itself"
+        await world.until("made anew", lambda: "orders-3" in world.pods() and "orders-2" not in world.pods())
+        await world.ready(3)
+        assert "InstanceReplaced" in world.events()
+
+
+@virtual_time
+async def test_what_strayed_is_not_replaced_for_being_different_too() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        world.data("orders-2").diverged = True
+        world.data("orders-2").gtids = GtidSet.parse(ERRANT)
+        await world.kill("orders-2")
+        await world.until("told", lambda: world.condition("HistoryShared") == "False/ErrantTransactions")
+        await world.rest(1200)
+        assert "orders-2" in world.pods()
+
+
+@virtual_time
 async def test_after_a_total_outage_it_comes_back_by_itself() -> None:
     world = GroupWorld()
     async with world.operator():

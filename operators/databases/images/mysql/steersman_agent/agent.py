@@ -18,7 +18,7 @@ from .certificates import Certificates
 from .condition import Applying, Volumes
 from .decision import Decision, Deed, Member, State, View, decide
 from .deeds import Deeds
-from .failures import CERTIFICATES, MEMBERSHIP, Failures
+from .failures import CERTIFICATES, Failures
 from .gtids import GtidSet
 from .kubernetes import ApiServer, Unavailable, labelled, named
 from .leader import Joined, Leader
@@ -26,6 +26,7 @@ from .log import Log
 from .parameters import Parameters
 from .publishing import Publisher, tell_probes
 from .server import Server
+from .starts import Starts
 
 _EVERY = 1.0  # seconds between two looks
 _SOON = 0.1
@@ -98,7 +99,7 @@ class Agent:
         self._read: tuple[object, float] | None = None
         self._last: tuple[group.Look, float] | None = None
         self._asking = Asking()
-        self._unstarted, self._starts = "", 0
+        self._starts = Starts()
         self._alone_since: float | None = None
 
     def run(self) -> None:
@@ -131,6 +132,7 @@ class Agent:
         decision = self._decision
         if decision.deed == "Wait" and me.state == "Online":
             self._failures.all_is_well()
+            self._starts = Starts()
         because = self._because(decision)
         self._log.say("decision", f"{decision.deed}: {because}")
         self._publish(view, because, look)
@@ -167,6 +169,9 @@ class Agent:
             if self._deed == "Start":
                 # Which has read them.
                 self._failures.succeeded(CERTIFICATES)
+            elif self._deed == "Clone":
+                # Whatever was wrong with its data, it has others.
+                self._failures.diverged, self._starts = False, Starts()
         if self._stopping:
             self._tried = frozenset({*self._tried, self._deed})
             self._not_before = 0.0
@@ -182,8 +187,8 @@ class Agent:
         if not self._server.runs:
             self._local.forget()
             self._last = None
-            if self._starts:
-                self._unstarted = self._server.last_words
+            if self._deed != "Start":
+                self._starts.ended(self._server)
             return None
         try:
             look = self._local.look()
@@ -194,18 +199,18 @@ class Agent:
                 return known
             look = None
         if look is not None:
-            self._unstarted, self._starts = "", 0
+            self._starts.answers()
         self._last = None if look is None else (look, time.monotonic())
         self._applying.see(look)
-        if look is not None and look.state == "ERROR":
+        if look is not None and look.state in ("ERROR", "RECOVERING"):
             self._ask_why()
         return look
 
     def _ask_why(self) -> None:
         """To have joined may be no lasting success: what is received cannot be applied, perhaps."""
         with contextlib.suppress(group.Unreachable):
-            if number := self._local.applier_error():
-                self._failures.failed(MEMBERSHIP, f"error {number} in what it receives; the server's log says more")
+            if errors := self._local.applier_errors():
+                self._failures.not_applied(errors)
 
     def _me(self, look: group.Look | None) -> Member:
         state: State
@@ -291,7 +296,8 @@ class Agent:
             # What nobody has reckoned is not nothing: a person would consent to it.
             "lacks": str(view.lacks) if view.outage else None,
             "unseen": view.unseen if view.outage else None,
-            "unstarted": self._unstarted,
+            "unstarted": self._starts.words,
+            "diverged": self._failures.diverged,
             "failing": self._failures.words,
             "queued": self._applying.queued,
             "pending": dict(parameters.pending),
@@ -303,9 +309,8 @@ class Agent:
     def _begin(self, decision: Decision, view: View) -> None:
         deed = self._deeds.deed(decision, view, self._agreed)
         if decision.deed == "Start":
-            # One that ends before it answers is started again, less and less often.
-            self._starts += 1
-            self._not_before = time.monotonic() + min(2.0 ** min(self._starts, 6), 60)
+            self._starts.begun()
+            self._not_before = time.monotonic() + self._starts.pause
         if deed is not None:
             self._deed = decision.deed
             self._doing = self._thread.submit(deed)

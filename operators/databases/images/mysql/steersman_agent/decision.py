@@ -49,7 +49,7 @@ class Member:
     """A member as it says itself, on its pod.
 
     `uuid` is its server's, `gtids` all that it has, applied or not, `epoch` that of the group it was in last. `name`
-    is its pod's in DNS.
+    is its pod's in DNS. `queued` is about how many transactions it has received and not applied.
     """
 
     instance: int
@@ -60,6 +60,7 @@ class Member:
     name: str = ""
     gtids: GtidSet = field(default_factory=GtidSet)
     epoch: int = 0
+    queued: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +127,12 @@ class View:
     failed_donors: Sequence[int] = ()
 
     def online(self) -> list[Member]:
-        """The others that say they are in the group, replicas first."""
-        return sorted((m for m in self.members if m.state == "Online"), key=lambda m: (m.primary, m.instance))
+        """The others that say they are in the group: replicas first, and of those who has least left to apply.
+
+        Until a new primary has applied what it received, it lets nobody write.
+        """
+        online = (m for m in self.members if m.state == "Online")
+        return sorted(online, key=lambda m: (m.primary, m.queued, m.instance))
 
     def donors(self) -> list[Member]:
         """The others that could be copied: first those that have not failed to be, then who did longest ago."""

@@ -157,10 +157,10 @@ class LocalServer:
         finally:
             self.do("SET GLOBAL group_replication_bootstrap_group = OFF")
 
-    def applier_error(self) -> int:
-        """The number of the last error in receiving or applying what the group has, 0 for none. Raises Unreachable.
+    def applier_errors(self) -> frozenset[int]:
+        """The numbers of the last errors in receiving and applying what the group has. Raises Unreachable.
 
-        Not its words: they tell rows.
+        Not their words: they tell rows.
         """
         asked = (
             "SELECT CHANNEL_NAME, LAST_ERROR_NUMBER FROM performance_schema.replication_applier_status_by_worker"
@@ -169,7 +169,7 @@ class LocalServer:
             " UNION SELECT CHANNEL_NAME, LAST_ERROR_NUMBER FROM performance_schema.replication_connection_status"
         )
         with _asking(self._connect(_ANSWER)) as ask:
-            return max((int(number) for channel, number in ask(asked) if channel in _CHANNELS), default=0)
+            return frozenset(int(number) for channel, number in ask(asked) if channel in _CHANNELS and number)
 
     def leave_group(self) -> None:
         """Raises Unreachable."""

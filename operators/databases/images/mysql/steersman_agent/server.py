@@ -6,6 +6,7 @@ import os
 import pwd
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -79,6 +80,12 @@ class Server:
     @property
     def runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether it has ended itself, and not in order. Who was killed says nothing of its data."""
+        ended = None if self._process is None else self._process.poll()
+        return ended not in (None, 0, -signal.SIGKILL, -signal.SIGTERM)
 
     @property
     def has_data(self) -> bool:

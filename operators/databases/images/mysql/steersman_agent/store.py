@@ -130,6 +130,7 @@ def _member(pod: Mapping[str, Any]) -> Member | None:
         address=str(said.get("address", "")),
         gtids=gtids,
         epoch=_whole(said.get("epoch")) or 0,
+        queued=_whole(said.get("queued")) or 0,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
-from steersman_databases.clusters import rollout
+from steersman_databases.clusters import handover, rollout
 from steersman_databases.clusters.observed import Instance, Observed, is_lost
 from steersman_databases.clusters.steps import RenewPod, RetireInstance, Step, Wait
 from steersman_databases.clusters.trouble import is_stuck
@@ -125,6 +125,16 @@ def replace(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         if (because := failure(instance, observed)) and not cluster.requests.fences(instance.number):
             return RetireInstance(instance.number, because, failed=True)
     return None
+
+
+def leave_lost(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
+    """A primary whose volume's claim goes serves as long as its pod runs: it hands over, and is replaced then."""
+    primary = observed.primary
+    if not cluster.replaces_failed or primary is None or not is_lost(primary):
+        return None
+    if not (to := rollout.successors(cluster, observed)):
+        return None
+    return handover.hand_over(cluster, observed, to, "the volume of its primary is gone")
 
 
 def failure(instance: Instance, observed: Observed) -> str:

@@ -54,6 +54,7 @@ def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         _let_in,
         _asked,
         _whole,
+        failing.leave_lost,
         scale.reduce,
         _room,
         parameters.restart,

@@ -233,6 +233,15 @@ def test_a_primary_hands_over_before_its_pod_ends() -> None:
     assert decision(member(0, "Stopped"), stopping=True).deed == "Wait"
 
 
+def test_who_takes_over_is_who_has_least_left_to_apply() -> None:
+    me, behind = member(0, "Online", primary=True), replace(member(1, "Online"), queued=1000)
+    assert decision(me, behind, member(2, "Online"), majority=True, stopping=True).to == 2
+    anybody = replace(STORE, switchover=Switchover(None))
+    assert decision(me, behind, member(2, "Online"), store=anybody, majority=True).to == 2
+    named = replace(STORE, switchover=Switchover(1))
+    assert decision(me, behind, member(2, "Online"), store=named, majority=True).to == 1
+
+
 def test_a_switchover_is_the_primarys_to_carry_out() -> None:
     asked = replace(STORE, switchover=Switchover(2))
     primary, replica = member(0, "Online", primary=True), member(1, "Online")

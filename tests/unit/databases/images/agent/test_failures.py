@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from certificates import Authority
-from steersman_agent import agent, certificates, group, store
+from steersman_agent import agent, certificates, group, starts, store
 from steersman_agent.agent import Agent, Cluster
 from steersman_agent.decision import Member
 from steersman_agent.failures import CERTIFICATES, MEMBERSHIP, Failures
@@ -44,11 +44,15 @@ class Api(ApiServer):
         return {}
 
     @property
+    def last(self) -> Mapping[str, Any]:
+        """What it said last."""
+        return self.said[-1] if self.said else {"state": "", "failing": "", "because": "", "diverged": None}
+
+    @property
     def failing(self) -> str:
         """What it last said of it: to the operator, and to people."""
-        last = self.said[-1] if self.said else {"failing": "", "because": ""}
-        assert str(last["because"]).endswith(str(last["failing"]))
-        return str(last["failing"])
+        assert str(self.last["because"]).endswith(str(self.last["failing"]))
+        return str(self.last["failing"])
 
 
 def pod(member: Member) -> Mapping[str, Any]:
@@ -63,13 +67,18 @@ class Played(Server):
     def __init__(self, place: Place, *, runs: bool) -> None:
         super().__init__(place)
         self._runs, self._copied, self.asked, self.sound = runs, False, list[int](), True
+        self.ended, self.starts = 0, 0
 
     @property
     def runs(self) -> bool:
         return self._runs
 
-    def ends(self) -> None:
-        self._runs, self._copied = False, True
+    @property
+    def broke_off(self) -> bool:
+        return self.ended > 0
+
+    def ends(self, ended: int = 0, words: str = "") -> None:
+        self._runs, self._copied, self.ended, self.last_words = False, True, ended, words
 
     @property
     def has_data(self) -> bool:
@@ -89,7 +98,8 @@ class Played(Server):
         return {}
 
     def start(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> None:
-        pass
+        self.starts += 1
+        self._runs = True
 
 
 def mount(directory: Path, authority: Authority, *, broken: bool = False) -> None:
@@ -125,8 +135,8 @@ def until(one: Agent, holds: Callable[[], bool]) -> None:
         one.tick()
 
 
-def played(monkeypatch: pytest.MonkeyPatch, state: str) -> list[str]:
-    """A server that runs and answers; what it is asked to do."""
+def played(monkeypatch: pytest.MonkeyPatch, state: str, *, applier: int = 1062) -> list[str]:
+    """A server that runs and answers; what it is asked to do. ``applier`` is the last error in what it applied."""
     done: list[str] = []
 
     def look(_: group.LocalServer) -> group.Look:
@@ -137,10 +147,10 @@ def played(monkeypatch: pytest.MonkeyPatch, state: str) -> list[str]:
     def do(_: group.LocalServer, *statements: str, seconds: float = 0) -> None:
         done.extend(statements)
 
-    def applier_error(_: group.LocalServer) -> int:
-        return 1062
+    def applier_errors(_: group.LocalServer) -> frozenset[int]:
+        return frozenset({applier} - {0})
 
-    for each in (look, do, applier_error):
+    for each in (look, do, applier_errors):
         monkeypatch.setattr(group.LocalServer, each.__name__, each)
     return done
 
@@ -152,7 +162,7 @@ def test_a_copy_that_fails_is_told_and_had_of_another(place: Place) -> None:
     until(one, lambda: len(server.asked) >= 4)
     assert server.asked[:4] == [1, 0, 1, 0]
     server.sound = True
-    until(one, lambda: api.said[-1]["state"] == "Stopped" and not api.failing)
+    until(one, lambda: api.last["state"] == "Stopped" and not api.failing)
 
 
 def test_certificates_that_cannot_be_read_are_told_until_there_are_others(
@@ -182,13 +192,77 @@ def test_certificates_that_a_start_has_read_are_told_no_more(
     until(one, lambda: bool(api.failing))
     server.ends()
     mount(tmp_path, Authority())
-    until(one, lambda: api.said[-1]["state"] == "Stopped" and not api.failing)
+    until(one, lambda: server.starts == 1 and not api.failing)
 
 
 def test_an_error_of_what_is_applied_is_told(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     played(monkeypatch, "ERROR")
     api = Api()
     until(member(Played(place, runs=True), api), lambda: api.failing.startswith(f"{MEMBERSHIP} failed: error 1062"))
+
+
+def test_a_replica_that_cannot_apply_what_the_group_has_is_said_to_have_other_data(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it serves again it has not."""
+    played(monkeypatch, "RECOVERING")
+    api = Api()
+    one = member(Played(place, runs=True), api)
+    until(one, lambda: api.last["diverged"] is True)
+    played(monkeypatch, "ERROR")
+    until(one, lambda: api.last["state"] == "Failed" and api.last["diverged"] is True)
+    played(monkeypatch, "OFFLINE")
+    until(one, lambda: api.last["state"] == "Offline" and api.last["diverged"] is True)
+    played(monkeypatch, "ONLINE")
+    until(one, lambda: api.last["state"] == "Online" and api.last["diverged"] is False)
+
+
+@pytest.mark.parametrize("number", [0, 1114, 1205, 2003, 3])
+def test_what_a_copy_would_not_cure_is_no_divergence(
+    place: Place, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    played(monkeypatch, "ERROR", applier=number)
+    api = Api()
+    one = member(Played(place, runs=True), api)
+    until(one, lambda: api.last["state"] == "Failed")
+    for _ in range(3):
+        one.tick()
+    assert api.last["diverged"] is False
+
+
+def test_a_server_that_answers_and_breaks_off_again_is_one_that_does_not_start(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page by page: it starts, and ends itself when it comes to the one that is broken."""
+    monkeypatch.setattr(starts, "_LONGEST", 0.0)
+    played(monkeypatch, "OFFLINE")
+    server, api = Played(place, runs=True), Api()
+    one = member(server, api)
+    words = "[MY-012224] [InnoDB] Database page corruption on disk"
+    one.tick()
+    server.ends(2, words)
+    until(one, lambda: server.starts == 1 and api.last["state"] == "Offline")
+    assert not api.last["unstarted"], "what ends once may be well when it has been started again"
+    server.ends(2, words)
+    until(one, lambda: server.starts == 2 and api.last["state"] == "Offline")
+    assert api.last["unstarted"] == words
+    server.ends(2, words)
+    one.tick()
+    assert (api.last["state"], api.last["unstarted"]) == ("Stopped", words)
+    played(monkeypatch, "ONLINE")
+    until(one, lambda: api.last["state"] == "Online" and not api.last["unstarted"])
+
+
+def test_a_server_that_is_killed_says_nothing_of_its_data(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starts, "_LONGEST", 0.0)
+    played(monkeypatch, "OFFLINE")
+    server, api = Played(place, runs=True), Api()
+    one = member(server, api)
+    for count in (1, 2, 3):
+        one.tick()
+        server.ends(-9, "[MY-010334] [Server] an error of a while ago")
+        until(one, lambda count=count: server.starts == count and api.last["state"] == "Offline")
+        assert not api.last["unstarted"]
 
 
 def test_what_is_told_is_short_and_tells_no_statement() -> None:

@@ -161,22 +161,25 @@ def _member(names: ClusterNames, pod: Pod) -> Member | None:
         return None
     said = mapping(json_in(pod.metadata.annotations.get(MEMBER)))
     pending = mapping(said.get("pending"))
-    online = said.get("state") == "Online"
+    online, state = said.get("state") == "Online", _state(pod, said)
+    errant = str(said.get("errant") or "")
     return Member(
         pod=pod.key,
         instance=number,
         role="Primary" if said.get("primary") is True else "Replica",
-        state=_state(pod, said),
+        state=state,
+        # What a person is to decide about is not thrown away for a copy.
+        diverged=said.get("diverged") is True and not errant,
         pending_restart=bool(pending),
         pending=[_pending(name, values) for name, values in sorted(pending.items())],
         version=str(said.get("version", "")),
         storage={k: n for k, v in mapping(said.get("storage")).items() if (n := whole(v)) is not None},
         queued=whole(said.get("queued")) if online else None,
-        errant=str(said.get("errant") or ""),
+        errant=errant,
         refused={str(k): str(v) for k, v in mapping(said.get("refused")).items()},
         lacks=str(said.get("lacks") or ""),
         unseen=_numbers(said.get("unseen")),
-        because=str(said.get("unstarted") or said.get("because") or ""),
+        because=str((said.get("unstarted") if state == "StartFailed" else "") or said.get("because") or ""),
         failing=str(said.get("failing") or ""),
     )
 

@@ -1,0 +1,43 @@
+"""How often a server was started without having served since, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .server import Server
+
+_LONGEST = 60.0  # seconds
+
+
+@dataclass
+class Starts:
+    """Of one member's server. In memory alone: another process tries anew.
+
+    `words` are those with which it ended itself, having been started anew; empty while it may be well. One that
+    answers is not well for that: it may come to what is broken later, and end each time.
+    """
+
+    words: str = ""
+    _count: int = 0
+    _answered: bool = False
+
+    def begun(self) -> None:
+        """It is being started."""
+        self._count, self._answered = self._count + 1, False
+
+    def answers(self) -> None:
+        """It runs, and answers."""
+        self._answered = True
+
+    def ended(self, server: Server) -> None:
+        """It does not run any more."""
+        if self._count and server.broke_off:
+            self.words = server.last_words or "it ended itself, and its log says why"
+        elif self._answered and not self.words:
+            # Killed, or stopped in order.
+            self._count = 0
+
+    @property
+    def pause(self) -> float:
+        """Seconds until it may be started again: each time longer."""
+        return min(2.0**self._count, _LONGEST)
