@@ -20,7 +20,7 @@ from typing import Literal
 
 import lost_nodes
 from benchmarks.databases import faults
-from benchmarks.databases.gaps import acknowledged, longest_gap
+from benchmarks.databases.gaps import Row, acknowledged, longest_gap
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Figure, Measurement
 from cluster_engines import POSTGRESQL as ENGINE
@@ -145,8 +145,8 @@ class Writer:
         self.cluster.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(objects))
         wait_until("the client writes", lambda: len(self.acknowledged()) > RATE, seconds=60)
 
-    def acknowledged(self) -> list[tuple[int, float]]:
-        """Numbers and moments, as they came."""
+    def acknowledged(self) -> list[Row]:
+        """As they came."""
         done = self.cluster.target.try_kubectl(f"--namespace={self.cluster.namespace}", "logs", self.name)
         return acknowledged(done.stdout.splitlines())
 
@@ -185,13 +185,13 @@ def run(cluster: PatroniCluster, fault: Fault) -> Iterator[Figure]:
         rows = writer.acknowledged()
     there = set(map(int, cluster.sql(cluster.leader() or "", "SELECT number FROM written").split()))
     yield Figure("write gap", longest_gap(rows), "s")
-    yield Figure("lost rows", float(len({n for n, _ in rows} - there)), "")
+    yield Figure("lost rows", float(len({row.number for row in rows} - there)), "")
 
 
 def writer_goes_on(writer: Writer, since: float) -> bool:
     """Whether a write was acknowledged in the last second, a while after the fault."""
     rows = writer.acknowledged()
-    return bool(rows) and rows[-1][1] > max(since + 3, time.time() - 1)
+    return bool(rows) and rows[-1].moment > max(since + 3, time.time() - 1)
 
 
 @contextmanager

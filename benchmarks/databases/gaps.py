@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
-
-Rows = Sequence[tuple[int, float]]
-"""Numbers and the moments of their acknowledgement, as they came."""
+from typing import NamedTuple
 
 
-def acknowledged(lines: Iterable[str]) -> list[tuple[int, float]]:
+class Row(NamedTuple):
+    """One that was acknowledged: its number, when, in seconds of the epoch, and by which server."""
+
+    number: int
+    moment: float
+    server: str
+
+
+Rows = Sequence[Row]
+"""As they came."""
+
+
+def acknowledged(lines: Iterable[str]) -> list[Row]:
     """The rows in the writer's output; what else there is are its errors."""
     words = [line.split() for line in lines]
-    return [(int(w[0]), float(w[1])) for w in words if len(w) == 2 and w[0].isdecimal()]
+    return [Row(int(w[0]), float(w[1]), w[2]) for w in words if len(w) == 3 and w[0].isdecimal()]
 
 
 def longest_gap(rows: Rows) -> float:
     """The longest time between two acknowledgements."""
-    moments = [moment for _, moment in rows]
-    return max((later - sooner for sooner, later in pairwise(moments)), default=0.0)
+    return max((later.moment - sooner.moment for sooner, later in pairwise(rows)), default=0.0)
 
 
-def resumed(rows: Rows, since: float) -> float:
-    """When the longest gap after a moment ended; that moment where there was none."""
-    moments = [moment for _, moment in rows if moment >= since - 1]
-    return max(pairwise(moments), key=lambda pair: pair[1] - pair[0], default=(since, since))[1]
+def of_first(rows: Rows) -> Rows:
+    """Those that were acknowledged by the server that acknowledged the first."""
+    return [row for row in rows if row.server == rows[0].server]
+
+
+def first_of_others(rows: Rows, servers: Collection[str], since: float) -> float:
+    """When a row was first acknowledged after a moment by none of these; infinity where none was."""
+    return min((r.moment for r in rows if r.moment > since and r.server not in servers), default=float("inf"))
+
+
+def overlap(former: Rows, through: Rows, since: float) -> float:
+    """For how many seconds after a moment two servers acknowledged rows.
+
+    Args:
+        former: of a client that reaches nothing but the former primary.
+        through: of one that is led to who is primary.
+    """
+    last = max((row.moment for row in former), default=since)
+    return max(0.0, last - first_of_others(through, {row.server for row in former}, since))

@@ -1,7 +1,8 @@
 """The client of the measurements, in a pod of the server's image: writes rows and says what was acknowledged.
 
 Arguments: Python's driver, connection string, rows a second, and the table unless it is `written`. A line of its
-output is a row's number and the moment of its acknowledgement, in seconds of the epoch. It ends when it is told to.
+output is a row's number, the moment of its acknowledgement in seconds of the epoch, and what tells the server from
+others. It ends when it is told to.
 
 A Service has one address for good, so it is looked up once: else it would be measured how long names are not found
 when a node is lost that has one of the servers of names.
@@ -20,23 +21,26 @@ import time
 from typing import Any
 
 _SILENT = 3.0  # seconds after which a server that does not answer is given up, unless a login says otherwise
+_WHO = {"psycopg2": "SELECT extract(epoch FROM pg_postmaster_start_time())", "pymysql": "SELECT @@server_uuid"}
 
 
 def main(driver: str, login: str, rate: float, table: str) -> None:
     """A number is used once: whether a row that was not acknowledged is there makes no difference."""
     error, connect = importlib.import_module(driver).Error, {"psycopg2": postgresql, "pymysql": mysql}[driver]
-    cursor = None
+    cursor, server = None, ""
     for number in itertools.count():
         begun = time.monotonic()
         try:
             if cursor is None:
                 cursor = connect(login).cursor()
+                cursor.execute(_WHO[driver])
+                (server,) = cursor.fetchone()
             cursor.execute(f"INSERT INTO {table} (number) VALUES (%s)", (number,))
         except (error, OSError) as failure:
             cursor = None
             sys.stderr.write(f"{time.time():.3f} {str(failure).splitlines()[0]}\n")
         else:
-            sys.stdout.write(f"{number} {time.time():.4f}\n")
+            sys.stdout.write(f"{number} {time.time():.4f} {server}\n")
             sys.stdout.flush()
         time.sleep(max(0.0, 1 / rate - (time.monotonic() - begun)))
 

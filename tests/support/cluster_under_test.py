@@ -330,7 +330,7 @@ class Writing:
 
     client: Client
     table: str = "written"
-    acknowledged: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    acknowledged: list[gaps.Row] = field(default_factory=list[gaps.Row])
     errors: list[str] = field(default_factory=list[str])
 
     def look(self) -> None:
@@ -344,7 +344,7 @@ class Writing:
 
         def written() -> bool:
             self.look()
-            return bool(self.acknowledged) and self.acknowledged[-1][1] > since + 2
+            return bool(self.acknowledged) and self.acknowledged[-1].moment > since + 2
 
         self.client.cluster.until("writes go on", written, seconds)
 
@@ -358,7 +358,7 @@ class Writing:
         client = self.client
         database = client.cluster.place.secret(client.secret)["dbname"]
         there = client.cluster.sql(f"SELECT number FROM {self.table}", database)
-        return len({number for number, _ in self.acknowledged} - set(map(int, there.split())))
+        return len({row.number for row in self.acknowledged} - set(map(int, there.split())))
 
 
 @contextmanager

@@ -49,9 +49,7 @@ class Failover:
     def both(self, since: float) -> float:
         """For how many seconds the former primary acknowledged rows while another did."""
         self.direct.look()
-        last = max((moment for _, moment in self.direct.acknowledged if moment > since), default=since)
-        alone = self.cluster.leader == self.former
-        return 0.0 if alone else max(0.0, last - gaps.resumed(self.through.acknowledged, since))
+        return gaps.overlap(self.direct.acknowledged, self.through.acknowledged, since)
 
     def judge(self, since: float) -> float:
         """The longest time without a write; nothing is lost, and there were no two primaries at a time."""

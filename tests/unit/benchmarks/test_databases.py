@@ -16,7 +16,7 @@ from benchmarks.databases import __main__ as command
 from benchmarks.databases import contents
 from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, picture
 from benchmarks.databases.drift import HARMS
-from benchmarks.databases.gaps import longest_gap
+from benchmarks.databases.gaps import Row, acknowledged, longest_gap, of_first, overlap
 from benchmarks.databases.operator_pod import Usage, usage_of
 from benchmarks.databases.scenarios import Bench, Scenario, Tell
 from benchmarks.measurement import Figure, Measurement, Processors
@@ -81,8 +81,33 @@ def test_an_operator_that_was_restarted_is_not_measured() -> None:
 
 
 def test_the_longest_gap() -> None:
-    assert longest_gap([(1, 10.0), (2, 10.02), (4, 11.5), (5, 11.52)]) == pytest.approx(1.48)
-    assert longest_gap([(1, 10.0)]) == 0.0
+    assert longest_gap(rows("a", 10.0, 10.02, 11.5, 11.52)) == pytest.approx(1.48)
+    assert longest_gap(rows("a", 10.0)) == 0.0
+
+
+def rows(server: str, *moments: float) -> list[Row]:
+    return [Row(number, moment, server) for number, moment in enumerate(moments)]
+
+
+def test_what_a_writing_client_says() -> None:
+    said = ["pid 17", "3 1763000000.1234 1762.5", "1763000001.1 server closed the connection", "4 1763000002.0 b"]
+    assert acknowledged(said) == [Row(3, 1763000000.1234, "1762.5"), Row(4, 1763000002.0, "b")]
+
+
+def test_for_how_long_two_servers_took_writes() -> None:
+    former = rows("a", 10.0, 11.0, 12.0)
+    assert overlap(former, [*rows("a", 10.1, 11.1), *rows("b", 14.0)], since=10.5) == 0.0
+    assert overlap(former, [*rows("a", 10.1), *rows("b", 11.25)], since=10.5) == pytest.approx(0.75)
+    # The longest gap has nothing to do with it: nobody else took a write.
+    assert overlap(former, rows("a", 10.1, 10.2, 13.0), since=10.5) == 0.0
+    # It was restarted, and is primary still.
+    assert overlap([*former, *rows("a2", 15.0)], rows("a2", 14.5), since=10.5) == 0.0
+    assert overlap([], rows("b", 14.0), since=10.5) == 0.0
+
+
+def test_what_the_former_took_alone() -> None:
+    seen = [*rows("a", 10.0, 11.0), *rows("b", 14.0)]
+    assert of_first(seen) == rows("a", 10.0, 11.0) and not of_first([])
 
 
 def test_names_are_told_apart() -> None:

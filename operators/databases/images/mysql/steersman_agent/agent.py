@@ -164,6 +164,8 @@ class Agent:
             self._not_before = time.monotonic() + _PAUSE
             donor = self._decision.to if self._deed == "Clone" else None
             self._failures.failed(self._deed, self._in_full(failure), donor=donor)
+            if self._deed == "Join":
+                self._ask_why()
         else:
             self._failures.succeeded(self._deed)
             if self._deed == "Start":
@@ -207,7 +209,7 @@ class Agent:
         return look
 
     def _ask_why(self) -> None:
-        """To have joined may be no lasting success: what is received cannot be applied, perhaps."""
+        """To join may be no lasting success, or none: what is received cannot be applied, perhaps."""
         with contextlib.suppress(group.Unreachable):
             if errors := self._local.applier_errors():
                 self._failures.not_applied(errors)

@@ -13,7 +13,7 @@ import pytest
 from certificates import Authority
 from steersman_agent import agent, certificates, group, starts, store
 from steersman_agent.agent import Agent, Cluster
-from steersman_agent.decision import Member
+from steersman_agent.decision import Decision, Member
 from steersman_agent.failures import CERTIFICATES, MEMBERSHIP, Failures
 from steersman_agent.gtids import GtidSet
 from steersman_agent.kubernetes import ApiServer
@@ -215,6 +215,15 @@ def test_a_replica_that_cannot_apply_what_the_group_has_is_said_to_have_other_da
     until(one, lambda: api.last["state"] == "Offline" and api.last["diverged"] is True)
     played(monkeypatch, "ONLINE")
     until(one, lambda: api.last["state"] == "Online" and api.last["diverged"] is False)
+
+
+def test_a_replica_that_cannot_even_join_for_its_data_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it comes back, having said before why it left."""
+    played(monkeypatch, "OFFLINE")
+    monkeypatch.setattr(agent, "decide", lambda _: Decision("Join", "instance 0 is online"))
+    api = Api()
+    one = member(Played(place, runs=True), api)
+    until(one, lambda: "Join failed: " in api.failing and api.last["diverged"] is True)
 
 
 @pytest.mark.parametrize("number", [0, 1114, 1205, 2003, 3])
