@@ -19,6 +19,7 @@ FAILOVER = "Faults, 50 writes a second, no operator"
 MYSQL_ROLLING = "Rolling update of MySQL, 50 writes a second"
 MYSQL_SWITCHOVER = "Switchover of MySQL, 50 writes a second"
 MYSQL_FAILOVER = "Faults of MySQL, 50 writes a second, no operator"
+MYSQL_OUTAGE = "Outage of all of MySQL, 50 writes a second, no operator"
 WORST = 20
 """Runs of that whose worst counts."""
 
@@ -32,6 +33,7 @@ SCENARIOS = (
     Scenario("rolling-mysql", MYSQL_ROLLING, partial(writes.rolling_update, engine=MYSQL), WORST),
     Scenario("switchover-mysql", MYSQL_SWITCHOVER, partial(writes.switchover, engine=MYSQL), WORST),
     Scenario("failover-mysql", MYSQL_FAILOVER, mysql_failover.measure, WORST),
+    Scenario("outage-mysql", MYSQL_OUTAGE, mysql_failover.outage, WORST),
 )
 
 
@@ -54,6 +56,7 @@ def picture(summaries: list[Summary]) -> Picture:
         Panel(MYSQL_ROLLING, "write gap", "MySQL, rolling update: longest gap in writes, s"),
         Panel(MYSQL_SWITCHOVER, "write gap", "MySQL, switchover: longest gap in writes, s"),
         *_faults(summaries, MYSQL_FAILOVER, "MySQL, "),
+        *_faults(summaries, MYSQL_OUTAGE, "MySQL, "),
     ]
     peers = list(dict.fromkeys(summary.peer for summary in summaries))
     return Picture("The database operator", panels, peers, frozenset(peers))

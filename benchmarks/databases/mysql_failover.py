@@ -1,4 +1,4 @@
-"""How long clients cannot write when the primary of a MySQL cluster is lost, and what they lose.
+"""How long clients cannot write when the primary of a MySQL cluster is lost, or all of it, and what they lose.
 
 The operator has made the cluster, and is at 0 replicas while it is measured. One client writes 50 rows a second
 through -rw, and another one to the primary itself, beside it in its pod. The gap is the longest time between two
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 
@@ -21,7 +22,7 @@ from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Figure, Measurement
 from cluster_engines import MYSQL
 from cluster_under_test import ClusterUnderTest
-from failovers import failing_over
+from failovers import Failover, failing_over
 from lost_nodes import cut_off
 
 INSTANCES = 3
@@ -47,6 +48,18 @@ def _kill(cluster: ClusterUnderTest, primary: str) -> None:
     cluster.signal(primary, "KILL")
 
 
+def _kill_all(cluster: ClusterUnderTest, _: str) -> None:
+    """Every server dies before anybody could notice that another did."""
+    nodes = cluster.nodes()
+    with ThreadPoolExecutor(len(nodes)) as hands:
+        list(hands.map(lambda name: cluster.signal(name, "KILL"), nodes))
+
+
+def _delete_all(cluster: ClusterUnderTest, _: str) -> None:
+    """Every pod is gone at once, as far as Kubernetes knows."""
+    cluster.place.kubectl("delete", "pods", cluster.selector, "--grace-period=0", "--force", "--wait=false")
+
+
 def _dropped(*sides: faults.Side) -> Fault:
     """Packets of the primary's pod are lost."""
     return lambda cluster, primary: faults.dropped(cluster.place, f"{primary}-0", *sides)
@@ -64,31 +77,48 @@ FAULTS: Mapping[str, Fault] = {
     NODE: lambda cluster, primary: cut_off(cluster.nodes()[primary]),
 }
 """``unheard`` and ``deaf`` are one way: what the primary sends is lost, or what it is sent."""
+OUTAGES: Mapping[str, Fault] = {
+    "all-killed": partial(_at_once, _kill_all),
+    "all-force-deleted": partial(_at_once, _delete_all),
+}
 
 
 def measure(bench: Bench, title: str) -> Iterator[Measurement]:
-    """Each fault, one after the other on one cluster."""
-    with bench.cluster("failover-mysql", INSTANCES, MYSQL) as cluster:
+    """Each loss of the primary, one after the other on one cluster."""
+    return _each(bench, title, "failover-mysql", FAULTS, Failover.another_leads)
+
+
+def outage(bench: Bench, title: str) -> Iterator[Measurement]:
+    """Each loss of all instances, one after the other on one cluster."""
+    return _each(bench, title, "outage-mysql", OUTAGES, Failover.somebody_leads)
+
+
+def _each(
+    bench: Bench, title: str, name: str, those: Mapping[str, Fault], over: Callable[[Failover, float], None]
+) -> Iterator[Measurement]:
+    with bench.cluster(name, INSTANCES, MYSQL) as cluster:
         cluster.place.declare("Database", "shop", cluster.reference())
         cluster.place.wait_reason("database", "shop", "DatabaseReady")
         apart = len({*cluster.nodes().values()}) == INSTANCES
-        if not apart:
+        if not apart and NODE in those:
             bench.tell(f"{NODE} is left out: it needs a node for each instance")
         with operator_under_test.away(bench.target):
-            chosen = {name: fault for name, fault in FAULTS.items() if apart or name != NODE}
+            chosen = {name: fault for name, fault in those.items() if apart or name != NODE}
             for _ in range(bench.runs):
                 for name, fault in chosen.items():
-                    run = partial(_run, cluster, fault, by_node=name == NODE)
+                    run = partial(_run, cluster, fault, over, by_node=name == NODE)
                     yield from bench.measured(title, _WHO, run, f"{name}: ")
 
 
-def _run(cluster: ClusterUnderTest, fault: Fault, *, by_node: bool) -> Iterator[Figure]:
+def _run(
+    cluster: ClusterUnderTest, fault: Fault, over: Callable[[Failover, float], None], *, by_node: bool
+) -> Iterator[Figure]:
     """One fault, from a cluster in which all is well to one in which all is well again."""
     with failing_over(cluster, by_node=by_node) as seen:
         time.sleep(_CALM)
         begun = time.time()
         with fault(cluster, seen.former):
-            seen.another_leads(_PATIENCE)
+            over(seen, _PATIENCE)
         seen.all_follow(_PATIENCE)
         took = time.time() - begun
         time.sleep(_CALM)

@@ -31,8 +31,13 @@ class Failover:
         """Waits until another instance does, clients find it, and it takes writes."""
         cluster = self.cluster
         cluster.until("another leads", lambda: cluster.leader not in ("", self.former), seconds)
-        cluster.until("-rw leads to it", lambda: cluster.leads() == [f"{cluster.leader}-0"], 30)
-        self.through.goes_on(time.time())
+        self.somebody_leads(30)
+
+    def somebody_leads(self, seconds: float = 240) -> None:
+        """Waits until clients find the primary, whoever it is, and it takes writes."""
+        cluster = self.cluster
+        cluster.until("-rw leads to who leads", lambda: cluster.leads() == [f"{cluster.leader}-0"], seconds)
+        self.through.goes_on(time.time(), seconds=240)
 
     def all_follow(self, seconds: float = 300) -> None:
         """Waits until who leads has all others behind it, with the operator away too."""

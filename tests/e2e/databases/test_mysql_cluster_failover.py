@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
+from benchmarks.databases import faults
 
 import operator_under_test
 from cluster_engines import ON_MYSQL
@@ -17,6 +18,11 @@ from operator_under_test import EITHER_WAY, Presence
 pytestmark = [pytest.mark.xdist_group("mysql-cluster-failover"), pytest.mark.timeout(900), ON_MYSQL]
 
 GAP = 15.0  # seconds without a write, at most
+SIDES: Mapping[str, Sequence[faults.Side]] = {
+    "both ways": ("--source", "--destination"),
+    "what it sends": ("--source",),
+    "what it is sent": ("--destination",),
+}
 Record = Callable[[str, object], None]
 
 
@@ -79,6 +85,39 @@ def test_the_operator_and_it_are_deleted_together(
         pod_deleted_by_force(three, seen.former)
         operator_under_test.kill(cluster)
         judge(three, seen, began, record_property)
+    three.wait_ready()
+
+
+@EITHER_WAY
+@pytest.mark.parametrize("lost", SIDES)
+def test_its_network_is_lost(
+    cluster: Target, three: ClusterUnderTest, lost: str, operator: Presence, record_property: Record
+) -> None:
+    """Nobody is told: to both sides it looks like silence, or to one alone."""
+    if not cluster.is_devcluster:
+        pytest.skip("drops packets of the devcluster's pods")
+    with failing_over(three) as seen, operator(cluster):
+        began = time.time()
+        with faults.dropped(three.place, f"{seen.former}-0", *SIDES[lost]):
+            seen.another_leads()
+            record_property("longest gap in writes, in seconds", round(seen.through.gap, 1))
+        seen.all_follow()
+        assert seen.judge(began) <= GAP
+    three.wait_ready()
+
+
+@EITHER_WAY
+def test_it_is_killed_with_another(
+    cluster: Target, three: ClusterUnderTest, operator: Presence, record_property: Record
+) -> None:
+    """Two of three are no accident that a group survives; it comes back by itself, with everything."""
+    with failing_over(three) as seen, operator(cluster):
+        began = time.time()
+        for instance in (three.replicas[0], seen.former):
+            server_killed(three, instance)
+        seen.somebody_leads()
+        seen.all_follow()
+        record_property("longest gap in writes, in seconds", round(seen.judge(began), 1))
     three.wait_ready()
 
 
