@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import repeat
 
 import operator_under_test
 from benchmarks.databases import faults
@@ -52,7 +53,7 @@ def _kill_all(cluster: ClusterUnderTest, _: str) -> None:
     """Every server dies before anybody could notice that another did."""
     nodes = cluster.nodes()
     with ThreadPoolExecutor(len(nodes)) as hands:
-        list(hands.map(lambda name: cluster.signal(name, "KILL"), nodes))
+        list(hands.map(cluster.signal, nodes, repeat("KILL")))
 
 
 def _delete_all(cluster: ClusterUnderTest, _: str) -> None:
