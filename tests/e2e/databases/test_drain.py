@@ -9,28 +9,48 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
-from cluster_engines import EACH, POSTGRESQL
-from cluster_under_test import ClusterUnderTest, writing
+from cluster_engines import EACH, POSTGRESQL, Engine
+from cluster_under_test import ClusterUnderTest, Place, writing
 from devcluster.errors import CommandFailed
 
 # What others want on the node waits until the drain is over.
 pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.disruptive, EACH]
 
 Record = Callable[[str, object], None]
+LABELS = {"drained": "with-its-node"}
 # What is aimed at where a pod goes by force. Who is asked to go hands over within 3 s on an idle machine.
 TAKES_OVER = 8.0
 
 
+def on_two(place: Place) -> dict[str, Any]:
+    """An affinity by which two of three instances are on a node, however many there are."""
+    names = sorted(node["metadata"]["name"] for node in place.all("nodes"))[:2]
+    host = "kubernetes.io/hostname"
+    term = {"matchExpressions": [{"key": host, "operator": "In", "values": names}]}
+    apart = {"topologyKey": host, "labelSelector": {"matchLabels": LABELS}}
+    return {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}},
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": apart}]
+        },
+    }
+
+
 @pytest.fixture(scope="module")
-def three(three: ClusterUnderTest) -> ClusterUnderTest:
-    """The shared cluster, whose pods can be told from all others on a node; PostgreSQL's with a pooler."""
-    pooler = {"pooler": {"replicas": 1, "readOnly": False}} if three.engine is POSTGRESQL else {}
-    three.apply(podMetadata={"labels": {"drained": "with-its-node"}}, **pooler)
-    three.wait_ready(seconds=400)
-    return three
+def three(shared: Place, of: Engine) -> ClusterUnderTest:
+    """Its pods can be told from all others on a node; PostgreSQL's has a pooler."""
+    pooler = {"pooler": {"replicas": 1, "readOnly": False}} if of is POSTGRESQL else {}
+    spec = {**of.small, **pooler, "podMetadata": {"labels": LABELS}, "affinity": on_two(shared)}
+    made = ClusterUnderTest(shared, spec=spec, engine=of)
+    made.apply()
+    shared.declare("Database", "shop", made.reference(deletionPolicy="Delete"))
+    made.wait_ready(seconds=400)
+    shared.wait_reason("database", "shop", "DatabaseReady")
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -60,9 +80,7 @@ def drained(three: ClusterUnderTest, node: str, seconds: int) -> Generator[str]:
 def on(three: ClusterUnderTest, count: int) -> str:
     """A node with so many of the three instances, the primary among them: it is moved there if need be."""
     held = Counter(three.nodes().values())
-    node = next((node for node, instances in held.items() if instances == count), None)
-    if node is None:
-        pytest.skip(f"needs a cluster in which a node has {count} of three instances: {dict(held)}")
+    node = next(node for node, instances in held.items() if instances == count)
     if three.nodes()[three.primary] != node:
         to = next(instance for instance, place in three.nodes().items() if place == node)
         three.annotate("switchover", to)
