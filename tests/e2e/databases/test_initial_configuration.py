@@ -2,112 +2,114 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import yaml
+import pytest
 
-from devcluster.target import Target, wait_until
+from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
+from cluster_under_test import Client, ClusterUnderTest, Place
+from devcluster.errors import CommandFailed
 
-NAME = "shop"
 MEMBER = "databases.steersman.dev/member-of"
+SOURCES = {
+    "secretRefs": [{"name": "seed", "key": "seed.sql"}],
+    "configMapRefs": [{"name": "tables", "key": "tables.sql"}],
+}
 
 
-class Shop:
-    """The ``PostgreSQLCluster`` of the test, and what is in its database."""
+@dataclass(frozen=True)
+class Words:
+    """What is particular to an engine: `left` of the tables there are after a failure."""
 
-    def __init__(self, target: Target, namespace: str) -> None:
-        self._target = target
-        self._namespace = f"--namespace={namespace}"
-
-    def apply(self, *manifests: dict[str, Any]) -> None:
-        self.kubectl("apply", "--filename=-", stdin=yaml.safe_dump_all(manifests))
-
-    def kubectl(self, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
-        return self._target.kubectl(*arguments, self._namespace, stdin=stdin, seconds=seconds)
-
-    def condition(self, type_: str) -> tuple[str, str]:
-        """Status and reason, and the message."""
-        found: dict[str, Any] = self._target.get("postgresqlcluster", NAME, self._namespace) or {}
-        conditions = found.get("status", {}).get("conditions", [])
-        told = next((c for c in conditions if c["type"] == type_), {"status": "", "reason": "", "message": ""})
-        return f"{told['status']}/{told['reason']}", told["message"]
-
-    def until(self, what: str, probe: Callable[[], object], seconds: float = 120) -> None:
-        wait_until(what, probe, seconds=seconds)
-
-    def sql(self, statement: str) -> str:
-        """As the owner, by what the Secret for applications says."""
-        secret: dict[str, Any] = self._target.get("secret", f"{NAME}-app", self._namespace) or {}
-        held = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
-        script = 'read -r PGPASSWORD; export PGPASSWORD; exec psql -h "$1" -U "$2" -d "$3" -AtXc "$4"'
-        arguments = (held["host"], held["user"], held["dbname"], statement)
-        pod = ("exec", "-i", f"{NAME}-0-0", "--", "env", "PGSSLMODE=require", "sh", "-c", script, "sh", *arguments)
-        return self._target.kubectl(*pod[:3], self._namespace, *pod[3:], stdin=held["password"] + "\n").strip()
+    seed: str
+    broken: str
+    mended: str
+    refusal: str
+    left: str
+    owner: str
 
 
-def manifest(kind: str, name: str, **fields: Any) -> dict[str, Any]:
+WORDS: Mapping[Engine, Words] = {
+    POSTGRESQL: Words(
+        seed="CREATE TABLE secrets AS SELECT 'hunter2'::text AS value;",
+        broken="CREATE TABLE visits (n int);\nINSERT INTO nowhere;",
+        mended="CREATE TABLE visits (n int);",
+        refusal="psql:configmap/tables/tables.sql:2: ERROR:",
+        left="",
+        owner="SELECT current_user",
+    ),
+    # It undoes no CREATE: what has ended stays, and is not run again.
+    MYSQL: Words(
+        seed="CREATE TABLE secrets (value char(7) PRIMARY KEY); INSERT INTO secrets VALUES ('hunter2');",
+        broken="CREATE TABLE visits (n int PRIMARY KEY);\nINSERT INTO nowhere VALUES (1);",
+        mended="CREATE TABLE IF NOT EXISTS visits (n int PRIMARY KEY);",
+        refusal="configmap/tables/tables.sql: ERROR 1146 (42S02) at line 2: Table 'shop.nowhere' doesn't exist",
+        left="secrets visits",
+        owner="SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1)",
+    ),
+}
+
+
+def given(kind: str, name: str, **fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **fields}
 
 
-CLUSTER: dict[str, Any] = {
-    "apiVersion": "databases.steersman.dev/v1alpha1",
-    "kind": "PostgreSQLCluster",
-    "metadata": {"name": NAME},
-    "spec": {
-        "instances": 1,
-        "deletionPolicy": "Delete",
-        "storage": {"size": "512Mi"},
-        "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-        "postgresql": {"parameters": {"shared_buffers": "32MB", "max_connections": "40"}},
-        "bootstrap": {
-            "initdb": {
-                "database": "shop",
-                "owner": "keeper",
-                "postInitApplicationSQLRefs": {
-                    "secretRefs": [{"name": "seed", "key": "seed.sql"}],
-                    "configMapRefs": [{"name": "tables", "key": "tables.sql"}],
-                },
-            }
-        },
-    },
-}
-SEED = manifest("Secret", "seed", stringData={"seed.sql": "CREATE TABLE keys AS SELECT 'hunter2'::text AS value;"})
-BROKEN = manifest("ConfigMap", "tables", data={"tables.sql": "CREATE TABLE visits (n int);\nINSERT INTO nowhere;"})
-MENDED = manifest("ConfigMap", "tables", data={"tables.sql": "CREATE TABLE visits (n int);"})
+def declared(of: Engine, place: Place) -> ClusterUnderTest:
+    """A cluster of one, whose first database is somebody's."""
+    initdb = {"database": "shop", "owner": "keeper", "postInitApplicationSQLRefs": SOURCES}
+    spec = {**of.small, "instances": 1, "bootstrap": {"initdb": initdb}}
+    cluster = ClusterUnderTest(place, "shop", spec, of)
+    cluster.apply()
+    return cluster
 
 
-def test_the_first_database_is_configured_once(cluster: Target, namespace: str) -> None:
-    shop = Shop(cluster, namespace)
-    shop.apply(SEED, CLUSTER)
-    shop.until("it waits", lambda: shop.condition("InitialConfiguration")[0] == "Unknown/Waiting", 240)
-    assert "there is no ConfigMap tables" in shop.condition("InitialConfiguration")[1]
-    assert shop.condition("InitialDatabase")[0] == "True/DatabaseReady"
+def tables(client: Client) -> str:
+    """Those of the user's."""
+    named = "SELECT table_name FROM information_schema.tables WHERE table_name IN ('secrets', 'visits') ORDER BY 1"
+    return " ".join(client.sql(named).split())
 
-    shop.apply(BROKEN)
-    shop.until("it is refused", lambda: shop.condition("InitialConfiguration")[0] == "False/Failed")
-    status, message = shop.condition("InitialConfiguration")
-    assert "psql:configmap/tables/tables.sql:2: ERROR:" in message, (status, message)
-    assert shop.condition("Ready")[0] == "False/Degraded"
-    assert "hunter2" not in shop.kubectl("get", "jobs,pods", "--output=yaml")
-    labels = shop.kubectl(
-        "get", "pods", "--selector=batch.kubernetes.io/job-name", "--output=jsonpath={.items[*].metadata.labels}"
-    )
-    assert labels, "the pod that failed can be looked at"
-    assert MEMBER not in labels, "Patroni would take it for a member"
-    assert shop.sql("SELECT count(*) FROM pg_tables WHERE tablename IN ('keys', 'visits')") == "0", "all or nothing"
 
-    shop.apply(MENDED)
-    shop.until("it is applied", lambda: shop.condition("InitialConfiguration")[0] == "True/Applied")
-    shop.until("it is ready", lambda: shop.condition("Ready")[0] == "True/ClusterReady")
-    assert shop.sql("SELECT value FROM keys") == "hunter2"
-    assert shop.sql("SELECT count(*) FROM pg_roles WHERE rolname = 'keeper' AND NOT rolsuper") == "1"
+@EACH
+@pytest.mark.timeout(900)
+def test_the_first_database_is_configured_once(place: Place, of: Engine) -> None:
+    words = WORDS[of]
+    place.make(given("Secret", "seed", stringData={"seed.sql": words.seed}))
+    shop = declared(of, place)
 
-    shop.sql("INSERT INTO visits VALUES (1)")
-    shop.kubectl("delete", "job", f"{NAME}-init", "--ignore-not-found")
-    shop.kubectl("patch", "pg", NAME, "--subresource=status", "--type=merge", '--patch={"status":{"conditions":[]}}')
-    shop.apply(BROKEN)
-    shop.until("told again", lambda: shop.condition("InitialConfiguration")[0] == "True/Applied")
-    assert shop.kubectl("get", "jobs", "--output=name") == ""
-    assert shop.sql("SELECT n FROM visits") == "1"
+    def condition(what: str, status: str, reason: str, seconds: float = 120) -> str:
+        said = shop.wait_reason(reason, what, seconds)
+        assert said["status"] == status
+        return said["message"]
+
+    assert "there is no ConfigMap tables" in condition("InitialConfiguration", "Unknown", "Waiting", 240)
+    condition("InitialDatabase", "True", "DatabaseReady")
+
+    place.make(given("ConfigMap", "tables", data={"tables.sql": words.broken}))
+    assert words.refusal in condition("InitialConfiguration", "False", "Failed")
+    condition("Ready", "False", "Degraded")
+    assert "hunter2" not in place.kubectl("get", "jobs,pods", "--output=yaml")
+    failed = place.all("pods", "--selector=batch.kubernetes.io/job-name")
+    assert failed, "the pod that failed can be looked at"
+    assert not any(MEMBER in pod["metadata"]["labels"] for pod in failed), "it would be taken for a member"
+    client = Client(shop, "shop-app")
+    client.start()
+    assert tables(client) == words.left
+
+    place.make(given("ConfigMap", "tables", data={"tables.sql": words.mended}))
+    condition("InitialConfiguration", "True", "Applied")
+    shop.wait_ready()
+    assert client.sql("SELECT value FROM secrets") == "hunter2"
+    assert client.sql(words.owner) == "keeper"
+    with pytest.raises(CommandFailed):
+        client.sql("CREATE DATABASE more")
+
+    client.sql("INSERT INTO visits VALUES (1)")
+    place.kubectl("delete", "job", f"{shop.name}-init", "--ignore-not-found")
+    forgotten = '--patch={"status":{"conditions":[]}}'
+    place.kubectl("patch", shop.kind, shop.name, "--subresource=status", "--type=merge", forgotten)
+    place.make(given("ConfigMap", "tables", data={"tables.sql": words.broken}))
+    condition("InitialConfiguration", "True", "Applied")
+    assert not place.names("jobs")
+    assert client.sql("SELECT n FROM visits") == "1"
