@@ -5,7 +5,7 @@ name on a machine, whoever started it. The name is `$DEVCLUSTER`; nearly everybo
 made again at the price of time is below `cache()`, which is a user's own.
 
 With 6 as `$DEVCLUSTER_IP`, all addresses of nodes, pods and Services are of IPv6: no machine has any other, but for
-the host's link to the control plane.
+the host's link to the control plane. Its names end otherwise than usual too: who counts on either is found there.
 """
 
 import ipaddress
@@ -31,7 +31,7 @@ PKI = STATE / "pki"
 KUBECONFIG = STATE / "kubeconfig"
 CGROUP = TITLE
 
-CLUSTER_DOMAIN = "cluster.local"
+CLUSTER_DOMAIN = "cluster.local" if IP == "4" else "kube.internal"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 SERVICES: Network = ipaddress.ip_network("10.96.0.0/16" if IP == "4" else "fd10:96::/112")
