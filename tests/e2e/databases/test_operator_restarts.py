@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,30 +12,38 @@ from typing import Any
 import pytest
 
 import operator_under_test
-from cluster_under_test import SMALL, ClusterUnderTest, Place, writing
+from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
+from cluster_under_test import ClusterUnderTest, Place, writing
 from devcluster import wheels
 from devcluster.images import CHECKOUT, OPERATOR, Recipe, ensure, load
 from devcluster.operator import DEPLOYMENT, NAMESPACE, install
 from devcluster.progress import Progress
 from devcluster.target import Target
 
-pytestmark = [pytest.mark.xdist_group("operator-restarts"), pytest.mark.disruptive]
+pytestmark = [pytest.mark.xdist_group("operator-restarts"), pytest.mark.disruptive, EACH]
 
 Record = Callable[[str, object], None]
 KILLS = 2
 """How often the operator is killed in each change."""
+RESTARTING: Mapping[Engine, tuple[str, str]] = {
+    POSTGRESQL: ("max_connections", "60"),
+    MYSQL: ("innodb_read_io_threads", "2"),
+}
+"""A parameter that needs a restart, and a value."""
+WORKING: Mapping[Engine, tuple[str, str]] = {POSTGRESQL: ("work_mem", "5MB"), MYSQL: ("sort_buffer_size", "1048576")}
+"""One that needs none."""
 
 
-def started(three: ClusterUnderTest) -> dict[str, str]:
-    """When each server was started."""
-    return {each: three.sql("SELECT pg_postmaster_start_time()", instance=each) for each in three.nodes()}
+def with_one_more(engine: Engine, name: str, value: str) -> dict[str, Any]:
+    """The part of a spec that declares a parameter beside those of a small cluster."""
+    return {engine.settings: {"parameters": {**engine.small[engine.settings]["parameters"], name: value}}}
 
 
 def test_it_is_killed_at_any_moment_of_a_clusters_life(
-    cluster: Target, place: Place, record_property: Record
+    cluster: Target, place: Place, of: Engine, record_property: Record
 ) -> None:
     dice = random.Random(7)
-    three = ClusterUnderTest(place)
+    three = ClusterUnderTest(place, spec=dict(of.small), engine=of)
 
     def kill() -> None:
         for _ in range(KILLS):
@@ -43,17 +51,17 @@ def test_it_is_killed_at_any_moment_of_a_clusters_life(
             operator_under_test.kill(cluster)
 
     three.apply()
-    place.declare("Database", "shop", {"clusterRef": {"name": three.name}, "deletionPolicy": "Delete"})
+    place.declare("Database", "shop", three.reference(deletionPolicy="Delete"))
     kill()
     three.wait_ready(seconds=400)
     place.wait_reason("database", "shop", "DatabaseReady", seconds=120)
-    first, began = three.pods(), started(three)
+    first, began = three.pods(), three.processes()
     with writing(three, "shop-app") as seen:
-        three.place.kubectl("scale", "pg", three.name, "--replicas=4")
+        three.place.kubectl("scale", three.kind, three.name, "--replicas=4")
         kill()
         three.wait_ready(4, seconds=400)
         assert {name: pod for name, pod in three.pods().items() if name in first} == first
-        assert {each: at for each, at in started(three).items() if each in began} == began
+        assert {each: pid for each, pid in three.processes().items() if each in began} == began
 
         former = three.primary
         three.annotate("switchover", "any")
@@ -61,15 +69,13 @@ def test_it_is_killed_at_any_moment_of_a_clusters_life(
         three.until("another leads", lambda: three.primary not in ("", former), 120)
         three.wait_ready(4)
 
-        change = {
-            "spec": {"postgresql": {"parameters": {**SMALL["postgresql"]["parameters"], "max_connections": "60"}}}
-        }
-        place.patch("postgresqlcluster", three.name, change)
+        name, value = RESTARTING[of]
+        place.patch(three.kind, three.name, {"spec": with_one_more(of, name, value)})
         kill()
-        three.until("all servers have it", lambda: three.shown("max_connections") == {"60"}, 240)
+        three.until("all servers have it", lambda: three.shown(name) == {value}, 240)
         three.wait_ready(4, seconds=400)
 
-        three.place.kubectl("scale", "pg", three.name, "--replicas=3")
+        three.place.kubectl("scale", three.kind, three.name, "--replicas=3")
         kill()
         three.wait_ready(3, seconds=400)
         seen.goes_on(time.time())
@@ -81,17 +87,17 @@ def test_it_is_killed_at_any_moment_of_a_clusters_life(
 
 def without_it(three: ClusterUnderTest) -> dict[str, Any]:
     """What must not change when nothing but the operator does."""
-    return {"pods": three.pods(), "servers": started(three), "primary": three.leader}
+    return {"pods": three.pods(), "servers": three.processes(), "primary": three.leader}
 
 
 @pytest.fixture
-def next_operator(cluster: Target, tmp_path: Path) -> Iterator[str]:
+def next_operator(cluster: Target, of: Engine, tmp_path: Path) -> Iterator[str]:
     """Another version of the operator, whose own part of an instance's pod is another; afterwards the former."""
     if not cluster.is_devcluster:
         pytest.skip("loads an image into the devcluster")
     checkout = tmp_path / "checkout"
     wheels.copy(wheels.sources(CHECKOUT), CHECKOUT, checkout)
-    part = checkout / "operators/databases/src/steersman_databases/engines/postgresql/pod.py"
+    part = checkout / f"operators/databases/src/steersman_databases/engines/{of.settings}/pod.py"
     part.write_text(part.read_text().replace("failures=21600", "failures=21599"))
     recipe = Recipe(
         "steersman.dev/databases-operator:next",
@@ -139,8 +145,9 @@ def test_a_restart_of_it_is_noticed_by_no_database(
     with writing(three, "shop-app") as seen:
         operator_under_test.replace(cluster)
         operator_under_test.rolled_out(cluster)
-        three.apply(postgresql={"parameters": {**SMALL["postgresql"]["parameters"], "work_mem": "5MB"}})
-        three.until("it works", lambda: three.shown("work_mem") == {"5MB"}, 120)
+        name, value = WORKING[three.engine]
+        three.apply(**with_one_more(three.engine, name, value))
+        three.until("it works", lambda: three.shown(name) == {value}, 120)
         three.wait_ready()
         seen.goes_on(time.time())
         record_property("longest gap in writes, in seconds", round(seen.gap, 2))
