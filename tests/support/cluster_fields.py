@@ -1,21 +1,17 @@
-"""Every field of a cluster's spec: two values, and what is seen of each on the cluster."""
+"""Fields of a cluster's spec, of every engine: two values, and what is seen of each on the cluster."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from cluster_under_test import ClusterUnderTest, Place
-from devcluster.images import POSTGRESQL
 
 Object = Mapping[str, Any]
 ELSEWHERE = "e2e-cluster-fields-elsewhere"
 """Another namespace."""
-OTHER_IMAGE = "steersman.dev/postgresql:17-other"
-"""The same image under another name."""
 
 
 class Found:
@@ -38,12 +34,6 @@ class Found:
     def server(self) -> Object:
         return self.pod["containers"][0]
 
-    @cached_property
-    def patroni(self) -> Object:
-        """The members' shared configuration."""
-        store = self.cluster.place.get("configmap", "orders-config")
-        return json.loads(store["metadata"]["annotations"]["config"])
-
     def service(self, name: str) -> Object:
         if name not in self._services:
             self._services[name] = self.cluster.place.get("service", f"orders-{name}")
@@ -57,14 +47,6 @@ class Found:
     def poolers(self) -> Mapping[str, Object]:
         found = {d["metadata"]["name"]: d for d in self.cluster.place.all("deployments")}
         return {name.removeprefix("orders-pooler-"): d for name, d in found.items()}
-
-    def pooling(self, key: str) -> str | None:
-        """A setting of PgBouncer."""
-        if "rw" not in self.poolers:
-            return None
-        files = [m for m in self.cluster.place.all("configmaps") if "pooler" in m["metadata"]["name"]]
-        lines = [line for m in files for text in m["data"].values() for line in text.splitlines()]
-        return next((line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == key), None)
 
     def claim(self, volume: str) -> Object:
         return self.cluster.place.get("pvc", f"{volume}-{self.cluster.primary}")["spec"]
@@ -86,7 +68,26 @@ class Case:
         return self.seen[stage] if self.seen is not None else (self.first, self.second, None)[stage]
 
 
-def of_service(name: str, first: Case | None = None) -> dict[str, Case]:
+@dataclass(frozen=True)
+class Fields:
+    """Of one engine's kind.
+
+    Attributes:
+        cases: by the fields' paths.
+        final: what is given once, for good, and its values.
+        other_image: the same image under another name.
+        sql: what the initial configuration runs, from a Secret and a ConfigMap.
+        given: a statement in the first database about what was given, and its answer.
+    """
+
+    cases: Mapping[str, Case]
+    final: Mapping[str, Any]
+    other_image: str
+    sql: tuple[str, str]
+    given: tuple[str, str]
+
+
+def of_service(name: str) -> dict[str, Case]:
     """The fields of one Service. A load balancer becomes a port of the nodes, then an address inside."""
     base = {"rw": 30510, "ro": 30520, "r": 30530}[name]
 
@@ -117,10 +118,6 @@ def of_service(name: str, first: Case | None = None) -> dict[str, Case]:
         ),
         "ipFamilies": Case(["IPv4"], None, spec("ipFamilies"), (["IPv4"], ["IPv4"], ["IPv4"])),
     }
-
-
-def shown(parameter: str) -> Callable[[Found], Any]:
-    return lambda found: found.cluster.sql(f"SHOW {parameter}")
 
 
 def on_pod(field: str) -> Callable[[Found], Any]:
@@ -166,80 +163,42 @@ def remote_database(found: Found) -> bool:
     return elsewhere.condition("database", "guest")["reason"] != "ReferenceNotPermitted"
 
 
-def _lines(found: Found) -> list[str]:
-    rules = found.cluster.sql("SELECT array_to_string(user_name, ',') FROM pg_hba_file_rules")
-    return [name for name in ("guest_one", "guest_two") if name in rules.split()]
-
-
-def _clear_text(found: Found) -> bool:
-    rules = "SELECT count(*) > 0 FROM pg_hba_file_rules WHERE type = 'host' AND auth_method <> 'reject'"
-    return found.cluster.sql(rules) == "t"
-
-
 def _certificate(found: Found) -> str:
     secrets = {name: found.cluster.place.secret(name).get("tls.crt") for name in ("given-one", "given-two")}
     served = found.cluster.place.secret("orders-tls")["tls.crt"]
     return next((name for name, given in secrets.items() if given == served), "own")
 
 
-CASES: dict[str, Case] = {
-    "version": Case("17", None, lambda found: found.cluster.sql("SHOW server_version_num")[:2], ("17", "17", "17")),
-    "image": Case(
-        POSTGRESQL.reference,
-        OTHER_IMAGE,
-        lambda found: found.server["image"],
-        # What runs stays where nothing is said: it is the operator's for a new instance only.
-        (POSTGRESQL.reference, OTHER_IMAGE, OTHER_IMAGE),
-    ),
-    "upgradeImage": Case("example.com/upgrade:one", "example.com/upgrade:two"),  # controllers/test_upgrades.py
+def image(ours: str, other: str) -> Case:
+    """What runs stays where nothing is said: the operator's is for a new instance only."""
+    return Case(ours, other, lambda found: found.server["image"], (ours, other, other))
+
+
+def memory(first: str, second: str, default: str) -> Case:
+    """The limit of a server."""
+    look = resource("server", "limits", "memory")
+    return Case({"memory": first}, {"memory": second}, look, (first, second, default))
+
+
+def processor(memory: str) -> Case:
+    """What a server asks for; ``memory`` is the rest of it."""
+    look = resource("server", "requests", "cpu")
+    return Case({"cpu": "50m", "memory": memory}, {"cpu": "60m", "memory": memory}, look, ("50m", "60m", "100m"))
+
+
+def volume(name: str, first: str, second: str) -> Case:
+    """The size of a volume that grows."""
+    return Case(first, second, lambda f: f.claim(name)["resources"]["requests"]["storage"], (first, second, "1Gi"))
+
+
+COMMON: Mapping[str, Case] = {
     "imagePullPolicy": Case(
         "Never", "IfNotPresent", lambda f: f.server["imagePullPolicy"], ("Never", "IfNotPresent", "IfNotPresent")
     ),
     "imagePullSecrets": Case([{"name": "one"}], [{"name": "two"}], on_pod("imagePullSecrets")),
     "instances": Case(2, 3, lambda found: found.cluster.status["readyInstances"], (2, 3, 3)),
-    "postgresql.parameters": Case({"work_mem": "5MB"}, {"work_mem": "6MB"}, shown("work_mem"), ("5MB", "6MB", "4MB")),
-    "postgresql.pgHba": Case(
-        ["hostssl all guest_one all scram-sha-256"],
-        ["hostssl all guest_two all scram-sha-256"],
-        _lines,
-        (["guest_one"], ["guest_two"], []),
-    ),
-    "postgresql.sharedPreloadLibraries": Case(
-        ["pg_stat_statements"],
-        ["auto_explain", "pg_stat_statements"],
-        shown("shared_preload_libraries"),
-        ("pg_stat_statements", "auto_explain,pg_stat_statements", ""),
-    ),
-    "postgresql.synchronous.mode": Case(
-        "Priority", "Off", lambda found: found.patroni["synchronous_mode"], (True, False, "quorum")
-    ),
-    "postgresql.synchronous.standbys": Case(1, 2, lambda found: found.patroni["synchronous_node_count"], (1, 2, 1)),
-    "postgresql.synchronous.required": Case(
-        True, False, lambda found: found.patroni["synchronous_mode_strict"], (True, False, False)
-    ),
-    "storage.size": Case(
-        "400Mi", "450Mi", lambda f: f.claim("data")["resources"]["requests"]["storage"], ("400Mi", "450Mi", "1Gi")
-    ),
-    "walStorage.size": Case(
-        "300Mi", "350Mi", lambda f: f.claim("wal")["resources"]["requests"]["storage"], ("300Mi", "350Mi", "1Gi")
-    ),
-    # Claims of devices: refused below.
+    # Claims of devices: refused by `test_devices_that_no_pod_has`.
     "resources.claims": Case(None, None),
-    "resources.limits": Case(
-        {"memory": "512Mi"}, {"memory": "544Mi"}, resource("server", "limits", "memory"), ("512Mi", "544Mi", "768Mi")
-    ),
-    "resources.requests": Case(
-        {"cpu": "50m", "memory": "96Mi"},
-        {"cpu": "60m", "memory": "96Mi"},
-        resource("server", "requests", "cpu"),
-        ("50m", "60m", "100m"),
-    ),
-    "shmSize": Case(
-        "64Mi",
-        "96Mi",
-        lambda found: next(v["emptyDir"]["sizeLimit"] for v in found.pod["volumes"] if v["name"] == "shm"),
-        ("64Mi", "96Mi", "256Mi"),
-    ),
     "affinity.nodeAffinity": Case(node_affinity(11), node_affinity(12), weight("nodeAffinity"), ([11], [12], [])),
     "affinity.podAffinity": Case(pod_affinity(21), pod_affinity(22), weight("podAffinity"), ([21], [22], [])),
     # Without affinity instances are kept apart.
@@ -279,24 +238,7 @@ CASES: dict[str, Case] = {
         ],
         (["extra-one"], ["extra-two"], []),
     ),
-    "tls.required": Case(True, False, _clear_text, (False, True, False)),
     "tls.serverSecret.name": Case("given-one", "given-two", _certificate, ("given-one", "given-two", "own")),
-    "pooler.replicas": Case(1, 2, lambda f: f.poolers.get("rw", {}).get("spec", {}).get("replicas")),
-    "pooler.mode": Case("session", "transaction", lambda found: found.pooling("pool_mode")),
-    "pooler.readOnly": Case(True, False, lambda found: "ro" in found.poolers, (True, False, False)),
-    "pooler.parameters": Case(
-        {"default_pool_size": "7"},
-        {"default_pool_size": "8"},
-        lambda f: f.pooling("default_pool_size"),
-        ("7", "8", None),
-    ),
-    "pooler.resources.claims": Case(None, None),
-    "pooler.resources.limits": Case(
-        {"memory": "64Mi"}, {"memory": "80Mi"}, resource("pooler", "limits", "memory"), ("64Mi", "80Mi", None)
-    ),
-    "pooler.resources.requests": Case(
-        {"cpu": "10m"}, {"cpu": "11m"}, resource("pooler", "requests", "cpu"), ("10m", "11m", None)
-    ),
     "allowedNamespaces": Case([ELSEWHERE], ["nobody"], remote_database, (True, False, False)),
     "networkPolicy": Case(
         "Managed", "None", lambda f: bool(f.cluster.place.get("networkpolicy", "orders")), (True, False, True)
@@ -305,28 +247,4 @@ CASES: dict[str, Case] = {
     "hibernated": Case(False, False),  # test_plugin.py
     "replaceFailedInstances": Case("OnRequest", "Automatic"),  # test_cluster_repair.py
     "deletionPolicy": Case("Delete", "Retain"),  # test_cluster_repair.py
-}
-INITDB: Mapping[str, Any] = {
-    "database": "shop",
-    "owner": "keeper",
-    "secret": {"name": "owner"},
-    "postInitApplicationSQLRefs": {
-        "secretRefs": [{"name": "sql", "key": "a"}],
-        "configMapRefs": [{"name": "sql", "key": "b"}],
-    },
-    "encoding": "LATIN9",
-    "localeProvider": "libc",
-    "locale": "C",
-    "walSegmentSize": 8,
-}
-"""Given once, for good. What is seen of each: `test_what_is_given_once`."""
-FINAL: Mapping[str, Any] = {
-    **{f"bootstrap.initdb.{name}": value for name, value in INITDB.items() if not isinstance(value, dict)},
-    "bootstrap.initdb.secret.name": "owner",
-    "bootstrap.initdb.postInitApplicationSQLRefs.secretRefs": INITDB["postInitApplicationSQLRefs"]["secretRefs"],
-    "bootstrap.initdb.postInitApplicationSQLRefs.configMapRefs": INITDB["postInitApplicationSQLRefs"][
-        "configMapRefs"
-    ],
-    "storage.storageClass": "limited",
-    "walStorage.storageClass": "limited",
 }

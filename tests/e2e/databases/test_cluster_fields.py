@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
+import mysql_fields
+import postgresql_fields
 from certificates import Authority
-from cluster_fields import CASES, ELSEWHERE, FINAL, OTHER_IMAGE, Found, Object
+from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
+from cluster_fields import ELSEWHERE, Fields, Found, Object
 from cluster_under_test import ClusterUnderTest, Place
 from devcluster.errors import CommandFailed
-from devcluster.images import POSTGRESQL, tag
+from devcluster.images import tag
 from devcluster.target import Target
 
-pytestmark = [pytest.mark.xdist_group("cluster-fields"), pytest.mark.timeout(1700)]
+pytestmark = [pytest.mark.xdist_group("cluster-fields"), pytest.mark.timeout(1700), EACH]
 
-CRD = "postgresqlclusters.databases.steersman.dev"
+FIELDS: Mapping[Engine, Fields] = {POSTGRESQL: postgresql_fields.FIELDS, MYSQL: mysql_fields.FIELDS}
 
 
 def fields(schema: Object, path: str = "") -> Iterator[str]:
@@ -45,25 +48,31 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
-def stage(number: int) -> dict[str, Any]:
+def stage(of: Fields, number: int) -> dict[str, Any]:
     """The spec of a stage: all first values, all second ones, none."""
-    chosen = {} if number == 2 else {path: (c.first, c.second)[number] for path, c in CASES.items()}
-    return nested({**FINAL, **{path: value for path, value in chosen.items() if value is not None}})
+    chosen = {} if number == 2 else {path: (c.first, c.second)[number] for path, c in of.cases.items()}
+    return nested({**of.final, **{path: value for path, value in chosen.items() if value is not None}})
 
 
 @pytest.fixture(scope="module")
-def known(cluster: Target) -> set[str]:
+def its(of: Engine) -> Fields:
+    """The fields of the engine's kind."""
+    return FIELDS[of]
+
+
+@pytest.fixture(scope="module")
+def known(cluster: Target, of: Engine) -> set[str]:
     """The paths of all fields that the API server knows."""
-    crd = cluster.get("crd", CRD)
+    crd = cluster.get("crd", f"{of.kind.lower()}s.databases.steersman.dev")
     assert crd is not None
     return set(fields(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]))
 
 
 @pytest.fixture(scope="module")
-def orders(shared: Place) -> Iterator[ClusterUnderTest]:
+def orders(shared: Place, of: Engine, its: Fields) -> Iterator[ClusterUnderTest]:
     """A cluster with all first values."""
     target, authority = shared.target, Authority()
-    tag(POSTGRESQL.reference, OTHER_IMAGE)
+    tag(its.cases["image"].first, its.other_image)
     given = {
         name: authority.issue("orders", names=[f"*.{shared.namespace}.svc"]) for name in ("given-one", "given-two")
     }
@@ -92,8 +101,8 @@ def orders(shared: Place) -> Iterator[ClusterUnderTest]:
         *(
             {"apiVersion": "v1", "kind": kind, "metadata": {"name": "sql"}, field: data}
             for kind, field, data in (
-                ("Secret", "stringData", {"a": "CREATE TABLE made (by text)"}),
-                ("ConfigMap", "data", {"b": "INSERT INTO made SELECT current_user"}),
+                ("Secret", "stringData", {"a": its.sql[0]}),
+                ("ConfigMap", "data", {"b": its.sql[1]}),
             )
         ),
         *(
@@ -102,17 +111,17 @@ def orders(shared: Place) -> Iterator[ClusterUnderTest]:
         ),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}},
     )
-    made = ClusterUnderTest(shared, spec={})
-    made.apply(**stage(0))
-    reference = {"clusterRef": {"name": "orders", "namespace": shared.namespace}, "deletionPolicy": "Delete"}
-    Place(target, ELSEWHERE).declare("Database", "guest", reference)
+    made = ClusterUnderTest(shared, spec={}, engine=of)
+    made.apply(**stage(its, 0))
+    there = {"kind": of.kind, "name": "orders", "namespace": shared.namespace}
+    Place(target, ELSEWHERE).declare("Database", "guest", {"clusterRef": there, "deletionPolicy": "Delete"})
     made.wait_ready(2, seconds=400)
     yield made
     target.kubectl("delete", "namespace", ELSEWHERE, "--timeout=120s", seconds=130)
     target.kubectl("delete", "priorityclass", "e2e-fields-one", "e2e-fields-two")
 
 
-def judge(orders: ClusterUnderTest, number: int) -> None:
+def judge(orders: ClusterUnderTest, its: Fields, number: int) -> None:
     """All fields at once: what is not as it should be is named."""
     found = Found(orders)
     wrong: dict[str, str] = {}
@@ -121,7 +130,7 @@ def judge(orders: ClusterUnderTest, number: int) -> None:
         nonlocal found
         found = Found(orders)
         wrong.clear()
-        for path, case in CASES.items():
+        for path, case in its.cases.items():
             if case.look is None:
                 continue
             if (seen := case.look(found)) != case.expected(number):
@@ -136,81 +145,80 @@ def judge(orders: ClusterUnderTest, number: int) -> None:
         raise
 
 
-def test_every_field_has_a_case(known: set[str]) -> None:
-    assert known == {*CASES, *FINAL}
+def test_every_field_has_a_case(known: set[str], its: Fields) -> None:
+    assert known == {*its.cases, *its.final}
 
 
-def test_set(orders: ClusterUnderTest) -> None:
-    judge(orders, 0)
+def test_set(orders: ClusterUnderTest, its: Fields) -> None:
+    judge(orders, its, 0)
 
 
-def test_what_is_given_once(orders: ClusterUnderTest) -> None:
-    about = (
-        "SELECT pg_get_userbyid(datdba), pg_encoding_to_char(encoding), datlocprovider, datcollate FROM pg_database"
-    )
-    assert orders.sql(f"{about} WHERE datname = 'shop'") == "keeper|LATIN9|c|C"
-    assert orders.sql("SHOW wal_segment_size") == "8MB"
+def test_what_is_given_once(orders: ClusterUnderTest, its: Fields) -> None:
+    statement, answer = its.given
+    assert orders.sql(statement) == answer
     orders.wait_reason("Applied", "InitialConfiguration")
-    assert orders.sql("SELECT by FROM made", "shop") == "keeper"
+    assert orders.sql("SELECT who FROM made", "shop") == "keeper"
     assert orders.place.secret("orders-app")["password"] == "kept for itself"
     claims = orders.place.all("pvc")
     assert {claim["spec"]["storageClassName"] for claim in claims} == {"limited"}
 
 
-@pytest.mark.parametrize("path", sorted(FINAL))
-def test_what_is_given_once_stays(orders: ClusterUnderTest, path: str) -> None:
-    value = FINAL[path]
-    other = 16 if isinstance(value, int) else f"{value}x" if isinstance(value, str) else [{"name": "x", "key": "x"}]
-    if path.endswith((".encoding", ".localeProvider", ".locale")):
-        other = {"encoding": "UTF8", "localeProvider": "icu", "locale": "de"}[path.rpartition(".")[2]]
-    for change in (nested({path: other}), nested({path: None})):
-        with pytest.raises(CommandFailed, match=r"immutable|neither added nor removed|Required value"):
-            orders.place.patch("pg", "orders", {"spec": change})
+ANOTHER = {"encoding": "UTF8", "localeProvider": "icu", "locale": "de", "walSegmentSize": 16}
+"""Values that nothing else is wrong with; other texts may be any."""
 
 
-@pytest.mark.parametrize("path", ["storage.size", "walStorage.size"])
-def test_volumes_do_not_shrink(orders: ClusterUnderTest, path: str) -> None:
-    with pytest.raises(CommandFailed, match="can grow but never shrink"):
-        orders.place.patch("pg", "orders", {"spec": nested({path: "299Mi"})})
+def test_what_is_given_once_stays(orders: ClusterUnderTest, its: Fields) -> None:
+    for path, value in its.final.items():
+        other = f"{value}x" if isinstance(value, str) else [{"name": "x", "key": "x"}]
+        other = ANOTHER.get(path.rpartition(".")[2], other)
+        for change in (nested({path: other}), nested({path: None})):
+            with pytest.raises(CommandFailed, match=r"immutable|neither added nor removed|Required value"):
+                orders.place.patch(orders.kind, "orders", {"spec": change})
+
+
+def test_volumes_do_not_shrink(orders: ClusterUnderTest, its: Fields) -> None:
+    for path in its.cases.keys() & {"storage.size", "walStorage.size"}:
+        with pytest.raises(CommandFailed, match="can grow but never shrink"):
+            orders.place.patch(orders.kind, "orders", {"spec": nested({path: "299Mi"})})
 
 
 def test_another_version_is_not_gone_back_to(orders: ClusterUnderTest) -> None:
     with pytest.raises(CommandFailed, match="version"):
-        orders.place.patch("pg", "orders", {"spec": {"version": "15"}})
+        orders.place.patch(orders.kind, "orders", {"spec": {"version": "15"}})
 
 
-def test_changed(orders: ClusterUnderTest) -> None:
+def test_changed(orders: ClusterUnderTest, its: Fields) -> None:
     orders.spec = {}
-    orders.apply(**stage(1))
+    orders.apply(**stage(its, 1))
     orders.wait_ready(3, seconds=500)
-    judge(orders, 1)
+    judge(orders, its, 1)
 
 
 @pytest.mark.parametrize("name", ["ro", "r"])
 def test_a_service_that_is_not_wanted(orders: ClusterUnderTest, name: str) -> None:
-    orders.place.patch("pg", "orders", {"spec": {"services": {name: {"enabled": False}}}})
+    orders.place.patch(orders.kind, "orders", {"spec": {"services": {name: {"enabled": False}}}})
     orders.until("it is gone", lambda: not orders.place.get("service", f"orders-{name}"), 60)
-    orders.place.patch("pg", "orders", {"spec": {"services": {name: {"enabled": None}}}})
+    orders.place.patch(orders.kind, "orders", {"spec": {"services": {name: {"enabled": None}}}})
     orders.until("it is back", lambda: orders.place.get("service", f"orders-{name}"), 60)
 
 
 def test_the_service_of_the_primary_is_always_there(orders: ClusterUnderTest) -> None:
     with pytest.raises(CommandFailed, match="always there"):
-        orders.place.patch("pg", "orders", {"spec": {"services": {"rw": {"enabled": False}}}})
+        orders.place.patch(orders.kind, "orders", {"spec": {"services": {"rw": {"enabled": False}}}})
 
 
-@pytest.mark.parametrize("path", ["resources.claims", "pooler.resources.claims"])
-def test_devices_that_no_pod_has_are_refused_in_the_api_servers_words(orders: ClusterUnderTest, path: str) -> None:
-    orders.place.patch("pg", "orders", {"spec": nested({path: [{"name": "gpu"}]})})
-    condition = orders.wait_reason("Invalid")
-    assert "gpu" in condition["message"]
-    orders.place.patch("pg", "orders", {"spec": nested({path: None})})
-    orders.wait_ready(3)
+def test_devices_that_no_pod_has_are_refused_in_the_api_servers_words(orders: ClusterUnderTest, its: Fields) -> None:
+    for path in (path for path in its.cases if path.endswith("resources.claims")):
+        orders.place.patch(orders.kind, "orders", {"spec": nested({path: [{"name": "gpu"}]})})
+        condition = orders.wait_reason("Invalid")
+        assert "gpu" in condition["message"]
+        orders.place.patch(orders.kind, "orders", {"spec": nested({path: None})})
+        orders.wait_ready(3)
 
 
-def test_removed(orders: ClusterUnderTest) -> None:
+def test_removed(orders: ClusterUnderTest, its: Fields) -> None:
     orders.spec = {}
-    orders.apply(**stage(2))
+    orders.apply(**stage(its, 2))
     orders.wait_ready(3, seconds=500)
-    judge(orders, 2)
+    judge(orders, its, 2)
     assert orders.found["spec"].keys().isdisjoint({"pooler", "affinity", "image", "resources", "priorityClassName"})
