@@ -199,16 +199,16 @@ async def test_servers_are_not_asked_again_when_all_is_as_declared() -> None:
 @virtual_time
 async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value_is_written_back() -> None:
     world = ClusterWorld()
-    world.hosts.unstartable.add(("shared_buffers", "900000MB"))
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
     async with world.operator():
         await world.create(postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"})))
         await world.ready(3)
-        await declare(world, shared_buffers="900000MB", work_mem="8MB")
+        await declare(world, shared_buffers="700MB", work_mem="8MB")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         await world.ready(3)
         assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
         assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
-        words = 'an instance did not start with parameter "shared_buffers" = 900000MB; 64MB is kept'
+        words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
         assert words in message(world)
     async with world.operator():
         await world.rest()
@@ -223,13 +223,13 @@ async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value
 @pytest.mark.parametrize("cut", [False, True])
 async def test_the_only_instance_gets_the_former_value_back_where_it_does_not_start(cut: bool) -> None:
     world = ClusterWorld()
-    world.hosts.unstartable.add(("shared_buffers", "900000MB"))
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
     async with world.operator():
         await world.create(
             instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"}))
         )
         await world.ready(1)
-        await declare(world, shared_buffers="900000MB", work_mem="8MB")
+        await declare(world, shared_buffers="700MB", work_mem="8MB")
         await world.until("it fails", lambda: world.condition("Available") != "True/PrimaryAccepts")
         if not cut:
             await comes_back(world)
@@ -248,7 +248,7 @@ async def comes_back(world: ClusterWorld) -> None:
     await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
     await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts")
     assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
-    words = 'an instance did not start with parameter "shared_buffers" = 900000MB; 64MB is kept'
+    words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
     assert words in message(world)
 
 
@@ -279,10 +279,10 @@ async def test_a_new_cluster_whose_first_server_does_not_start_says_for_what_and
     refusal: str, named: str
 ) -> None:
     world = ClusterWorld()
-    world.hosts.unstartable.add(("shared_buffers", "900000MB"))
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
     world.hosts.refusal = refusal
     async with world.operator():
-        parameters = FrozenDict({"shared_buffers": "900000MB", "work_mem": "8MB"})
+        parameters = FrozenDict({"shared_buffers": "700MB", "work_mem": "8MB"})
         await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=parameters))
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         words = f"no server starts, which parameter {named} may be for: {refusal}: correct the parameter"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from steersman.meta import Quantity
 from steersman_databases.clusters import failing, rollout
 from steersman_databases.clusters.handover import hand_over
 from steersman_databases.clusters.observed import Instance, Observed
@@ -58,6 +59,25 @@ def is_lowering(observed: Observed) -> bool:
 
 def _raises(member: Member) -> bool:
     return any(p.name in STANDBY_SENSITIVE and _less(p.former, p.value) for p in member.pending)
+
+
+def too_large(cluster: ClusterView, held: Callable[[str, str], int | None]) -> Mapping[str, str]:
+    """Parameters for which a server would take more memory than its container may have, and would be killed for it.
+
+    Args:
+        held: bytes that a server takes for a parameter of a value; None where that cannot be told.
+    """
+    limits = cluster.pods.resources.limits
+    given = [Quantity(str(n)) for name, n in limits.items() if name == "memory" or name.startswith("hugepages-")]
+    if "memory" not in limits:
+        return {}
+    most = sum(each.value for each in given)
+    words = " + ".join(map(str, given))
+    return {
+        name: f'parameter "{name}" = {value} is more than the limit of {words} that an instance has: raise that first'
+        for name, value in cluster.parameters.items()
+        if (wanted := held(name, value)) is not None and wanted > most
+    }
 
 
 _TAKEN_BY_COPY = {"max_wal_senders": 2, "max_replication_slots": 1}

@@ -91,6 +91,7 @@ class Settings:
         answers, unreachable = await self._look(charge, view, observed, ring)
         told = list(answers.values())
         refused = {name: words for one in told for name, words in one.refused.items()}
+        refused |= parameters.too_large(view, self._engine.held)
         wanted = replace(view, parameters={k: v for k, v in view.parameters.items() if k not in refused})
         unjudged = not told and unreachable is not None
         if unjudged:

@@ -339,6 +339,10 @@ class ClusterEngine(Protocol):
         """What the server runs with in place of ``value``; None where it has that, or where that cannot be told."""
         ...
 
+    def held(self, name: str, value: str) -> int | None:
+        """Bytes of memory that a server takes for this parameter, once; None where that cannot be told."""
+        ...
+
     def keeps(self, cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
         """Those of the parameters ``names`` that are declared or the operator's, and nobody else's to set."""
         ...

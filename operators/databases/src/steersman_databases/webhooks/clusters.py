@@ -10,6 +10,7 @@ from steersman.meta import Quantity
 from steersman.webhook import Cause, Warn
 from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import POOLER_VALUES
+from steersman_databases.clusters.parameters import too_large
 from steersman_databases.clusters.view import view_of
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser, NoPassword
@@ -30,6 +31,9 @@ def check_cluster(cluster: Cluster, *, contents: Callable[[str], Contents]) -> I
     except UnsupportedVersion as error:
         yield Cause("spec.version", str(error))
     yield from _of_mysql(cluster) if isinstance(cluster, MySQLCluster) else _of_postgresql(cluster)
+    held = mysql_parameters.held if view.engine == "mysql" else parameters.held
+    for name, words in too_large(view, held).items():
+        yield Cause(f"spec.{view.engine}.parameters[{name}]", words)
     for taken in names_taken(view, spec.services):
         yield Cause("spec.services.additional", f"{taken} is a Service of the operator's: choose another name")
     yield from _initial(view, contents)

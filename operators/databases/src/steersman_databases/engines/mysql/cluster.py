@@ -69,6 +69,10 @@ class MySQLCluster:
         """See `parameters.shown_instead`."""
         return parameters.shown_instead(name, value, catalog)
 
+    def held(self, name: str, value: str) -> int | None:
+        """See `parameters.held`."""
+        return parameters.held(name, value)
+
     def keeps(self, cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
         """None that a server could have in a file of its own: what SET PERSIST writes is not read."""
         return frozenset()

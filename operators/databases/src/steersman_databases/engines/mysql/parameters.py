@@ -104,6 +104,7 @@ _PREFIXES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("loose_", "skip_", "disable_", "enable_", "maximum_"), "name the variable itself"),
 }
+_HELD = frozenset({"innodb_buffer_pool_size", "innodb_log_buffer_size", "key_buffer_size"})
 _DURABLE = ("innodb_flush_log_at_trx_commit", "sync_binlog")
 # The others are for measurements: `nosync`, `littlesync`. By its beginning or its number a server takes a value, too.
 _FLUSHING = ("fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC")
@@ -148,6 +149,12 @@ def refused(name: str, value: str) -> str | None:
     if name in _DURABLE and plain(value) != "1":
         return "with another value than 1 a power failure loses what was acknowledged"
     return next((reason for prefix, reason in _PREFIXES.items() if name.startswith(prefix)), None)
+
+
+def held(name: str, value: str) -> int | None:
+    """Bytes that a server takes for this variable, whoever is connected; None for others and for no number."""
+    number = _number(value) if name in _HELD else None
+    return None if number is None else int(number)
 
 
 def judge(name: str, value: str, catalog: SettingCatalog) -> Verdict:

@@ -66,6 +66,10 @@ class PostgreSQLCluster:
         """See `parameters.shown_instead`."""
         return parameters.shown_instead(name, value, catalog)
 
+    def held(self, name: str, value: str) -> int | None:
+        """See `parameters.held`."""
+        return parameters.held(name, value)
+
     def keeps(self, cluster: ClusterView, names: Iterable[str]) -> frozenset[str]:
         """See `patroni.keeps`."""
         return patroni.keeps(cluster, names)

@@ -132,6 +132,20 @@ def is_ours(name: str) -> bool:
     return name in _OURS
 
 
+_SHARED_BUFFERS = Setting(name="shared_buffers", value="", unit="8kB", kind="integer")
+_BLOCK = 8192
+
+
+def held(name: str, value: str) -> int | None:
+    """Bytes that a server takes for this parameter, whoever is connected; None for others and for no number."""
+    if name != _SHARED_BUFFERS.name:
+        return None
+    try:
+        return int(_number(_SHARED_BUFFERS, value.strip())) * _BLOCK
+    except ValueError:
+        return None
+
+
 def judge(name: str, value: str, catalog: SettingCatalog) -> Verdict:
     """What giving the parameter this value means on the server whose ``pg_settings`` is ``catalog``.
 
