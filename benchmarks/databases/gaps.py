@@ -40,12 +40,13 @@ def first_of_others(rows: Rows, servers: Collection[str], since: float) -> float
     return min((r.moment for r in rows if r.moment > since and r.server not in servers), default=float("inf"))
 
 
-def overlap(former: Rows, through: Rows, since: float) -> float:
+def overlap(former: Rows, through: Rows, since: float, known_as: Collection[str] = ()) -> float:
     """For how many seconds after a moment two servers acknowledged rows.
 
     Args:
         former: of a client that reaches nothing but the former primary.
         through: of one that is led to who is primary.
+        known_as: what the former primary is to other clients, if that is not what it is to this one.
     """
     last = max((row.moment for row in former), default=since)
-    return max(0.0, last - first_of_others(through, {row.server for row in former}, since))
+    return max(0.0, last - first_of_others(through, {*known_as, *(row.server for row in former)}, since))

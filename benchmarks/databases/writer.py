@@ -21,7 +21,7 @@ import time
 from typing import Any
 
 _SILENT = 3.0  # seconds after which a server that does not answer is given up, unless a login says otherwise
-_WHO = {"psycopg2": "SELECT extract(epoch FROM pg_postmaster_start_time())", "pymysql": "SELECT @@server_uuid"}
+_WHO = {"psycopg2": "SELECT host(inet_server_addr())", "pymysql": "SELECT @@hostname"}
 
 
 def main(driver: str, login: str, rate: float, table: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ class Failover:
 
     cluster: ClusterUnderTest
     former: str
+    known_as: Collection[str]
+    """What other clients call the former primary's server."""
     through: Writing
     direct: Writing
 
@@ -54,7 +56,7 @@ class Failover:
     def both(self, since: float) -> float:
         """For how many seconds the former primary acknowledged rows while another did."""
         self.direct.look()
-        return gaps.overlap(self.direct.acknowledged, self.through.acknowledged, since)
+        return gaps.overlap(self.direct.acknowledged, self.through.acknowledged, since, self.known_as)
 
     def judge(self, since: float) -> float:
         """The longest time without a write; nothing is lost, and there were no two primaries at a time."""
@@ -139,4 +141,5 @@ def failing_over(
             direct = stack.enter_context(writing(cluster, secret, host, on=nodes[former], table="direct"))
         else:
             direct = stack.enter_context(beside(cluster, former, secret, "direct"))
-        yield Failover(cluster, former, through, direct)
+        pod = cluster.pod(former)
+        yield Failover(cluster, former, {pod["status"]["podIP"], pod["metadata"]["name"]}, through, direct)

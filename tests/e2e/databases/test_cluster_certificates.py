@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,9 +12,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from certificates import Authority
-from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
+from cluster_engines import EACH, POSTGRESQL
 from cluster_under_test import Client, ClusterUnderTest, writing
 from patroni_cluster import view
+from shown_certificates import shown
 from steersman.meta import ObjectKey
 from steersman_databases.clusters.keyring import Data, KeysWish, keyring
 from steersman_databases.engines.cluster import ClusterView
@@ -24,27 +25,6 @@ pytestmark = [pytest.mark.xdist_group("cluster-certificates"), pytest.mark.timeo
 Record = Callable[[str, object], None]
 GIVEN = "given"
 POOLERS = "--selector=app.kubernetes.io/name=pgbouncer"
-# Protocol::SSLRequest: TLS begins before anybody says who he is.
-_ASK_MYSQL = """
-import socket, ssl, struct
-plain = socket.create_connection(("localhost", 3306), timeout=5)
-plain.recv(4096)
-request = struct.pack("<IIB23x", 0x8A00, 1 << 24, 45)
-plain.sendall(struct.pack("<I", len(request) | 1 << 24) + request)
-context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-print(ssl.DER_cert_to_PEM_cert(context.wrap_socket(plain).getpeercert(True)))
-"""
-_ASK_POSTGRESQL = "openssl s_client -connect localhost:5432 -starttls postgres </dev/null 2>/dev/null | openssl x509"
-ASK: Mapping[Engine, Sequence[str]] = {
-    POSTGRESQL: ("sh", "-c", _ASK_POSTGRESQL),
-    MYSQL: ("python3", "-c", _ASK_MYSQL),
-}
-
-
-def shown(cluster: ClusterUnderTest, pod: str) -> str:
-    """The certificate that a server or a pooler shows, in PEM."""
-    return cluster.place.kubectl("exec", pod, "--", *ASK[cluster.engine]).strip()
 
 
 def poolers(cluster: ClusterUnderTest) -> list[str]:

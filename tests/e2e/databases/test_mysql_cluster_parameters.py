@@ -86,7 +86,7 @@ def test_one_that_is_refused(three: ClusterUnderTest, name: str, value: str, wor
         ("group_replication_consistency", "EVENTUAL", "the members keep the group"),
         ("sync_binlog", "0", "a power failure loses what was acknowledged"),
         ("ssl_ca", "/tmp/ca.crt", "the operator keeps the certificates"),
-        ("innodb_buffer_pool_size", "100G", "more than the limit of 768Mi that an instance has"),
+        ("innodb_buffer_pool_size", "100G", "leaves nothing of the limit of 768Mi"),
     ],
 )
 def test_one_that_is_nobodys_to_set_is_refused_as_it_is_applied(

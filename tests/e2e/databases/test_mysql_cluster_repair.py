@@ -119,7 +119,8 @@ def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_p
         record_property(f"{damage}: seconds until all are ready", round(time.time() - began))
         assert seen.errors == [] and seen.lost() == 0
     assert three.primary == primary
-    assert three.place.events("orders", "InstanceReplaced")
+    told = three.place.events("orders", "InstanceReplaced")
+    assert any(said.startswith(broken) and "its data are broken" in said for said in told)
 
 
 def test_what_was_retained_is_adopted_by_a_namesake(three: ClusterUnderTest) -> None:

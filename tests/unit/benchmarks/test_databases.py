@@ -100,8 +100,9 @@ def test_for_how_long_two_servers_took_writes() -> None:
     assert overlap(former, [*rows("a", 10.1), *rows("b", 11.25)], since=10.5) == pytest.approx(0.75)
     # The longest gap has nothing to do with it: nobody else took a write.
     assert overlap(former, rows("a", 10.1, 10.2, 13.0), since=10.5) == 0.0
-    # It was restarted, and is primary still.
-    assert overlap([*former, *rows("a2", 15.0)], rows("a2", 14.5), since=10.5) == 0.0
+    # It is known by another address to those who are not beside it, and is primary still.
+    assert overlap(former, rows("a2", 11.5), since=10.5, known_as={"a2"}) == 0.0
+    assert overlap(former, rows("a2", 11.5), since=10.5) == pytest.approx(0.5)
     assert overlap([], rows("b", 14.0), since=10.5) == 0.0
 
 

@@ -174,6 +174,8 @@ def test_a_replica_with_broken_data_is_replaced() -> None:
     replaced = RetireInstance(2, "its data are broken", failed=True)
     assert step_of(broken(2), state="StartFailed") == replaced
     assert step_of(broken(2), state="Running", diverged=True) == replaced
+    for broke in ({"state": "StartFailed"}, {"state": "Offline", "diverged": True}):
+        assert isinstance(step_of(broken(2), apart=True, **broke), Wait), "what it alone may have a person gives up"
     assert isinstance(step_of(broken(2), state="Starting"), Wait), "it recovers"
     ended = {"name": "server", "image": "", "lastState": {"terminated": {"exitCode": 65}}}
     assert step_of(broken(2, containerStatuses=[ended]), state="Stopped") == replaced

@@ -132,7 +132,7 @@ async def test_a_parameter_that_needs_a_restart_goes_to_replicas_first() -> None
         ("max_connections", "many", "Incorrect argument type"),
         ("max_connections", "100001", "it is from 1 to 100000"),
         ("slow_query_log", "sometimes", "can't be set to the value"),
-        ("innodb_buffer_pool_size", "1G", "more than the limit of 768Mi"),
+        ("innodb_buffer_pool_size", "1G", "nothing of the limit of 768Mi"),
     ],
 )
 async def test_a_parameter_that_is_refused_by_name_and_with_why(name: str, value: str, words: str) -> None:

@@ -110,7 +110,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
         # In blocks of 8 KiB.
         {"postgresql": settings(parameters=FrozenDict({"shared_buffers": "100000"}))},
         "spec.postgresql.parameters[shared_buffers]",
-        '"shared_buffers" = 100000 is more than the limit of 768Mi that an instance has',
+        '"shared_buffers" = 100000 leaves nothing of the limit of 768Mi that an instance has',
     ),
     "hba": ({"postgresql": settings(pg_hba=("host all all all",))}, "spec.postgresql.pgHba[0]", "too few fields"),
     "service": (

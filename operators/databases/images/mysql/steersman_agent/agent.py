@@ -13,6 +13,7 @@ from typing import Any
 from steersman_pod import leading
 
 from . import group, store
+from .apart import Apart
 from .asking import Asking
 from .certificates import Certificates
 from .condition import Applying, Volumes
@@ -100,6 +101,7 @@ class Agent:
         self._last: tuple[group.Look, float] | None = None
         self._asking = Asking()
         self._starts = Starts()
+        self._apart = Apart(place.volume / "apart")
         self._alone_since: float | None = None
 
     def run(self) -> None:
@@ -126,6 +128,7 @@ class Agent:
         look = self._look()
         me = self._me(look)
         view = self._with_patience(self._view(me, look))
+        self._apart.learn(view)
         if self._doing is None:
             self._decision = decide(view)
         # While something is done, why it is done.
@@ -171,9 +174,10 @@ class Agent:
             if self._deed == "Start":
                 # Which has read them.
                 self._failures.succeeded(CERTIFICATES)
+                self._starts.begun()
+                self._not_before = time.monotonic() + self._starts.pause
             elif self._deed == "Clone":
-                # Whatever was wrong with its data, it has others.
-                self._failures.diverged, self._starts = False, Starts()
+                self._apart.forget()
         if self._stopping:
             self._tried = frozenset({*self._tried, self._deed})
             self._not_before = 0.0
@@ -205,14 +209,16 @@ class Agent:
         self._last = None if look is None else (look, time.monotonic())
         self._applying.see(look)
         if look is not None and look.state in ("ERROR", "RECOVERING"):
-            self._ask_why()
+            self._ask_why(recovering=look.state == "RECOVERING")
         return look
 
-    def _ask_why(self) -> None:
+    def _ask_why(self, *, recovering: bool = False) -> None:
         """To join may be no lasting success, or none: what is received cannot be applied, perhaps."""
         with contextlib.suppress(group.Unreachable):
             if errors := self._local.applier_errors():
                 self._failures.not_applied(errors)
+            elif recovering:
+                self._failures.applies()
 
     def _me(self, look: group.Look | None) -> Member:
         state: State
@@ -294,7 +300,8 @@ class Agent:
 
     def _more(self, view: View, look: group.Look | None, parameters: Parameters) -> dict[str, Any]:
         more: dict[str, Any] = {
-            "errant": str(view.errant),
+            "errant": self._apart.errant,
+            "apart": self._apart.holds,
             # What nobody has reckoned is not nothing: a person would consent to it.
             "lacks": str(view.lacks) if view.outage else None,
             "unseen": view.unseen if view.outage else None,
@@ -310,9 +317,9 @@ class Agent:
 
     def _begin(self, decision: Decision, view: View) -> None:
         deed = self._deeds.deed(decision, view, self._agreed)
-        if decision.deed == "Start":
-            self._starts.begun()
-            self._not_before = time.monotonic() + self._starts.pause
+        if decision.deed == "Clone":
+            # Whatever is wrong with its data, it takes others.
+            self._failures.diverged, self._starts = False, Starts()
         if deed is not None:
             self._deed = decision.deed
             self._doing = self._thread.submit(deed)

@@ -51,6 +51,11 @@ class Failures:
         self.failed(MEMBERSHIP, f"error {numbers} in what it receives; the server's log says more")
         self.diverged = self.diverged or not _NOT_ALIKE.isdisjoint(errors)
 
+    def applies(self) -> None:
+        """What the group has is being applied, and nothing has come of it yet that ended that."""
+        self.succeeded(MEMBERSHIP)
+        self.diverged = False
+
     def succeeded(self, what: str) -> None:
         """`what` was done."""
         self._words.pop(what, None)

@@ -22,7 +22,7 @@ class Starts:
     _answered: bool = False
 
     def begun(self) -> None:
-        """It is being started."""
+        """It was started."""
         self._count, self._answered = self._count + 1, False
 
     def answers(self) -> None:
@@ -33,11 +33,13 @@ class Starts:
         """It does not run any more."""
         if self._count and server.broke_off:
             self.words = server.last_words or "it ended itself, and its log says why"
-        elif self._answered and not self.words:
-            # Killed, or stopped in order.
+            return
+        # Killed, or stopped in order, which says nothing of its data.
+        self.words = ""
+        if self._answered:
             self._count = 0
 
     @property
     def pause(self) -> float:
         """Seconds until it may be started again: each time longer."""
-        return min(2.0**self._count, _LONGEST)
+        return min(2.0 ** min(self._count, 10), _LONGEST)

@@ -166,8 +166,8 @@ def _is_broken(instance: Instance, observed: Observed) -> bool:
         return False
     if instance.exit_code == _UNREADABLE:
         return True
-    # A copy would be on a volume of the same size.
-    if member is None or member.full:
+    # A copy would be on a volume of the same size. What a person is to decide about is not thrown away for one.
+    if member is None or member.full or member.apart:
         return False
     # What was declared since the primary's start may be what it fails with, and a copy would fail as well.
     alike = primary is not None and instance.hash == primary.hash

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, cast
 
 from steersman.meta import Quantity
@@ -61,23 +62,39 @@ def _raises(member: Member) -> bool:
     return any(p.name in STANDBY_SENSITIVE and _less(p.former, p.value) for p in member.pending)
 
 
-def too_large(cluster: ClusterView, held: Callable[[str, str], int | None]) -> Mapping[str, str]:
-    """Parameters for which a server would take more memory than its container may have, and would be killed for it.
+def too_large(
+    cluster: ClusterView, held: Callable[[str, str], int | None], observed: Observed | None = None
+) -> Mapping[str, str]:
+    """Parameters for which a server would take all memory that its container may have, and would be killed for it.
 
     Args:
         held: bytes that a server takes for a parameter of a value; None where that cannot be told.
+        observed: containers that run have the limits that they were made with, and may not have the present ones yet.
     """
-    limits = cluster.pods.resources.limits
-    given = [Quantity(str(n)) for name, n in limits.items() if name == "memory" or name.startswith("hugepages-")]
-    if "memory" not in limits:
+    limits = [limit for each in _limits(cluster, observed) if (limit := _memory(each)) is not None]
+    if not limits:
         return {}
-    most = sum(each.value for each in given)
-    words = " + ".join(map(str, given))
+    most, words = min(limits)
     return {
-        name: f'parameter "{name}" = {value} is more than the limit of {words} that an instance has: raise that first'
+        name: f'parameter "{name}" = {value} leaves nothing of the limit of {words} that an instance has'
         for name, value in cluster.parameters.items()
-        if (wanted := held(name, value)) is not None and wanted > most
+        if (wanted := held(name, value)) is not None and wanted >= most
     }
+
+
+def _limits(cluster: ClusterView, observed: Observed | None) -> Iterator[Mapping[str, int | str]]:
+    yield cluster.pods.resources.limits
+    for instance in () if observed is None else observed.instances:
+        for container in () if instance.pod is None else instance.pod.spec.containers[:1]:
+            yield container.resources.limits
+
+
+def _memory(limits: Mapping[str, int | str]) -> tuple[Decimal, str] | None:
+    """In bytes and in words, huge pages counted; None where nothing is limited."""
+    if "memory" not in limits:
+        return None
+    given = [Quantity(str(n)) for name, n in limits.items() if name == "memory" or name.startswith("hugepages-")]
+    return sum((each.value for each in given), Decimal()), " + ".join(map(str, given))
 
 
 _TAKEN_BY_COPY = {"max_wal_senders": 2, "max_replication_slots": 1}

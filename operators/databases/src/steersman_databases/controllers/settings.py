@@ -91,11 +91,14 @@ class Settings:
         answers, unreachable = await self._look(charge, view, observed, ring)
         told = list(answers.values())
         refused = {name: words for one in told for name, words in one.refused.items()}
-        refused |= parameters.too_large(view, self._engine.held)
+        large = parameters.too_large(view, self._engine.held, observed)
         wanted = replace(view, parameters={k: v for k, v in view.parameters.items() if k not in refused})
+        # Who runs with as much is left alone.
+        wanted = _held(wanted, stored, large)
+        refused |= large
         unjudged = not told and unreachable is not None
         if unjudged:
-            wanted = _held(wanted, stored)
+            wanted = _held(wanted, stored, wanted.parameters)
         unread = self._unread_rules(view)
         estranged = frozenset(i.number for i in observed.instances if i.estranged)
         wanted = replace(
@@ -263,7 +266,8 @@ def _knows_who_is_gone(observed: Observed) -> bool:
     return all(i.follows(primary) for i in observed.instances)
 
 
-def _held(view: ClusterView, stored: Mapping[str, Any]) -> ClusterView:
-    """With the parameters as they are stored: nobody knows whether the servers take others."""
+def _held(view: ClusterView, stored: Mapping[str, Any], names: Collection[str]) -> ClusterView:
+    """With these parameters as they are stored, and without those that are not."""
     former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
-    return replace(view, parameters={name: former[name] for name in view.parameters if name in former})
+    kept = {name: former.get(name) if name in names else value for name, value in view.parameters.items()}
+    return replace(view, parameters={name: value for name, value in kept.items() if value is not None})

@@ -42,7 +42,8 @@ class Member:
     holds all of it and more; None otherwise. ``storage`` is the percentage of each volume that it uses at least, in
     coarse steps; at 100 a server can write no more. ``queued`` are transactions that it has received and not applied.
     ``newer``: another of its group runs an older version, and as long as one does, this one is not made the primary
-    by request. ``errant`` are transactions that the others have not, as its engine writes them. ``refused`` are
+    by request. ``errant`` are transactions that the others have not, as its engine writes them; ``apart``: it has
+    some, or may have. ``refused`` are
     parameters that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost
     if the cluster went on with its data alone: transactions that others have, and instances of which nobody knows;
     ``unseen`` is None where it has not said.
@@ -65,6 +66,7 @@ class Member:
     queued: int | None = None
     newer: bool = False
     errant: str = ""
+    apart: bool = False
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     lacks: str = ""
     unseen: frozenset[int] | None = None

@@ -18,6 +18,7 @@ from steersman_agent.failures import CERTIFICATES, MEMBERSHIP, Failures
 from steersman_agent.gtids import GtidSet
 from steersman_agent.kubernetes import ApiServer
 from steersman_agent.server import Place, Server, Trouble
+from steersman_agent.starts import Starts
 from steersman_pod import leading
 
 BROKEN = b"-----BEGIN CERTIFICATE-----\nMIIBx\n-----END CERTIFICATE-----\n"
@@ -209,6 +210,8 @@ def test_a_replica_that_cannot_apply_what_the_group_has_is_said_to_have_other_da
     api = Api()
     one = member(Played(place, runs=True), api)
     until(one, lambda: api.last["diverged"] is True)
+    played(monkeypatch, "RECOVERING", applier=0)
+    until(one, lambda: api.last["diverged"] is False and not api.failing)
     played(monkeypatch, "ERROR")
     until(one, lambda: api.last["state"] == "Failed" and api.last["diverged"] is True)
     played(monkeypatch, "OFFLINE")
@@ -260,6 +263,28 @@ def test_a_server_that_answers_and_breaks_off_again_is_one_that_does_not_start(
     assert (api.last["state"], api.last["unstarted"]) == ("Stopped", words)
     played(monkeypatch, "ONLINE")
     until(one, lambda: api.last["state"] == "Online" and not api.last["unstarted"])
+
+
+def test_it_is_started_anew_however_often_it_has_ended(place: Place) -> None:
+    server, many = Played(place, runs=True), Starts()
+    server.ends(1, "no space left")
+    for _ in range(5000):
+        many.begun()
+        many.ended(server)
+    assert many.pause == 60.0 and many.words == "no space left"
+
+
+def test_who_is_killed_after_it_broke_off_says_nothing_of_its_data(place: Place) -> None:
+    server, told = Played(place, runs=True), Starts()
+    told.begun()
+    server.ends(1, "no memory")
+    told.ended(server)
+    assert told.words
+    told.begun()
+    told.answers()
+    server.ends(-9)
+    told.ended(server)
+    assert not told.words and told.pause == 1.0
 
 
 def test_a_server_that_is_killed_says_nothing_of_its_data(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

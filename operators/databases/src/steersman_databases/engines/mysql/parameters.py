@@ -7,6 +7,7 @@ Source: MySQL 9.7 Reference Manual, "Server System Variables", "performance_sche
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -154,7 +155,7 @@ def refused(name: str, value: str) -> str | None:
 def held(name: str, value: str) -> int | None:
     """Bytes that a server takes for this variable, whoever is connected; None for others and for no number."""
     number = _number(value) if name in _HELD else None
-    return None if number is None else int(number)
+    return None if number is None or math.isinf(number) else int(number)
 
 
 def judge(name: str, value: str, catalog: SettingCatalog) -> Verdict:

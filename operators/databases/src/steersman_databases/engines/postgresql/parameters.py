@@ -142,7 +142,7 @@ def held(name: str, value: str) -> int | None:
         return None
     try:
         return int(_number(_SHARED_BUFFERS, value.strip())) * _BLOCK
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
 
 
