@@ -13,7 +13,7 @@ import pytest
 from certificates import Authority
 from steersman_agent import agent, certificates, group, starts, store
 from steersman_agent.agent import Agent, Cluster
-from steersman_agent.decision import Decision, Member
+from steersman_agent.decision import Decision, Member, View
 from steersman_agent.failures import CERTIFICATES, MEMBERSHIP, Failures
 from steersman_agent.gtids import GtidSet
 from steersman_agent.kubernetes import ApiServer
@@ -223,7 +223,11 @@ def test_a_replica_that_cannot_apply_what_the_group_has_is_said_to_have_other_da
 def test_a_replica_that_cannot_even_join_for_its_data_says_so(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it comes back, having said before why it left."""
     played(monkeypatch, "OFFLINE")
-    monkeypatch.setattr(agent, "decide", lambda _: Decision("Join", "instance 0 is online"))
+
+    def joins(_: View) -> Decision:
+        return Decision("Join", "instance 0 is online")
+
+    monkeypatch.setattr(agent, "decide", joins)
     api = Api()
     one = member(Played(place, runs=True), api)
     until(one, lambda: "Join failed: " in api.failing and api.last["diverged"] is True)
