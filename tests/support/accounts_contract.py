@@ -37,7 +37,7 @@ from steersman_databases.engines.desired import (
 from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotPermitted, NotSupported, ObjectsMissing
 from steersman_databases.engines.mysql import verifiers
 from steersman_databases.engines.plan import Plan, Step
-from steersman_databases.engines.server import Credentials, Login, Tenancy, TLSMode, Verification
+from steersman_databases.engines.server import Credentials, Login, TLSMode, Verification
 from steersman_databases.engines.server import Server as Located
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
@@ -65,7 +65,7 @@ class At:
     def _connect(self, credentials: Credentials) -> Sessions:
         login = Login(credentials.username, credentials.password)
         verification = Verification(TLSMode.REQUIRE)
-        return self.contents.connect(Located("mysql", self.server.endpoint, login, verification, Tenancy.FOREIGN))
+        return self.contents.connect(Located("mysql", self.server.endpoint, login, verification))
 
     async def close(self) -> None:
         await self.sessions.close()

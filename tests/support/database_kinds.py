@@ -164,9 +164,6 @@ CREATED = {
     "shut-to-all": Case(
         DATABASE, {**_ON_CLUSTER, "connectionLimit": -1}, {"connectionLimit": 0}, "would keep the operator out"
     ),
-    "on-other-servers": Case(
-        DATABASE, {"engine": "mysql", "version": "9.7"}, {"encoding": "latin1"}, "need clusterRef or serverRef"
-    ),
     "host-or-service": Case(
         DATABASE, _ELSEWHERE, {"serverRef": {"service": {"name": "s"}}}, "exactly one of the fields in [host service]"
     ),

@@ -14,12 +14,14 @@ from devcluster.errors import CommandFailed
 from devcluster.target import Target, wait_until
 
 VERSIONS = {"postgresql": "17", "mysql": "9.7"}
+# New data of MySQL are a quarter of a GiB, and its binary logs are beside them.
+_SIZES = {"postgresql": "256Mi", "mysql": "1Gi"}
 
-# PostgreSQL's pod lets its own account in; MySQL's password is read inside the pod, so that it is on no command line.
+# Inside of the pod the server's own account needs no password.
 _ADMIN = {
     "postgresql": 'exec psql -X -d "$1" -v ON_ERROR_STOP=1 -At -c "$2"',
-    "mysql": 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" '
-    'exec mysql --default-character-set=utf8mb4 -h 127.0.0.1 -u steersman_admin -N -e "$2" "$1"',
+    "mysql": "exec mysql --no-defaults --default-character-set=utf8mb4 --user=root "
+    '--socket=/run/steersman/mysqld.sock -N -e "$2" "$1"',
 }
 CLIENT = {
     "postgresql": 'PGPASSWORD="$5" PGCONNECT_TIMEOUT=5 '
@@ -41,7 +43,7 @@ class DatabaseUnderTest:
     @property
     def statefulset(self) -> str:
         """The StatefulSet of its server."""
-        return f"{self.name}-0" if self.engine == "postgresql" else self.name
+        return f"{self.name}-0"
 
     @property
     def pod(self) -> str:
@@ -51,13 +53,12 @@ class DatabaseUnderTest:
     @property
     def retained(self) -> set[str]:
         """What is left of it with ``deletionPolicy: Retain``, as ``objects`` tells it."""
-        certificates = {"postgresql": ["ca", "operator", "peer", "tls"], "mysql": ["tls-1"]}
-        keys = ["admin", "app", *certificates[self.engine]]
+        keys = ("admin", "app", "ca", "operator", "peer", "tls")
         return {f"persistentvolumeclaim/data-{self.name}-0", *(f"secret/{self.name}-{key}" for key in keys)}
 
     def manifest(self, **spec: Any) -> str:
         """Its YAML; ``spec`` adds or replaces fields by their wire names, None leaves a field out."""
-        fields = {"engine": self.engine, "version": VERSIONS[self.engine], "storageSize": "256Mi", **spec}
+        fields = {"engine": self.engine, "version": VERSIONS[self.engine], "storageSize": _SIZES[self.engine], **spec}
         return yaml.safe_dump(
             {
                 "apiVersion": "databases.steersman.dev/v1alpha1",
@@ -97,7 +98,7 @@ class DatabaseUnderTest:
         conditions: list[dict[str, Any]] = self.status.get("conditions", [])
         return next((c for c in conditions if c["type"] == "Ready"), dict[str, Any]())
 
-    def wait_ready(self, seconds: float = 120) -> None:
+    def wait_ready(self, seconds: float = 180) -> None:
         """Waits for phase Ready of the present generation."""
 
         def ready() -> bool:

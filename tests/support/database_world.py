@@ -10,19 +10,20 @@ from typing import Any
 
 from kubelet import Kubelet, Machines
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret
-from steersman.client import Client, HttpRequest, HttpResponse
+from steersman.client import Client, HttpRequest, HttpResponse, MergePatch
 from steersman.errors import ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
-from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import Cluster, Database, DatabaseSpec, DatabaseUser, MySQLCluster, PostgreSQLCluster
+from steersman_databases.clusters.view import kind_of
 from steersman_databases.controllers import setup
-from steersman_databases.engines import Endpoint
 from steersman_databases.engines.model import ModelServer
 
 KEY = ObjectKey("default", "orders")
+VERSIONS = {"postgresql": "17", "mysql": "9.7"}
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
 
 
@@ -60,6 +61,8 @@ class CuttableTransport:
 class World:
     """Everything that outlives the operator's process."""
 
+    engine: str = "mysql"
+    """Of the ``Database`` orders."""
     runtime: Runtime = field(default_factory=virtual_runtime)
     machines: Machines = field(default_factory=Machines)
 
@@ -69,16 +72,23 @@ class World:
             self.server.register(kind)
         self.client = Client(self.server, field_manager="test")
 
-    @property
-    def servers(self) -> dict[Endpoint, ModelServer]:
-        """The database servers, by where they listen."""
-        return self.machines.servers
-
     async def create(self, **spec: Any) -> Database:
         """Creates the ``Database`` orders."""
-        fields: dict[str, Any] = {"engine": "mysql", "version": "9.7", "storage_size": Quantity("1Gi"), **spec}
+        fields: dict[str, Any] = {"engine": self.engine, "version": VERSIONS[self.engine], **spec}
+        fields.setdefault("storage_size", Quantity("1Gi"))
         metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
         return await self.client.create(Database(metadata=metadata, spec=DatabaseSpec(**fields)))
+
+    async def change(self, **spec: Any) -> None:
+        """Patches its spec; names are the wire's."""
+        await self.client.patch(Database, KEY, MergePatch({"spec": spec}))
+
+    async def deleted(self) -> None:
+        """Deletes it, and waits until it and its cluster are gone."""
+        await self.client.delete(Database, KEY)
+        await self.until("gone", lambda: self.database is None)
+        self.server.collect_garbage()
+        assert self.cluster is None
 
     @property
     def database(self) -> Database | None:
@@ -92,9 +102,20 @@ class World:
         return found.status.conditions[0].reason if found and found.status and found.status.conditions else ""
 
     @property
+    def message(self) -> str:
+        """What that condition says; empty before there is one."""
+        found = self.database
+        return found.status.conditions[0].message if found and found.status and found.status.conditions else ""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """Its cluster as it is now."""
+        return self.server.read(kind_of(self.engine), KEY)
+
+    @property
     def sql(self) -> ModelServer:
-        """Its database server."""
-        return next(iter(self.servers.values()))
+        """What is inside the server that was made last."""
+        return list(self.machines.inside.values())[-1]
 
     def secret(self, name: str) -> dict[str, str]:
         """A Secret's entries, decoded; empty where there is none."""
@@ -102,7 +123,7 @@ class World:
         return {k: v.decode() for k, v in found.data.items()} if found else {}
 
     def claim(self) -> PersistentVolumeClaim | None:
-        """The volume claim."""
+        """The volume claim of its cluster's instance."""
         return self.server.read(PersistentVolumeClaim, ObjectKey(KEY.namespace, "data-orders-0"))
 
     async def until(self, what: str, probe: Callable[[], object], seconds: float = 120) -> None:
@@ -130,7 +151,7 @@ class World:
             ManagerOptions(name="steersman-databases", graceful_shutdown_timeout=0),
             self.runtime,
         )
-        setup(manager, self.machines.contents, parts=self.machines.parts)
+        setup(manager, self.machines.contents, parts=self.machines.postgresql, mysql=self.machines.mysql)
         self.server.grant(OPERATOR, cluster_role("steersman-databases", manager.permissions))
         kubelet = Kubelet(self.server, self.client, self.machines).run(self.runtime.clock)
         tasks = [asyncio.create_task(manager.run()), asyncio.create_task(kubelet)]

@@ -13,12 +13,12 @@ from typing import Protocol
 
 import pytest
 
-from steersman_databases import engines
+import owned_database
+from owned_database import Desired
 from steersman_databases.engines import (
     AdministratorRejected,
     Contents,
     Credentials,
-    Desired,
     Endpoint,
     InvalidName,
     ServerUnreachable,
@@ -70,12 +70,12 @@ async def canary(server: Server) -> Desired:
     """A database that no other may reach, and that must outlive whatever is tried."""
     canary = Desired("canary", "canary", "tweet")
     if canary.database not in await server.databases():
-        await engines.ensure(server.contents, server.endpoint, server.administrator, canary)
+        await owned_database.ensure(server.contents, server.endpoint, server.administrator, canary)
     return canary
 
 
 async def ensure(server: Server, desired: Desired) -> list[str]:
-    changes = await engines.ensure(server.contents, server.endpoint, server.administrator, desired)
+    changes = await owned_database.ensure(server.contents, server.endpoint, server.administrator, desired)
     assert desired.password not in repr(changes)
     return [change.reason for change in changes]
 
@@ -256,7 +256,7 @@ class TestRefusals:
     async def test_wrong_administrator(self, server: Server, desired: Desired) -> None:
         wrong = Credentials(server.administrator.username, "s3same")
         with pytest.raises(AdministratorRejected) as caught:
-            await engines.ensure(server.contents, server.endpoint, wrong, desired)
+            await owned_database.ensure(server.contents, server.endpoint, wrong, desired)
         assert str(caught.value).startswith(f'the server rejected the administrator "{wrong.username}": ')
         assert "s3same" not in _everything(caught.value)
 
@@ -264,14 +264,14 @@ class TestRefusals:
 class TestUnreachable:
     async def test_nobody_listens(self, server: Server, desired: Desired) -> None:
         with pytest.raises(ServerUnreachable) as caught:
-            await engines.ensure(server.contents, server.nowhere(), server.administrator, desired)
+            await owned_database.ensure(server.contents, server.nowhere(), server.administrator, desired)
         assert server.administrator.password not in _everything(caught.value)
 
     async def test_server_that_never_answers(self, server: Server, desired: Desired) -> None:
         async with server.hanging() as endpoint:
             started = time.monotonic()
             with pytest.raises(ServerUnreachable, match="in time"):
-                await engines.ensure(server.contents, endpoint, server.administrator, desired, timeout=0.3)
+                await owned_database.ensure(server.contents, endpoint, server.administrator, desired, timeout=0.3)
             assert time.monotonic() - started < 20
 
     async def test_cut_off_anywhere(self, server: Server) -> None:
@@ -282,7 +282,7 @@ class TestUnreachable:
             desired = Desired(f"cut{messages}", f"cutter{messages}", "s3cret")
             async with server.cut_after(messages) as endpoint:
                 try:
-                    await engines.ensure(server.contents, endpoint, server.administrator, desired)
+                    await owned_database.ensure(server.contents, endpoint, server.administrator, desired)
                     survived = True
                 except ServerUnreachable as error:
                     told |= {change.reason for change in error.changes}

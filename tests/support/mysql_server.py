@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import asyncmy
 
+from owned_database import Desired
 from real_server import ADMINISTRATOR, RealServer
 from server_process import Process, data_directory, free_port, program, run
-from steersman_databases.engines import Contents, Credentials, Desired, Endpoint, MySQL
+from steersman_databases.engines import Contents, Credentials, Endpoint, MySQL
 from steersman_databases.engines.cluster_names import OPERATOR as OF_CLUSTERS
 from steersman_databases.engines.mysql.furnishing import statements
 from steersman_databases.engines.mysql.session import account
@@ -38,9 +39,11 @@ class MySQLServer(RealServer):
         ):
             return list((await prepared.execute()).rows or ())
 
-    async def execute_unprepared(self, statement: str, *names: str) -> None:
+    async def execute_unprepared(
+        self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str | None = None
+    ) -> None:
         """One of the statements that MySQL does not prepare."""
-        async with self._connected(ADMINISTRATOR, None) as connection:
+        async with self._connected(credentials, database) as connection:
             await connection.query(_filled(statement, names))
 
     @asynccontextmanager

@@ -13,9 +13,10 @@ from typing import Any, cast
 import psycopg
 from psycopg import sql
 
+from owned_database import Desired
 from real_server import ADMINISTRATOR, RealServer
 from server_process import START_SECONDS, Process, data_directory, free_port, program, run
-from steersman_databases.engines import Credentials, Desired, Endpoint, PostgreSQL
+from steersman_databases.engines import Credentials, Endpoint, PostgreSQL
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions

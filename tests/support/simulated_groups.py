@@ -39,13 +39,13 @@ def sweep(scenario: Any, **effort: Any) -> Report:
         kinds=[Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
         actors=[surroundings],
         invariants=[data_have_their_keys, one_history],
-        adjust=_without_what_differs,
+        adjust=without_what_differs,
         options=ManagerOptions(name="steersman-databases"),
         **effort,
     )
 
 
-def _without_what_differs(obj: dict[str, Any]) -> dict[str, Any]:
+def without_what_differs(obj: dict[str, Any]) -> dict[str, Any]:
     """Without versions of the store, and the group's name, which is of a UID: others in each run."""
     metadata: dict[str, Any] = obj["metadata"]
     annotations: dict[str, str] = metadata.get("annotations") or {}

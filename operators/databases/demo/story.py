@@ -269,13 +269,13 @@ class Story:
         return self._news(name)
 
     def _administer_mysql(self, statement: str) -> str:
-        script = 'MYSQL_PWD="$(cat /etc/steersman/admin/password)" exec mysql --host=127.0.0.1 -u "$1" -N -e "$2"'
-        return self._kubectl("exec", f"{MYSQL}-0", "--", "sh", "-c", script, "sh", "steersman_admin", statement)
+        command = ("mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "-N", "-e", statement)
+        return self._kubectl("exec", f"{MYSQL}-0-0", "--", *command)
 
     def _mysql(self, statements: str) -> str:
         """What a client says that has nothing but the Secret."""
         name = "client"
-        image = self._image(f"{MYSQL}-0")
+        image = self._image(f"{MYSQL}-0-0")
         self._kubectl("delete", "pod", name, "--ignore-not-found")
         self._target.apply(json.dumps(client(name, image, f"{MYSQL}-app", statements)), NAMESPACE)
 

@@ -7,13 +7,7 @@ import pytest
 from database_under_test import DatabaseUnderTest
 
 RECOMMENDED = {"name", "instance", "managed-by", "component", "part-of"}
-SHOWN = "/etc/steersman/tls"
-MADE_BY_ITSELF = "/var/lib/steersman/data/mysql"
-# The administrator's password is read inside the pod, so that it is on no command line.
-VERIFYING = (
-    'MYSQL_PWD="$(cat /etc/steersman/admin/password)" exec mysql --connect-timeout=5 --ssl-mode=VERIFY_IDENTITY '
-    f'--ssl-ca={SHOWN}/ca.crt -h "$1" -u steersman_admin -N -e "SELECT 1"'
-)
+CLUSTERS = {"postgresql": "postgresqlcluster", "mysql": "mysqlcluster"}
 
 
 def test_one_yaml_becomes_a_database(database: DatabaseUnderTest) -> None:
@@ -43,20 +37,17 @@ def test_one_yaml_becomes_a_database(database: DatabaseUnderTest) -> None:
 
 
 def _check_objects(database: DatabaseUnderTest) -> None:
-    uid = (database.get() or {})["metadata"]["uid"]
-    if database.engine == "postgresql":
-        made = database.one("postgresqlcluster", "orders")["metadata"]
-        assert [o["uid"] for o in made["ownerReferences"]] == [uid]
-        uid = made["uid"]
+    made = database.one(CLUSTERS[database.engine], "orders")["metadata"]
+    assert [o["uid"] for o in made["ownerReferences"]] == [(database.get() or {})["metadata"]["uid"]]
     owned = (("statefulset", database.statefulset), ("service", "orders-primary"), ("service", "orders-headless"))
     for kind, name in owned:
         metadata = database.one(kind, name)["metadata"]
-        assert [o["uid"] for o in metadata["ownerReferences"]] == [uid], name
+        assert [o["uid"] for o in metadata["ownerReferences"]] == [made["uid"]], name
         assert {label.rpartition("/")[2] for label in metadata["labels"]} >= RECOMMENDED, name
     claim = database.one("pvc", "data-orders-0")["metadata"]
     # Nothing that dies with the Database may own the data; its keys die with the data and with nothing else.
     assert "ownerReferences" not in claim
-    for name in ("orders-admin", "orders-app", *(["orders-tls-1"] if database.engine == "mysql" else [])):
+    for name in ("orders-admin", "orders-app"):
         metadata = database.one("secret", name)["metadata"]
         assert [o["uid"] for o in metadata["ownerReferences"]] == [claim["uid"]], name
         assert {label.rpartition("/")[2] for label in metadata["labels"]} >= RECOMMENDED, name
@@ -101,38 +92,6 @@ def test_data_survives_the_pod(database: DatabaseUnderTest) -> None:
     database.cluster.kubectl("delete", "pod", database.pod, f"--namespace={database.namespace}", seconds=150)
     database.eventually("another pod serves", lambda: database.client_sql("SELECT n FROM t") == "7", seconds=90)
     assert database.one("pod", database.pod)["metadata"]["uid"] != before
-
-
-def _show(mysql: DatabaseUnderTest, ca: str, cert: str, key: str) -> None:
-    settings = ", ".join(f"GLOBAL ssl_{name} = '{file}'" for name, file in (("ca", ca), ("cert", cert), ("key", key)))
-    mysql.admin_sql(f"SET {settings}; ALTER INSTANCE RELOAD TLS")
-
-
-def _is_verified_by_a_client(mysql: DatabaseUnderTest) -> bool:
-    command = ("exec", f"--namespace={mysql.namespace}", mysql.pod, "--container=server", "--")
-    host = f"{mysql.secret()['host']}.svc"
-    return mysql.cluster.kubectl(*command, "sh", "-c", VERIFYING, "sh", host, seconds=30).strip() == "1"
-
-
-@pytest.mark.parametrize("engine", ["mysql"])
-def test_the_administrators_password_goes_to_no_impostor(database: DatabaseUnderTest) -> None:
-    database.apply()
-    database.wait_ready()
-    assert _is_verified_by_a_client(database)
-    # An impostor is whoever shows another certificate at the Service's address, such as one that nobody signed.
-    _show(database, *(f"{MADE_BY_ITSELF}/{file}.pem" for file in ("ca", "server-cert", "server-key")))
-    assert "certificate" in database.wait_reason("ServerUnreachable", seconds=30)["message"]
-    _show(database, *(f"{SHOWN}/{file}" for file in ("ca.crt", "tls.crt", "tls.key")))
-    database.wait_ready(seconds=30)
-
-    before = database.one("pod", database.pod)["metadata"]["uid"]
-    database.cluster.kubectl("delete", "secret", "orders-tls-1", f"--namespace={database.namespace}")
-    database.eventually("another certificate", lambda: database.secret("tls-2"))
-    database.wait_ready()
-    assert database.one("pod", database.pod)["metadata"]["uid"] == before, "no server restarts for a certificate"
-    database.cluster.kubectl("delete", "pod", database.pod, f"--namespace={database.namespace}", seconds=150)
-    database.eventually("the next pod shows it", lambda: _is_verified_by_a_client(database), seconds=90)
-    database.wait_ready()
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground"])

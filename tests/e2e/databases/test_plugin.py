@@ -63,7 +63,7 @@ def plugin(three: ClusterUnderTest, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="module")
 def blog(shared: Place) -> DatabaseUnderTest:
-    """A MySQL server of its own beside it."""
+    """A MySQL database with a cluster of its own beside it."""
     made = DatabaseUnderTest(shared.target, shared.namespace, "blog", "mysql")
     made.apply(deletionPolicy="Delete")
     made.wait_ready()

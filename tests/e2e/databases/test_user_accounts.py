@@ -96,7 +96,7 @@ def served(request: pytest.FixtureRequest, shared: Place, engine: str) -> Served
         "tls": {"mode": "Require"},
     }
     request.getfixturevalue("mysql")
-    return Served(shared, engine, "blog-0", {"engine": engine, "serverRef": server})
+    return Served(shared, engine, "blog-0-0", {"engine": engine, "serverRef": server})
 
 
 on_postgresql = pytest.mark.parametrize("engine", ["postgresql"])

@@ -41,7 +41,7 @@ def test_on_a_cluster(place: Place) -> None:
 
 def test_on_any_server(place: Place, database: DatabaseUnderTest, engine: str) -> None:
     """Its Service comes later than who is on it; the administrator's password is wrong then, and again afterwards."""
-    username = {"postgresql": "postgres", "mysql": "steersman_admin"}[engine]
+    username = {"postgresql": "postgres", "mysql": "root"}[engine]
     place.kubectl(
         "create", "secret", "generic", "root", f"--from-literal=username={username}", "--from-literal=password=wrong"
     )

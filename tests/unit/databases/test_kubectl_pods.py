@@ -8,7 +8,6 @@ import json
 import os
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -18,6 +17,7 @@ from plugin_under_test import GROUP, KEY, call, pod, reached, server, set_ready
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, matching
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
 __all__ = ["reached", "server"]
 
@@ -136,21 +136,18 @@ def test_a_replica_that_serves_is_asked_first(server: InMemoryApiServer, execute
     assert "shop-2-0" in executed[0]
 
 
-def test_a_mysql_shell_is_for_databases_of_mysql(server: InMemoryApiServer, executed: list[list[str]]) -> None:
-    def database(name: str, engine: str) -> dict[str, Any]:
-        return {
-            "apiVersion": f"{GROUP}/v1alpha1",
-            "kind": "Database",
-            "metadata": {"name": name, "namespace": KEY.namespace},
-            "spec": {"engine": engine, "version": "17" if engine == "postgresql" else "9.7", "storageSize": "1Gi"},
-        }
-
-    server.load(database("blog", "mysql"), database("orders", "postgresql"))
+def test_a_mysql_shell_is_for_clusters_of_mysql(server: InMemoryApiServer, executed: list[list[str]]) -> None:
+    metadata = {"name": "blog", "namespace": KEY.namespace}
+    server.load({"apiVersion": f"{GROUP}/v1alpha1", "kind": "MySQLCluster", "metadata": metadata, "spec": {}})
+    primary = pod("blog-0-0", "primary")
+    primary["metadata"]["labels"] |= {MEMBER_OF_LABEL: "blog"}
+    server.load(primary)
     call("mysql", "blog", "--", "-e", "SELECT 1")
-    assert executed[0][-6:] == ["--", "mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "-e", "SELECT 1"]
-    refused = call("mysql", "orders")
-    assert refused.exit_code == 2
-    assert "use psql" in refused.stderr
+    command = ["blog-0-0", "--", "mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "-e", "SELECT 1"]
+    assert executed[0][-7:] == command
+    refused = call("mysql", "shop")
+    assert refused.exit_code == 1
+    assert "not found" in refused.stderr
 
 
 def archived(path: Path) -> dict[str, str]:

@@ -7,22 +7,14 @@ import sys
 
 import pytest
 
-from explored_kinds import NEWER, hints, systems
+from explored_kinds import hints, systems
 from steersman.testing import run_virtual
 from steersman.testing.transitions import Budget, Report, explore
 from steersman_databases.api import Database
-from steersman_databases.engines import SUPPORTED_VERSIONS, versions
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
 
 
-@pytest.fixture
-def two_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    more = {e: {**known, NEWER[e]: f"steersman.dev/{e}:{NEWER[e]}"} for e, known in SUPPORTED_VERSIONS.items()}
-    monkeypatch.setattr(versions, "SUPPORTED_VERSIONS", more)
-
-
-@pytest.mark.usefixtures("two_versions")
 @pytest.mark.timeout(1800 if WHOLE else 120)
 @pytest.mark.parametrize("deletion_policy", ["Retain", "Delete"] if WHOLE else ["Retain"])
 def test_follows_every_change(deletion_policy: str, capsys: pytest.CaptureFixture[str]) -> None:

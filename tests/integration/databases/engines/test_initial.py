@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from owned_database import Desired, ensure
 from postgresql_server import PostgreSQLServer
 from server_process import program
-from steersman_databases.engines import Desired, PostgreSQL, ensure
+from steersman_databases.engines import PostgreSQL
 from steersman_databases.engines.cluster import SqlSource
 from steersman_databases.engines.desired import DesiredDatabase
 from steersman_databases.engines.initial_sql import path_of
 from steersman_databases.engines.postgresql import initial
-from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.survey import Scope
 
 TABLES = SqlSource("ConfigMap", "orders", "tables.sql")
@@ -66,7 +67,7 @@ class Job:
         """Whether the operator finds the marker."""
         contents = PostgreSQL()
         login = Login(self.server.administrator.username, self.server.administrator.password)
-        to = Server("postgresql", self.server.endpoint, login, Verification(TLSMode.REQUIRE), Tenancy.ALONE)
+        to = Server("postgresql", self.server.endpoint, login, Verification(TLSMode.REQUIRE))
         name = self.desired.database
         scope = Scope.of([DesiredDatabase(name, self.desired.username)]) | Scope(
             inside={name: frozenset({initial.SCHEMA})}

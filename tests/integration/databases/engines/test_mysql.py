@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import owned_database
 from mysql_server import MySQLServer
-from steersman_databases import engines
+from owned_database import Desired
 from steersman_databases.clusters.x509 import make_authority, sign_server
 from steersman_databases.engines import (
     AdministratorRejected,
     Credentials,
-    Desired,
     InvalidName,
     MySQL,
     ServerUnreachable,
@@ -34,7 +34,7 @@ async def desired(mysql_server: MySQLServer) -> Desired:
 
 
 async def ensure(server: MySQLServer, desired: Desired) -> list[str]:
-    changes = await engines.ensure(MySQL(), server.endpoint, server.administrator, desired)
+    changes = await owned_database.ensure(MySQL(), server.endpoint, server.administrator, desired)
     return [change.reason for change in changes]
 
 
@@ -107,7 +107,7 @@ async def test_server_that_stops_answering_midway(mysql_server: MySQLServer, des
     async with mysql_server.stalling_after(messages) as endpoint:
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
-            await engines.ensure(MySQL(), endpoint, mysql_server.administrator, desired, timeout=0.5)
+            await owned_database.ensure(MySQL(), endpoint, mysql_server.administrator, desired, timeout=0.5)
         assert time.monotonic() - started < 20
 
 
@@ -116,7 +116,7 @@ async def test_the_administrators_password_is_changed_while_both_are_valid(mysql
     desired = Desired("rotated_shop", "rotated_clerk", "s3cret")
 
     async def made_by(administrator: Credentials) -> None:
-        await engines.ensure(MySQL(), mysql.endpoint, administrator, desired)
+        await owned_database.ensure(MySQL(), mysql.endpoint, administrator, desired)
 
     await mysql.execute("CREATE USER {} IDENTIFIED BY 'f0rmer'", former.username)
     await mysql.execute("GRANT ALL ON *.* TO {} WITH GRANT OPTION", former.username)
@@ -143,7 +143,7 @@ async def test_the_administrator_logs_in_to_the_server_of_its_own_authority_alon
 
     async def made_by(authority: str) -> None:
         verification = Verification(TLSMode.VERIFY_FULL, authority.encode())
-        await engines.ensure(MySQL(), mysql.endpoint, mysql.administrator, desired, verification)
+        await owned_database.ensure(MySQL(), mysql.endpoint, mysql.administrator, desired, verification)
 
     async def show(*files: str) -> None:
         for name, file in zip(shown, files, strict=True):

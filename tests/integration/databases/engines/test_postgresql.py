@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+import owned_database
+from owned_database import Desired
 from postgresql_server import PostgreSQLServer
-from steersman_databases import engines
-from steersman_databases.engines import Desired, InvalidName, PostgreSQL, ServerUnreachable, SqlFailed
+from steersman_databases.engines import InvalidName, PostgreSQL, ServerUnreachable, SqlFailed
 
 _numbers = itertools.count(1)
 
@@ -24,7 +25,7 @@ async def desired(postgresql: PostgreSQLServer) -> Desired:
 
 
 async def ensure(postgresql: PostgreSQLServer, desired: Desired) -> list[str]:
-    changes = await engines.ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, desired)
+    changes = await owned_database.ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, desired)
     return [change.reason for change in changes]
 
 
@@ -227,7 +228,7 @@ async def test_server_that_stops_answering_midway(
     async with postgresql.stalling_after(messages) as endpoint:
         started = time.monotonic()
         with pytest.raises(ServerUnreachable, match="in time"):
-            await engines.ensure(PostgreSQL(), endpoint, postgresql.administrator, desired, timeout=0.5)
+            await owned_database.ensure(PostgreSQL(), endpoint, postgresql.administrator, desired, timeout=0.5)
         assert time.monotonic() - started < 20
 
 
@@ -236,7 +237,7 @@ async def test_cancelling_does_not_wait_for_a_silent_server(postgresql: PostgreS
         started = time.monotonic()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
-                await engines.ensure(PostgreSQL(), endpoint, postgresql.administrator, desired, timeout=30)
+                await owned_database.ensure(PostgreSQL(), endpoint, postgresql.administrator, desired, timeout=30)
         assert time.monotonic() - started < 20
 
 
@@ -249,7 +250,9 @@ async def test_lock_held_by_somebody_else_is_waited_for_in_bounds(
         postgresql.administer("LOCK TABLE pg_authid IN EXCLUSIVE MODE")
         started = time.monotonic()
         with pytest.raises(SqlFailed, match="lock timeout"):
-            await engines.ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, rotated, timeout=5)
+            await owned_database.ensure(
+                PostgreSQL(), postgresql.endpoint, postgresql.administrator, rotated, timeout=5
+            )
         assert time.monotonic() - started < 20
     finally:
         postgresql.administer("ROLLBACK")

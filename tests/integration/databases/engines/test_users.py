@@ -21,7 +21,7 @@ from steersman_databases.engines.desired import (
 )
 from steersman_databases.engines.errors import ObjectsMissing, SqlFailed
 from steersman_databases.engines.postgresql import accounts
-from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
 from steersman_databases.engines.survey import Scope
@@ -42,7 +42,7 @@ async def operator(postgresql: PostgreSQLServer) -> AsyncGenerator[Sessions]:
     login = Login(OPERATOR.username, OPERATOR.password)
     verification = Verification(TLSMode.VERIFY_CA, (postgresql.log.parent / "cert.pem").read_bytes())
     endpoint = postgresql.endpoint
-    server = Server("postgresql", endpoint, login, verification, Tenancy.CLUSTER, elevate=lambda: superuser)
+    server = Server("postgresql", endpoint, login, verification, elevate=lambda: superuser)
     sessions = CONTENTS.connect(server)
     await settle(CONTENTS, sessions, DesiredUser(OWNER, "0wner", claim=CLAIM))
     made = await settle(CONTENTS, sessions, DesiredDatabase(SHOP, OWNER, claim=CLAIM))

@@ -41,8 +41,8 @@ def test_times_move_as_the_article_has_it(
 def test_a_reason_of_trouble_says_what_to_do_next() -> None:
     going_on_by_themselves = {
         *("Creating", "RollingOut", "Deleting", "FailingOver", "RestartPending", "Lowering", "Resizing"),
-        *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerRestarting", "ServerTerminating"),
-        *("VolumeTerminating", "SecretTerminating", "Running", "Hibernating", "Recovering", "Consented"),
+        *("FileSystemResizePending", "Upgrading", "ServerStarting", "ServerTerminating"),
+        *("Running", "Hibernating", "Recovering", "Consented"),
     }
     well = {
         *("DatabaseReady", "ProvisionSucceeded", "ClusterReady", "PrimaryAccepts", "Applied", "InSync"),

@@ -32,7 +32,7 @@ from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.engines.port import Contents
-from steersman_databases.engines.server import Server, Tenancy, TLSMode
+from steersman_databases.engines.server import Server, TLSMode
 from users_world import UsersWorld
 
 MAIN = ObjectKey("default", "main")
@@ -111,7 +111,6 @@ async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
         assert (server.login.username, server.login.password) == ("steersman_operator", None)
         assert server.login.certificate is not None and server.login.certificate.chain.startswith(b"-----BEGIN")
         assert server.verification.mode is TLSMode.VERIFY_FULL and server.verification.authorities
-        assert server.tenancy is Tenancy.CLUSTER
         assert server.elevate is not None and server.elevate().username == "steersman_superuser"
         assert world.entries()["ca.crt"].encode() == server.verification.authorities
         assert world.entries()["uri"].endswith("?sslmode=verify-full")

@@ -45,7 +45,8 @@ def test_becomes_ready_once_and_keeps_its_key(plural: str) -> None:
             await world.runtime.clock.sleep(60)
             assert world.reason == "DatabaseReady"
             assert world.secret("orders-admin") == key
-            assert [e.reason for e in world.server.read_all(Event) if e.type == "Warning"] == []
+            told = [e for e in world.server.read_all(Event) if e.regarding and e.regarding.kind == "Database"]
+            assert [e.reason for e in told if e.type == "Warning"] == []
 
     run_virtual(story())
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from steersman_databases.engines import Credentials, Desired, Endpoint, MySQL, PostgreSQL
+from owned_database import Desired
+from steersman_databases.engines import Credentials, Endpoint, MySQL, PostgreSQL
 from steersman_databases.engines.actions import DropDatabase
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.survey import UserState

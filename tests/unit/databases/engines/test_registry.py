@@ -6,16 +6,14 @@ from steersman_databases.engines import (
     ENGINES,
     SUPPORTED_VERSIONS,
     Credentials,
-    Desired,
-    Endpoint,
     InvalidName,
     UnknownEngine,
     UnsupportedVersion,
     engine_named,
-    ensure,
     image,
     override_variable,
 )
+from steersman_databases.engines.desired import DesiredUser
 
 
 def test_every_engine_has_versions_and_an_image() -> None:
@@ -44,14 +42,13 @@ def test_unsupported_version_says_which_there_are() -> None:
 
 def test_passwords_never_show() -> None:
     assert "s3cret" not in repr(Credentials("clerk", "s3cret"))
-    assert "s3cret" not in repr(Desired("shop", "clerk", "s3cret"))
+    assert "s3cret" not in repr(DesiredUser("clerk", "s3cret"))
 
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("password", ["", "hush\0", "hush\ud800"])
-async def test_unusable_passwords_are_refused_unseen(name: str, password: str) -> None:
+def test_unusable_passwords_are_refused_unseen(name: str, password: str) -> None:
     with pytest.raises(InvalidName) as caught:
-        desired = Desired("shop", "clerk", password)
-        await ensure(engine_named(name), Endpoint("127.0.0.1", 1), Credentials("admin", "s3cret"), desired)
+        engine_named(name).check(DesiredUser("clerk", password), "admin")
     assert caught.value.field == "password"
     assert "hush" not in f"{caught.value} {caught.value.args} {vars(caught.value)}"

@@ -1,4 +1,4 @@
-"""``Database``: one logical database, on a cluster, on any server, or on a server of its own."""
+"""``Database``: one logical database, on a cluster, on any server, or on a cluster of its own."""
 
 from __future__ import annotations
 
@@ -29,11 +29,6 @@ _EFFECTIVE_DATABASE = "(has({0}.spec.databaseName) ? {0}.spec.databaseName : {0}
 _EFFECTIVE_USER = "(has({0}.spec.username) ? {0}.spec.username : " + _EFFECTIVE_DATABASE + ")"
 _SIZE = "(has({0}.storageSize) ? quantity(string({0}.storageSize)) : quantity('1Gi'))"
 _ON_POSTGRESQL = f"(has(self.engine) ? self.engine == 'postgresql' : !{ON_MYSQL})"
-# The MySQL server that is made for a Database has one database and one user, as they come.
-_ON_OTHER_SERVERS = (
-    *("owner", "encoding", "collation", "characterType"),
-    *("template", "connectionLimit", "extensions", "schemas"),
-)
 
 
 def _unchanged(expression: str) -> str:
@@ -113,13 +108,6 @@ class Schema(FrozenStruct):
             rule="!has(self.owner) || !has(self.username)",
             message="owner is a role that is there, username one to be made: set one of them",
             field_path=".owner",
-        ),
-        Rule(
-            rule="has(self.clusterRef) || has(self.serverRef) || "
-            "has(self.engine) && self.engine == 'postgresql' || !("
-            + " || ".join(f"has(self.{field})" for field in _ON_OTHER_SERVERS)
-            + " || has(self.adopt) && self.adopt)",
-            message=f"{', '.join(_ON_OTHER_SERVERS)} and adopt need clusterRef or serverRef on MySQL",
         ),
         *_postgresql_only("extensions", "schemas", "template", "connectionLimit"),
     ]
@@ -259,17 +247,7 @@ class Database(Resource[DatabaseSpec, DatabaseStatus]):
 
     @property
     def makes_cluster(self) -> bool:
-        """Whether it is on a ``PostgreSQLCluster`` of its own name, which is made for it."""
-        return self.makes_server and self.engine == "postgresql"
-
-    @property
-    def has_own_server(self) -> bool:
-        """Whether it is on a server without a cluster, which is made for it."""
-        return self.makes_server and self.engine != "postgresql"
-
-    @property
-    def makes_server(self) -> bool:
-        """Whether a server is made for it alone: a cluster of one instance, or one of the operator's own."""
+        """Whether it is on a cluster of its own name, which is made for it."""
         return self.spec.cluster_ref is None and self.spec.server_ref is None
 
     @property

@@ -11,7 +11,7 @@ from steersman_databases.api import Cluster, Database, DatabaseUser, MySQLCluste
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
 
-from .view import declared_database
+from .view import declared_database, kind_of
 
 Claimant = Database | DatabaseUser | Cluster
 
@@ -42,8 +42,7 @@ def _place(claimant: Claimant) -> str:
         return f"{cluster.kind} {cluster.namespace or namespace}/{cluster.name}"
     if spec.server_ref is not None:
         return _address(spec.server_ref, claimant.engine, namespace)
-    made = "PostgreSQLCluster" if isinstance(claimant, Database) and claimant.makes_cluster else "server of"
-    return f"{made} {claimant.key}"
+    return f"{kind_of(claimant.engine).api_resource.kind} {claimant.key}"
 
 
 def _address(reference: ServerReference, engine: str, namespace: str) -> str:

@@ -46,8 +46,9 @@ def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | 
     """The image of its pod, were it made now: what is there stays, unless another is asked for.
 
     An instance that is new (None, or without a StatefulSet) runs what most others run: it is not the first to try.
+    Before there are data, nothing has run that could stay.
     """
-    if cluster.image_given or cluster.upgrades_minor:
+    if cluster.image_given or cluster.upgrades_minor or not observed.members.initialized:
         return cluster.image
     images = [image for i in observed.instances if (image := _present_image(cluster, i))]
     own = _present_image(cluster, instance) if instance is not None else ""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict
-from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import CLUSTERS, Cluster, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import ClusterSpec, SqlReferences
 from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED, EngineName
 from steersman_databases.engines.cluster import (
@@ -71,6 +71,11 @@ def view_of(cluster: Cluster, available: str, *, cluster_domain: str = CLUSTER_D
 def engine_of(kind: type[Cluster]) -> EngineName:
     """The engine of clusters of this kind."""
     return "mysql" if kind is MySQLCluster else "postgresql"
+
+
+def kind_of(engine: str) -> type[Cluster]:
+    """The kind of this engine's clusters."""
+    return next(kind for kind in CLUSTERS if engine_of(kind) == engine)
 
 
 def declared_database(cluster: Cluster) -> InitialDatabase | None:

@@ -1,4 +1,4 @@
-"""Reconciles ``Database``: storage and keys, then the server, then what is inside it, then the status."""
+"""Reconciles ``Database``: its own cluster where it makes one, then what is inside the server, then the status."""
 
 from __future__ import annotations
 
@@ -6,40 +6,20 @@ from steersman.controller import Context, Reconciler, Request, Result, add_final
 from steersman.errors import BadRequest, Forbidden, Invalid
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
-from steersman_databases.controllers.deletion import FINALIZER, Deletion
-from steersman_databases.controllers.lone_certificate import LoneCertificate
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
 from steersman_databases.controllers.own_cluster import OwnCluster
-from steersman_databases.controllers.patience import Patience
 from steersman_databases.controllers.placed import PlacedDatabase
-from steersman_databases.controllers.server import Server
 from steersman_databases.controllers.servers import ContentsOf, Servers
-from steersman_databases.controllers.storage import ADMINISTRATOR, Storage
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
-from steersman_databases.engines import (
-    AdministratorRejected,
-    Change,
-    Contents,
-    Credentials,
-    Desired,
-    Endpoint,
-    EngineError,
-    InvalidName,
-    ServerUnreachable,
-    UnsupportedVersion,
-    check_names,
-    ensure,
-    image,
-)
-from steersman_databases.engines.server import Verification
-from steersman_databases.resources import Names, ServerImage
+from steersman_databases.engines import Contents, Endpoint
+from steersman_databases.resources import Names
 
-_SQL_TIMEOUT_SECONDS = 15.0
+FINALIZER = "databases.steersman.dev/data"
 
 
 class DatabaseReconciler(Reconciler[Database]):
-    """Keeps one server, one database and one user per ``Database``.
+    """Keeps one database and its owner per ``Database``, and the cluster that they are on where it makes one.
 
     Args:
         context: from the controller.
@@ -53,7 +33,6 @@ class DatabaseReconciler(Reconciler[Database]):
         self._servers = Servers(self.client, contents, self.runtime.clock)
         self._surveys = surveys
         self._mark = ClusterMark(self.client)
-        self._patience = Patience(context.runtime.clock)
 
     async def reconcile(self, request: Request) -> Result:
         database = await self.client.find(Database, request)
@@ -65,24 +44,17 @@ class DatabaseReconciler(Reconciler[Database]):
             self._surveys.forget(Database.api_resource.kind, request)
             await self._report(database, _paused(database), None, engine)
             return Result()
-        if database.has_own_server:
-            endpoint: Endpoint | None = Endpoint(Names(database.key).host, engine.port)
-            if database.metadata.deletion_timestamp is not None:
-                outcome = await Deletion(self.client, self.events, database, self.runtime.clock).advance()
-            else:
-                outcome = await self._advance(database, engine)
-        else:
-            try:
-                endpoint, outcome = await self._advance_placed(database, engine)
-            except ServerBusy as busy:
-                return Result(requeue_after=busy.retry_after)
+        try:
+            endpoint, outcome = await self._advance(database, engine)
+        except ServerBusy as busy:
+            return Result(requeue_after=busy.retry_after)
         if outcome is None:
             return Result()
         await self._report(database, outcome, endpoint, engine)
         return Result(requeue_after=self._jittered(outcome.retry_after))
 
-    async def _advance_placed(self, database: Database, engine: Contents) -> tuple[Endpoint | None, Outcome | None]:
-        """One reconcile of a database on a cluster or on any server, and where applications connect to."""
+    async def _advance(self, database: Database, engine: Contents) -> tuple[Endpoint | None, Outcome | None]:
+        """One reconcile, and where applications connect to."""
         cluster = known = None
         if database.makes_cluster:
             cluster = OwnCluster(self.client, self.events, database)
@@ -102,57 +74,6 @@ class DatabaseReconciler(Reconciler[Database]):
             return blocked.endpoint or known, blocked.outcome
         except (Forbidden, Invalid, BadRequest) as error:
             return known, _refused(error)
-
-    async def _advance(self, database: Database, engine: Contents) -> Outcome | None:
-        try:
-            database = await add_finalizer(self.client, database, FINALIZER)
-            return await self._provision(database, engine)
-        except Blocked as blocked:
-            return blocked.outcome
-        except (Forbidden, Invalid, BadRequest) as error:
-            return _refused(error)
-
-    async def _provision(self, database: Database, engine: Contents) -> Outcome:
-        reference = _check(database, engine)
-        administrator, application = await Storage(self.client, self.events, database, engine).ensure()
-        certificate = LoneCertificate(self.client, self.events, database, self.runtime.clock)
-        shown = await certificate.ensure()
-        runs = ServerImage(reference=reference, port=engine.port, certificate=shown.name)
-        server = Server(self.client, self.events, database, runs)
-        await server.ensure()
-        await certificate.release()
-        pod = await server.require_ready()
-        await certificate.clean_up(pod)
-        verification = await certificate.verification(pod)
-        await self._ensure_contents(database, engine, administrator, application, verification)
-        return Outcome(
-            phase="Ready",
-            reason="DatabaseReady",
-            message=f"database {database.database_name} and user {database.username} are as declared",
-        )
-
-    async def _ensure_contents(
-        self,
-        database: Database,
-        engine: Contents,
-        administrator: Credentials,
-        application: Credentials,
-        verification: Verification,
-    ) -> None:
-        # In a namespace named as a top-level domain is (dev, app), the name without svc could be one of the internet.
-        endpoint = Endpoint(f"{Names(database.key).host}.svc", engine.port)
-        desired = Desired(database.database_name, application.username, application.password)
-        try:
-            with self._patience.spent_on(endpoint):
-                done = await ensure(engine, endpoint, administrator, desired, verification, _SQL_TIMEOUT_SECONDS)
-            self._tell(database, done)
-        except EngineError as error:
-            self._tell(database, error.changes)
-            raise _blocked(error, database) from error
-
-    def _tell(self, database: Database, changes: tuple[Change, ...]) -> None:
-        for change in changes:
-            self.events.normal(database, change.reason, change.message)
 
     async def _report(
         self, database: Database, outcome: Outcome, endpoint: Endpoint | None, engine: Contents
@@ -185,30 +106,3 @@ def _refused(error: Forbidden | Invalid | BadRequest) -> Outcome | None:
     # Quota, admission policies, our own RBAC: the API server's words are the best advice there is. Not so
     # their reason, which may be anything where a webhook wrote it.
     return Outcome(phase="Failed", reason=type(error).__name__, message=str(error), retry_after=30.0)
-
-
-def _check(database: Database, engine: Contents) -> str:
-    """The image for a spec that can be satisfied. Raises Blocked."""
-    try:
-        check_names(engine, database.database_name, database.username, ADMINISTRATOR)
-        return image(database.engine, database.version)
-    except EngineError as error:
-        raise _blocked(error, database) from error
-
-
-def _blocked(error: EngineError, database: Database) -> Blocked:
-    match error:
-        case UnsupportedVersion():
-            return Blocked("Failed", "UnsupportedVersion", f"spec.version: {error}", retry_after=None)
-        case InvalidName(field="password"):
-            secret = Names(database.key).application_secret.name
-            return Blocked("Failed", "InvalidName", f"Secret {secret}: {error}")
-        case InvalidName():
-            return Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}")
-        case ServerUnreachable():
-            return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=2.0)
-        case AdministratorRejected():
-            secret = Names(database.key).administrator_secret.name
-            return Blocked("Failed", "AdministratorRejected", f"{error}: restore Secret {secret}")
-        case _:
-            return Blocked("Failed", "SqlFailed", str(error))

@@ -1,4 +1,4 @@
-"""The cluster that a PostgreSQL ``Database`` without a reference makes, and takes along when it is deleted."""
+"""The cluster that a ``Database`` without a reference makes, and takes along when it is deleted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import Condition, find_condition
-from steersman_databases.api import Database, PostgreSQLCluster
+from steersman_databases.api import Cluster, Database
 from steersman_databases.api.database import Phase
 from steersman_databases.clusters.observed import is_retired, number_of
+from steersman_databases.clusters.view import kind_of
 from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import READY, Blocked
-from steersman_databases.controllers.storage import require_engine
 from steersman_databases.engines import Contents, EngineError, InvalidName, image
 from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
-from steersman_databases.resources import Names
+from steersman_databases.resources import Names, instance_of
+from steersman_databases.resources.claims import ENGINE_LABEL
 from steersman_databases.resources.own_cluster import own_cluster
-
-_KIND = PostgreSQLCluster.api_resource.kind
 
 # What of a cluster's troubles a Database tells in the same word; of the others it only waits for a server.
 _SAME = frozenset(
@@ -31,6 +30,8 @@ _SAME = frozenset(
         *("RetainedDataMismatch", "Unschedulable", "UnsupportedVersion"),
     }
 )
+# The API server's own words: quotas, admission policies.
+_REFUSED = frozenset({"BadRequest", "Forbidden", "Invalid"})
 _OUTSIDE = frozenset({"ImageUnavailable", "ServerNotReady", "Unschedulable"})
 _OTHER = {"InstanceCrashing": "ServerCrashing", "Hibernated": "ServerNotReady", "Fenced": "ServerNotReady"}
 
@@ -50,13 +51,13 @@ class OwnCluster:
             Blocked: what is declared cannot be, the name is somebody else's, or nobody serves yet.
         """
         _check(self.database, contents)
-        present = await find(self.client, PostgreSQLCluster, self.database.key)
+        present = await find(self.client, self._kind, self.database.key)
         if present is None:
             await self._require_engine()
             # Not applied: it would take over what somebody has just made.
             config = own_cluster(self.database, self.database.storage_size)
             cluster = await self.client.create(config, owner=self.database)
-            self.events.normal(self.database, "Created", f"created {_KIND} {cluster.metadata.name}")
+            self.events.normal(self.database, "Created", f"created {_named(cluster)}")
         else:
             self._require_ours(present)
             storage = max(self.database.storage_size, present.spec.storage.size)
@@ -80,7 +81,7 @@ class OwnCluster:
         Raises:
             Blocked: it is still there.
         """
-        cluster = await find_live(self.client, PostgreSQLCluster, self.database.key)
+        cluster = await find_live(self.client, self._kind, self.database.key)
         if cluster is None or not self._controls(cluster):
             await self._tell_retained()
             return
@@ -89,12 +90,12 @@ class OwnCluster:
             if cluster.spec.deletion_policy != policy:
                 metadata = {"resourceVersion": cluster.metadata.resource_version}
                 body = MergePatch({"metadata": metadata, "spec": {"deletionPolicy": policy}})
-                await self.client.patch(PostgreSQLCluster, cluster.key, body)
+                await self.client.patch(self._kind, cluster.key, body)
             if cluster.metadata.deletion_timestamp is None:
-                await self.client.delete(PostgreSQLCluster, cluster.key, uid=cluster.metadata.uid)
+                await self.client.delete(self._kind, cluster.key, uid=cluster.metadata.uid)
         except NotFound:
             pass
-        message = f"waiting for {_KIND} {cluster.metadata.name} to stop"
+        message = f"waiting for {_named(cluster)} to stop"
         raise Blocked("Deleting", "Deleting", message, retry_after=2.0)
 
     async def _tell_retained(self) -> None:
@@ -108,35 +109,51 @@ class OwnCluster:
             )
 
     async def _require_engine(self) -> None:
-        claim = await find(self.client, PersistentVolumeClaim, Names(self.database.key).volume_claim)
-        if claim is not None:
-            require_engine(self.database, claim)
+        """Refuses retained data that another engine made. Raises Blocked."""
+        database = self.database
+        claim = await find(self.client, PersistentVolumeClaim, Names(database.key).volume_claim)
+        if claim is None or database.key not in instance_of(claim):
+            return
+        engine = claim.metadata.labels.get(ENGINE_LABEL, database.engine)
+        if engine != database.engine:
+            raise Blocked(
+                "Failed",
+                "RetainedDataMismatch",
+                f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine}: set spec.engine to "
+                f"{engine} in a new Database of this name, or delete the claim to give up the data",
+            )
 
-    def _controls(self, cluster: PostgreSQLCluster) -> bool:
+    @property
+    def _kind(self) -> type[Cluster]:
+        return kind_of(self.database.engine)
+
+    def _controls(self, cluster: Cluster) -> bool:
         reference = cluster.controller_reference
         return reference is not None and reference.uid == self.database.metadata.uid
 
-    def _require_ours(self, cluster: PostgreSQLCluster) -> None:
+    def _require_ours(self, cluster: Cluster) -> None:
         name, reference = cluster.metadata.name, cluster.controller_reference
+        called = _named(cluster)
         if self._controls(cluster):
             if cluster.metadata.deletion_timestamp is None:
                 return
-            raise Blocked(
-                "Pending", "ServerTerminating", f"{_KIND} {name} is being deleted; waiting until it is gone"
-            )
+            raise Blocked("Pending", "ServerTerminating", f"{called} is being deleted; waiting until it is gone")
         if reference is not None and (reference.kind, reference.name) == (Database.api_resource.kind, name):
             raise Blocked(
                 "Pending",
                 "ServerTerminating",
-                f"{_KIND} {name} belongs to a former Database of this name; waiting until the garbage collector "
-                "removed it",
+                f"{called} belongs to a former Database of this name; waiting until the garbage collector removed it",
             )
         raise Blocked(
             "Failed",
             "NameTaken",
-            f"{_KIND} {name} exists and was not made for this Database: refer to it by spec.clusterRef in a new "
+            f"{called} exists and was not made for this Database: refer to it by spec.clusterRef in a new "
             "Database, or rename one of them",
         )
+
+
+def _named(cluster: Cluster) -> str:
+    return f"{type(cluster).api_resource.kind} {cluster.metadata.name}"
 
 
 def _check(database: Database, contents: Contents) -> None:
@@ -153,12 +170,13 @@ def _check(database: Database, contents: Contents) -> None:
         raise Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}", retry_after=None) from error
 
 
-def _waiting(cluster: PostgreSQLCluster) -> Blocked:
+def _waiting(cluster: Cluster) -> Blocked:
     """Why a cluster does not serve yet, in the words of a ``Database``."""
     condition = find_condition(cluster.status.conditions, READY) if cluster.status is not None else None
     if condition is None or condition.status == "True":
         condition = Condition(type=READY, status="False", reason="Creating", message="waiting for its controller")
-    reason = condition.reason if condition.reason in _SAME else _OTHER.get(condition.reason, "ServerStarting")
-    failed = cluster.status is not None and cluster.status.phase == "Failed"
+    same = condition.reason in _SAME | _REFUSED
+    reason = condition.reason if same else _OTHER.get(condition.reason, "ServerStarting")
+    failed = reason in _REFUSED or (cluster.status is not None and cluster.status.phase == "Failed")
     phase: Phase = "Pending" if reason in _OUTSIDE else "Failed" if failed else "Provisioning"
-    return Blocked(phase, reason, f"{_KIND} {cluster.metadata.name}: {condition.message}")
+    return Blocked(phase, reason, f"{_named(cluster)}: {condition.message}")

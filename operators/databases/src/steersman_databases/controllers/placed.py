@@ -23,7 +23,7 @@ from steersman_databases.controllers.own_cluster import OwnCluster
 from steersman_databases.controllers.rivals import require_first, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
-from steersman_databases.engines import Credentials, Endpoint, EngineError, ServerUnreachable
+from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
 from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.errors import Raced
@@ -71,8 +71,8 @@ class PlacedDatabase:
             self._tell(await self.surveys.settle(located, KIND, database.key, wanted))
         except EngineError as error:
             self._tell(error.changes)
-            blocked = _blocked(error)
-            blocked.endpoint = located.server.endpoint
+            blocked = self._blocked(error)
+            blocked.endpoint = self._shown(located.server).endpoint
             raise blocked from error
         told = f"database {database.database_name} " + (
             f"and user {database.username} are as declared" if owner is not None else "is as declared"
@@ -204,18 +204,19 @@ class PlacedDatabase:
         secret = await find(self.client, Secret, Names(self.database.key).application_secret)
         return secret if secret is not None and is_ours(secret, self.database) else None
 
+    def _blocked(self, error: EngineError) -> Blocked:
+        if isinstance(error, ServerUnreachable):
+            return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=5.0)
+        if isinstance(error, Raced):
+            return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
+        reason, told = reason_of(error, DATABASE["Ready"]), str(error)
+        if isinstance(error, InvalidName) and error.field == "password":
+            told = f"Secret {Names(self.database.key).application_secret.name}: {told}"
+        return Blocked("Failed", reason, told, retry_after=30.0)
+
     def _tell(self, changes: tuple[Change, ...]) -> None:
         for change in changes:
             self.events.normal(self.database, change.reason, change.message)
-
-
-def _blocked(error: EngineError) -> Blocked:
-    if isinstance(error, ServerUnreachable):
-        return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=5.0)
-    if isinstance(error, Raced):
-        return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
-    reason = reason_of(error, DATABASE["Ready"])
-    return Blocked("Failed", reason, str(error), retry_after=30.0)
 
 
 def _waiting(why: str) -> Blocked:

@@ -15,7 +15,7 @@ from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.named_secrets import named_secrets
 from steersman_databases.api.references import AdministratorReference, ServerReference, ServerTls
 from steersman_databases.clusters import certificates, tenancy
-from steersman_databases.clusters.view import engine_of
+from steersman_databases.clusters.view import engine_of, kind_of
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import OPERATOR, SUPERUSER, ClusterNames
@@ -25,7 +25,6 @@ from steersman_databases.engines.server import (
     Endpoint,
     Login,
     Server,
-    Tenancy,
     TLSMode,
     Verification,
 )
@@ -149,7 +148,6 @@ class Servers:
             endpoint=Endpoint(host_of(cluster), self.contents(engine).port),
             login=Login(OPERATOR, certificate=login.as_client),
             verification=Verification(TLSMode.VERIFY_FULL, held[0].data.get("ca.crt", b"")),
-            tenancy=Tenancy.CLUSTER,
             elevate=elevate,
         )
 
@@ -167,7 +165,6 @@ class Servers:
                 certificate,
             ),
             verification=verification,
-            tenancy=Tenancy.FOREIGN,
             maintenance_database=reference.maintenance_database or "postgres",
         )
         return Located(server, contents, home)
@@ -260,14 +257,13 @@ def cluster_of(of: Database | DatabaseUser) -> tuple[type[Cluster], ObjectKey]:
     Raises:
         NotLocated: it names none.
     """
-    reference, namespace = of.spec.cluster_ref, of.metadata.namespace
+    kind, reference, namespace = kind_of(of.engine), of.spec.cluster_ref, of.metadata.namespace
     if reference is not None:
-        kind = MySQLCluster if reference.kind == "MySQLCluster" else PostgreSQLCluster
         return kind, ObjectKey(reference.namespace or namespace, reference.name)
     if isinstance(of, Database):
-        return PostgreSQLCluster, of.key
+        return kind, of.key
     if name := of.metadata.labels.get(TARGET_LABEL):
-        return PostgreSQLCluster, ObjectKey(namespace, name)
+        return kind, ObjectKey(namespace, name)
     raise NotLocated(
         "ServerNotFound", f"no server is named: set clusterRef, serverRef, or the label {TARGET_LABEL} to a cluster"
     )
@@ -303,7 +299,7 @@ def certificates_of(of: Database | DatabaseUser) -> set[ObjectKey]:
 
 
 def _clusters_of(of: Database | DatabaseUser, kind: type[Cluster]) -> list[ObjectKey]:
-    if of.spec.server_ref is not None or (isinstance(of, Database) and of.has_own_server):
+    if of.spec.server_ref is not None:
         return []
     try:
         found, key = cluster_of(of)

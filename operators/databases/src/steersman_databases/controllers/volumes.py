@@ -23,8 +23,7 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.versions import ordered
-from steersman_databases.resources.claims import data_claim, wal_claim
-from steersman_databases.resources.volume import ENGINE_LABEL
+from steersman_databases.resources.claims import ENGINE_LABEL, data_claim, wal_claim
 
 
 @dataclass(frozen=True, slots=True)

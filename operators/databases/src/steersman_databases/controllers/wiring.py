@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Secret, Service
 from steersman.controller import (
     Builder,
     annotations_changed,
@@ -51,18 +50,13 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         _placed(manager.controller(Database), Database)
         .with_predicate(any_of(generation_changed, annotations_changed))
         .owns(PostgreSQLCluster)
+        .owns(MySQLCluster)
         .index(PostgreSQLCluster, CLAIMS, claims.keys)
         .index(MySQLCluster, CLAIMS, claims.keys)
-        .owns(StatefulSet)
-        .owns(Service)
         .watches(PersistentVolumeClaim, instance_of)
         .watches(Secret, instance_of)
-        .watches(Pod, instance_of)
         .permits(PostgreSQLCluster, "create", "patch", "delete")
-        .permits(StatefulSet, "create", "patch", "delete")
-        .permits(Service, "create", "patch")
-        .permits(Pod, "delete")
-        .permits(PersistentVolumeClaim, "create", "patch", "delete")
+        .permits(MySQLCluster, "create", "patch", "delete")
         .permits(Secret, "create", "patch", "delete")
         .source(surveys)
         .source(surveys.tells(Database.api_resource.kind))

@@ -2,9 +2,8 @@
 
 ```python
 contents = engine_named("postgresql")
-endpoint = Endpoint("orders-primary.shop.svc", contents.port)
-changes = await ensure(contents, endpoint, administrator, Desired("orders", "orders", password))
-for change in changes:
+sessions = contents.connect(server)
+for change in await settle(contents, sessions, DesiredDatabase("orders", "clerk")):
     ...  # an Event: change.reason, change.message
 ```
 
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .ensuring import Desired, check_names, ensure
 from .errors import (
     AdministratorRejected,
     EngineError,
@@ -52,7 +50,6 @@ __all__ = [
     "Change",
     "Contents",
     "Credentials",
-    "Desired",
     "Endpoint",
     "EngineError",
     "InvalidName",
@@ -62,10 +59,8 @@ __all__ = [
     "SqlFailed",
     "UnknownEngine",
     "UnsupportedVersion",
-    "check_names",
     "connection_uri",
     "engine_named",
-    "ensure",
     "image",
     "jdbc_uri",
     "masked_uri",

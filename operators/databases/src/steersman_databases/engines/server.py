@@ -67,17 +67,6 @@ class Verification:
     authorities: bytes | None = None
 
 
-class Tenancy(Enum):
-    """Whose a server is."""
-
-    ALONE = "alone"
-    """One object's, which made it: what is found on it is that object's."""
-    CLUSTER = "cluster"
-    """A cluster of ours, with several databases and users."""
-    FOREIGN = "foreign"
-    """Somebody's: found by `serverRef`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """A resolved reference: all that is needed to work on what is inside a server.
@@ -91,6 +80,5 @@ class Server:
     endpoint: Endpoint
     login: Login
     verification: Verification
-    tenancy: Tenancy = Tenancy.FOREIGN
     maintenance_database: str = "postgres"
     elevate: Callable[[], Login] | None = field(default=None, repr=False, compare=False)

@@ -12,7 +12,7 @@ import typer
 from steersman.client import Client
 from steersman.errors import SteersmanError
 from steersman.meta import FrozenStruct, ObjectKey
-from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api import MySQLCluster, PostgreSQLCluster
 from steersman_databases.kubectl import actions, bundle, logs, shell, status
 from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import WRONG, Place, note, on_cluster, usage
@@ -257,20 +257,19 @@ def psql(
 @on_cluster
 def mysql(
     place: Place,
-    cluster: Annotated[str, typer.Argument(metavar="CLUSTER|DATABASE", show_default=False)],
+    cluster: ClusterName,
     arguments: PassedOn = None,
     replica: Annotated[bool, typer.Option("--replica", help="Ask a replica, not the primary.")] = False,
     instance: Annotated[str, typer.Option("--instance", help="Ask this instance.")] = "",
 ) -> None:
-    """Open mysql as root on the primary, or on the server of a Database of its own; what follows -- goes to mysql.
+    """Open mysql as root on the primary; what follows -- goes to mysql.
 
     Example: kubectl steersman mysql stock --replica -- --execute 'SELECT @@hostname'
-
-    Example: kubectl steersman mysql blog -- --execute 'SHOW DATABASES'
     """
 
     async def find(client: Client, namespace: str) -> tuple[str, str]:
-        return namespace, await shell.mysql_pod(client, ObjectKey(namespace, cluster), instance, replica=replica)
+        key = ObjectKey(namespace, cluster)
+        return namespace, await shell.member_pod(client, MySQLCluster, key, instance, replica=replica)
 
     _become(place, *place.run(find), shell.mysql(arguments or []))
 

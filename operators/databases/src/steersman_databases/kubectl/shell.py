@@ -9,14 +9,12 @@ from collections.abc import Sequence
 
 from steersman.api.core_v1 import Pod
 from steersman.client import Client
-from steersman.errors import NotFound
 from steersman.meta import ObjectKey, is_true
-from steersman_databases.api import Cluster, Database, MySQLCluster
+from steersman_databases.api import Cluster
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ROLE_LABEL, ClusterNames
 from steersman_databases.engines.postgresql import patroni
 from steersman_databases.engines.postgresql.hba import ADMINISTRATOR
 from steersman_databases.kubectl.place import Refused, named, usage
-from steersman_databases.resources.names import Names
 
 CONTAINER = "server"
 _MYSQL_SOCKET = "/run/steersman/mysqld.sock"
@@ -58,22 +56,6 @@ async def member_pod(
 def _pod_of(key: ObjectKey, instance: str) -> str | None:
     number = ClusterNames(key).number(instance)
     return None if number is None else ClusterNames(key).pod(number).name
-
-
-async def mysql_pod(client: Client, key: ObjectKey, instance: str, *, replica: bool) -> str:
-    """The pod of a cluster's member, or of the server of a database that has one of its own.
-
-    Raises:
-        NotFound: there is neither.
-        ConfigurationError: it is no MySQL.
-    """
-    try:
-        return await member_pod(client, MySQLCluster, key, instance, replica=replica)
-    except NotFound:
-        database = await client.get(Database, key)
-    if database.spec.engine != "mysql":
-        raise usage(f"database {named(key)} is on {database.spec.engine}: use psql")
-    return Names(key).pod.name
 
 
 def psql(database: str, arguments: Sequence[str]) -> list[str]:

@@ -15,7 +15,9 @@ from steersman.meta import ObjectKey, ObjectMetaApply, Quantity
 from steersman_databases.clusters.observed import MAJOR_LABEL
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.labels import instance_labels
-from steersman_databases.resources.volume import ENGINE_LABEL
+
+ENGINE_LABEL = "databases.steersman.dev/engine"
+"""Says which engine's data is on a volume, so that retained data is never given to another engine."""
 
 
 def data_claim(cluster: ClusterView, number: int, size: Quantity | None = None) -> PersistentVolumeClaimApply:

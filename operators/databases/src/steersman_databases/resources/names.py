@@ -21,16 +21,7 @@ class Names:
     database: ObjectKey
 
     @property
-    def statefulset(self) -> ObjectKey:
-        return self._named(self.database.name)
-
-    @property
-    def pod(self) -> ObjectKey:
-        return self._named(f"{self.database.name}-0")
-
-    @property
     def volume_claim(self) -> ObjectKey:
-        # The name that a claim template "data" would give, so that a later move to templates keeps the volume.
         return self._named(f"data-{self.database.name}-0")
 
     @property
@@ -38,24 +29,8 @@ class Names:
         return self._named(f"{self.database.name}-primary")
 
     @property
-    def headless_service(self) -> ObjectKey:
-        return self._named(f"{self.database.name}-headless")
-
-    @property
-    def administrator_secret(self) -> ObjectKey:
-        return self._named(f"{self.database.name}-admin")
-
-    @property
     def application_secret(self) -> ObjectKey:
         return self._named(f"{self.database.name}-app")
-
-    def certificate_secret(self, number: int) -> ObjectKey:
-        return self._named(f"{self.database.name}-tls-{number}")
-
-    def number_of_certificate(self, secret: str) -> int | None:
-        """Of the certificate in a Secret of this name; None for what is none."""
-        name, _, number = secret.rpartition("-tls-")
-        return int(number) if name == self.database.name and number.isdecimal() else None
 
     @property
     def host(self) -> str:
@@ -66,19 +41,12 @@ class Names:
         return ObjectKey(self.database.namespace, name)
 
 
-def selector_of(database: Database) -> dict[str, str]:
-    """Labels that never change, for selectors."""
+def labels_of(database: Database) -> dict[str, str]:
+    """The recommended labels."""
     return {
         f"{_PREFIX}/name": database.engine,
         f"{_PREFIX}/instance": database.metadata.name,
         f"{_PREFIX}/managed-by": MANAGED_BY,
-    }
-
-
-def labels_of(database: Database) -> dict[str, str]:
-    """The recommended labels."""
-    return {
-        **selector_of(database),
         f"{_PREFIX}/component": _COMPONENT,
         f"{_PREFIX}/part-of": database.metadata.name,
     }

@@ -6,22 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from steersman.meta import ApplyConfiguration, ObjectMetaApply, Quantity
-from steersman_databases.api import Database, PostgreSQLCluster
+from steersman_databases.api import Cluster, Database, MySQLCluster, PostgreSQLCluster
 from steersman_databases.resources.names import Names, labels_of
 
 
-class PostgreSQLClusterApply(ApplyConfiguration[PostgreSQLCluster]):
+class OwnClusterApply(ApplyConfiguration[Cluster]):
     """What a ``Database`` declares of its cluster. All else is the default's, or whoever's sets it."""
-
-    read_type = PostgreSQLCluster
 
     spec: Mapping[str, Any]
 
 
-def own_cluster(database: Database, storage: Quantity) -> PostgreSQLClusterApply:
-    """The cluster of the ``Database``'s own name, with volumes of the size ``storage``."""
+class _PostgreSQLClusterApply(OwnClusterApply):
+    read_type = PostgreSQLCluster
+
+
+class _MySQLClusterApply(OwnClusterApply):
+    read_type = MySQLCluster
+
+
+def own_cluster(database: Database, storage: Quantity) -> OwnClusterApply:
+    """The cluster of the ``Database``'s own name and engine, with volumes of the size ``storage``."""
+    declared = _MySQLClusterApply if database.engine == "mysql" else _PostgreSQLClusterApply
     primary = Names(database.key).primary_service.name
-    return PostgreSQLClusterApply(
+    return declared(
         metadata=ObjectMetaApply(
             name=database.metadata.name, namespace=database.metadata.namespace, labels=labels_of(database)
         ),

@@ -33,7 +33,7 @@ _UNVERIFIED = {
 def check_database(database: Database, *, contents: ContentsOf) -> Iterator[Cause | Warn]:
     """What is to be said of a ``Database``."""
     spec, claim = database.spec, claim_of(database, "")
-    if database.makes_server:
+    if database.makes_cluster:
         try:
             image(database.engine, database.version)
         except EngineError as error:
@@ -46,7 +46,7 @@ def check_database(database: Database, *, contents: ContentsOf) -> Iterator[Caus
     yield from _overreach(database)
     yield from _unverified(database.engine, spec.server_ref)
     if spec.deletion_policy == "Delete":
-        lost = "its server's volume and Secrets are" if database.makes_server else "the database on the server is"
+        lost = "its server's volume and Secrets are" if database.makes_cluster else "the database on the server is"
         yield Warn(f"spec.deletionPolicy: {lost} deleted with this object, the data with it")
 
 

@@ -1,16 +1,14 @@
-"""One database with one user who owns it, on a server of their own."""
+"""One database with one user who owns it, on a server that knows no other claims: what engines are held to."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
 
-from .desired import DesiredDatabase, DesiredUser
-from .errors import EngineError
-from .plan import Change
-from .port import Contents
-from .server import Credentials, Endpoint, Login, Server, Tenancy, TLSMode, Verification
-from .settle import settle
+from steersman_databases.engines import Change, Contents, Credentials, Endpoint, EngineError
+from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.settle import settle
 
 _ANY = Verification(TLSMode.REQUIRE)
 
@@ -25,16 +23,8 @@ class Desired:
 
     @property
     def credentials(self) -> Credentials:
+        """The user's."""
         return Credentials(self.username, self.password)
-
-
-def check_names(contents: Contents, database: str, username: str, administrator: str) -> None:
-    """Refuse names that the server could not, or must not, take. Needs no server.
-
-    Raises `InvalidName` for the first field that is wrong.
-    """
-    contents.check(DesiredUser(username, "any"), administrator)
-    contents.check(DesiredDatabase(database, username), administrator)
 
 
 async def ensure(
@@ -45,12 +35,9 @@ async def ensure(
     verification: Verification = _ANY,
     timeout: float = 30.0,
 ) -> tuple[Change, ...]:
-    """Make the server hold the desired database, user, password and grants, and say what was changed.
+    """Makes the server hold the desired database, user, password and grants in `timeout` seconds at most.
 
-    Looks first and changes only what differs: when all is as desired it writes nothing and returns an empty tuple.
-    May be cut off at any point and called again, and may be called twice at once. Takes `timeout` seconds at most.
-
-    Raises `InvalidName`, `ServerUnreachable`, `AdministratorRejected` or `SqlFailed`.
+    Says what was changed: nothing where all is as desired.
     """
     deadline = asyncio.get_running_loop().time() + timeout
     owns = frozenset({desired.database})
@@ -59,7 +46,7 @@ async def ensure(
     for one in (user, database):
         contents.check(one, administrator.username)
     login = Login(administrator.username, administrator.password)
-    sessions = contents.connect(Server(contents.name, endpoint, login, verification, Tenancy.ALONE))
+    sessions = contents.connect(Server(contents.name, endpoint, login, verification))
     changes: tuple[Change, ...] = ()
     try:
         for one in (user, database):
