@@ -33,6 +33,7 @@ _KNOWN = (
     Setting(name="require_secure_transport", value="ON", kind="bool"),
     Setting(name="slow_query_log", value="OFF", kind="bool"),
     Setting(name="sql_generate_invisible_primary_key", value="ON", kind="bool"),
+    Setting(name="log_bin_trust_function_creators", value="ON", kind="bool"),
     Setting(name="sql_mode", value="STRICT_TRANS_TABLES"),
 )
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
+from asyncmy.errors import MySQLError
 
 import owned_database
 from mysql_server import MySQLServer
 from owned_database import Desired
+from planned_cluster import VIEW
 from steersman_databases.clusters.x509 import make_authority, sign_server
 from steersman_databases.engines import (
     AdministratorRejected,
@@ -20,8 +24,10 @@ from steersman_databases.engines import (
     ServerUnreachable,
     SqlFailed,
 )
+from steersman_databases.engines.mysql.parameters import server_parameters
 from steersman_databases.engines.server import TLSMode, Verification
 
+CLUSTER = replace(VIEW, kind="MySQLCluster", engine="mysql")
 _numbers = itertools.count(1)
 
 
@@ -100,6 +106,26 @@ async def test_sql_mode_of_the_server_changes_nothing(mysql_server: MySQLServer,
             assert await ensure(mysql_server, hostile) == []
     finally:
         await mysql_server.execute(f"SET GLOBAL sql_mode = '{before}'")
+
+
+async def test_owners_make_functions_and_triggers_on_the_servers_of_clusters(mysql: MySQLServer) -> None:
+    """These have binary logs, for which a server that is not told otherwise wants SUPER of who makes them."""
+    desired = Desired("routines_shop", "routines_clerk", "s3cret")
+    await ensure(mysql, desired)
+    tell = partial(mysql.execute_unprepared, credentials=desired.credentials, database=desired.database)
+    ask = partial(mysql.execute, credentials=desired.credentials, database=desired.database)
+    await ask("CREATE TABLE till (coin INT)")
+    name, function = "log_bin_trust_function_creators", "CREATE FUNCTION seven() RETURNS INT DETERMINISTIC RETURN 7"
+    with pytest.raises(MySQLError, match="SUPER"):
+        await tell(function)
+    await mysql.execute(f"SET GLOBAL {name} = {server_parameters(CLUSTER)[name]}")
+    try:
+        await tell(function)
+        await tell("CREATE TRIGGER filled BEFORE INSERT ON till FOR EACH ROW SET NEW.coin = seven()")
+    finally:
+        await mysql.execute(f"SET GLOBAL {name} = DEFAULT")
+    await ask("INSERT INTO till VALUES (1)")
+    assert await ask("SELECT coin FROM till") == [(7,)]
 
 
 @pytest.mark.parametrize("messages", [2, 4, 8, 16])

@@ -125,6 +125,8 @@ def server_parameters(cluster: ClusterView) -> dict[str, str]:
         "max_binlog_size": str(piece * _MIB),
         # A group refuses rows of tables without a key, one by one and long after these were made.
         "sql_generate_invisible_primary_key": "ON",
+        # Logs hold rows, and no statement that a replica would run with more rights than who wrote it.
+        "log_bin_trust_function_creators": "ON",
     }
     # Where no server could be asked yet, nobody has judged them.
     declared = {n: v.strip() for n, v in cluster.parameters.items() if refused(n, v) is None}
