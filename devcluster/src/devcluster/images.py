@@ -38,16 +38,11 @@ _AGAIN = 24 * 3600.0  # seconds after which sid, once it could not be had, is tr
 
 @dataclass(frozen=True)
 class Image:
-    """A built image.
-
-    `digest` is its manifest's, as in `sha256:…`. `stands_in_for` is the reference of the image that could not be
-    had, or empty.
-    """
+    """A built image. `digest` is its manifest's, as in `sha256:…`."""
 
     reference: str
     archive: Path
     digest: str
-    stands_in_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +98,6 @@ UPGRADE_15_17 = _server(
     "steersman.dev/postgresql-upgrade:15-17", TRIXIE, _POSTGRESQL, {"MAJOR": "17", "FORMER": "15"}
 )
 MYSQL = _server("steersman.dev/mysql:9.7", SID, "mysql/Containerfile")
-MARIADB = _server("steersman.dev/mariadb:11.8", TRIXIE, "mysql/Containerfile.mariadb")
 OPERATOR = Recipe(
     "steersman.dev/databases-operator:dev",
     TRIXIE,
@@ -142,7 +136,7 @@ def _prepare(progress: Progress) -> None:
 
 
 def ensure_images(progress: Progress) -> list[Image]:
-    """PostgreSQL, MySQL (or its stand-in) and the operator, each built first if need be.
+    """PostgreSQL, MySQL (if it can be had) and the operator, each built first if need be.
 
     Raises Unsupported where nothing can be built, CommandFailed with the log's place.
     """
@@ -151,23 +145,20 @@ def ensure_images(progress: Progress) -> list[Image]:
     with ThreadPoolExecutor(2) as pool:
         mysql = pool.submit(ensure_mysql, progress)
         others = [ensure(recipe, progress) for recipe in (POSTGRESQL, OPERATOR)]
-        return [others[0], mysql.result(), others[1]]
+        return [image for image in (others[0], mysql.result(), others[1]) if image is not None]
 
 
-def ensure_mysql(progress: Progress) -> Image:
-    """MySQL from Debian sid, or MariaDB where sid cannot be had, which is then said.
-
-    Raises as `ensure` does, for MariaDB.
-    """
+def ensure_mysql(progress: Progress) -> Image | None:
+    """MySQL from Debian sid. None where sid cannot be had, which is then said."""
     failed = _directory() / f"{MYSQL.name}.failed"
     if cached(MYSQL) is None and failed.exists() and time.time() - failed.stat().st_mtime < _AGAIN:
-        return _stand_in(progress, failed.read_text())
+        return _without(progress, failed.read_text())
     try:
         return ensure(MYSQL, progress)
     except CommandFailed as error:
         failed.parent.mkdir(parents=True, exist_ok=True)
         failed.write_text(str(error))
-        return _stand_in(progress, str(error))
+        return _without(progress, str(error))
 
 
 def build(
@@ -290,10 +281,8 @@ def forget(recipe: Recipe, newest: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def _stand_in(progress: Progress, reason: str) -> Image:
-    progress.note(f"MySQL from Debian sid cannot be had; MariaDB 11.8 stands in for it. {reason.splitlines()[0]}")
-    found = ensure(MARIADB, progress)
-    return Image(found.reference, found.archive, found.digest, stands_in_for=MYSQL.reference)
+def _without(progress: Progress, reason: str) -> None:
+    progress.note(f"MySQL from Debian sid cannot be had: clusters of it do not start. {reason.splitlines()[0]}")
 
 
 def _bases(containerfile: Path, arguments: Mapping[str, str]) -> list[str]:
@@ -337,7 +326,7 @@ def build_command(
 @app.command("list")
 def list_command() -> None:
     """Show the operator's images and which of them are built."""
-    for recipe in (POSTGRESQL, POSTGRESQL_15, UPGRADE_15_17, MYSQL, MARIADB, OPERATOR):
+    for recipe in (POSTGRESQL, POSTGRESQL_15, UPGRADE_15_17, MYSQL, OPERATOR):
         found = cached(recipe)
         typer.echo(f"{recipe.reference:<40} {found.archive if found else 'not built'}")
 

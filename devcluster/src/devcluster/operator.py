@@ -11,7 +11,6 @@ from devcluster.target import Target
 
 NAMESPACE = "steersman-databases-system"
 DEPLOYMENT = "steersman-databases"
-MYSQL_IMAGE = "STEERSMAN_IMAGE_MYSQL_9_7"
 
 
 def install(target: Target, progress: Progress) -> None:
@@ -55,9 +54,6 @@ def _configured(manifest: dict[str, Any], images: list[Image]) -> dict[str, Any]
     if manifest["kind"] != "Deployment":
         return manifest
     variables = {name: value for name, value in os.environ.items() if name.startswith("STEERSMAN_IMAGE_")}
-    for image in images:
-        if image.stands_in_for:
-            variables[MYSQL_IMAGE] = image.reference
     template = manifest["spec"]["template"]
     container = template["spec"]["containers"][0]
     container["image"] = os.environ.get("STEERSMAN_OPERATOR_IMAGE", OPERATOR.reference)

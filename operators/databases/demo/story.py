@@ -23,7 +23,7 @@ from devcluster.target import wait_until as _wait_until
 NAMESPACE = "steersman-demo"
 SAMPLES = Path(__file__).parent.parent / "config" / "samples"
 CLUSTER, USER, MYSQL, GROUP = "shop", "report", "inventory", "stock"
-_SHOWN = (f"postgresqlcluster/{CLUSTER}", f"databaseuser/{USER}", f"database/{MYSQL}")
+_SHOWN = (f"postgresqlcluster/{CLUSTER}", f"databaseuser/{USER}")
 _PARTS = "parts-writer"
 _SWITCHOVER = "databases.steersman.dev/switchover=any"
 
@@ -39,21 +39,24 @@ class Story:
         self._target = target
         self._progress = progress
         self._console = progress.console
-        self._samples = ["postgresqlcluster", "databaseuser", "mysql"]
+        self._samples = ["postgresqlcluster", "databaseuser"]
+        self._shown = [*_SHOWN]
 
     def tell(self) -> None:
         """Runs all steps. Raises DevclusterError at the first that does not come true."""
         install(self._target, self._progress)
-        # Where Debian's MySQL cannot be had, MariaDB stands in for it, and has no Group Replication.
-        if not self._target.is_devcluster or not ensure_mysql(self._progress).stands_in_for:
-            self._samples.append("mysqlcluster")
+        # Where Debian's MySQL cannot be had, there is nothing to show of it.
+        mysql = not self._target.is_devcluster or ensure_mysql(self._progress) is not None
+        if mysql:
+            self._samples += ["mysql", "mysqlcluster"]
+            self._shown.append(f"database/{MYSQL}")
         self._start_anew()
         self._apply()
         self._watch_until_ready()
         self._start_applications()
         self._rotate()
-        self._use_mysql()
-        if "mysqlcluster" in self._samples:
+        if mysql:
+            self._use_mysql()
             self._lose_a_primary()
         self._require_logins()
         self._switch_over()
@@ -78,7 +81,7 @@ class Story:
 
         def all_ready() -> bool:
             nonlocal shown
-            found: list[dict[str, Any]] = self._get(*_SHOWN)["items"]
+            found: list[dict[str, Any]] = self._get(*self._shown)["items"]
             told = [_condition(one, "Ready") for one in found]
             if (state := json.dumps(told)) != shown:
                 shown = state

@@ -1,4 +1,4 @@
-"""What a lone MySQL's container does before it becomes the server; lines of shell play the server."""
+"""What a MySQL container without an agent does before it becomes the server; lines of shell play the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is inside a MySQL server, or MariaDB where it stands in: looking, planning and doing, in one place."""
+"""What is inside a MySQL or MariaDB server: looking, planning and doing, in one place."""
 
 from __future__ import annotations
 
