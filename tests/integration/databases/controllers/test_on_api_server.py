@@ -13,7 +13,7 @@ from steersman.client import Client, MergePatch
 from steersman.errors import Invalid, NotFound
 from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.testing.envtest import Envtest
-from steersman_databases.api import Database, DatabaseSpec, PostgreSQLCluster
+from steersman_databases.api import CLUSTERS, Database, DatabaseSpec
 
 
 def _database(namespace: str, name: str = "orders", **spec: Any) -> Database:
@@ -71,7 +71,8 @@ async def test_the_generated_role_is_all_that_the_operator_needs(installed: Envt
             await _until_password(client, ObjectKey("roles", f"{key.name}-admin"))
             await client.delete(Database, key)
             await _until_gone(client, key)
-        assert not (await client.list(PostgreSQLCluster, namespace="roles")).items
+        for kind in CLUSTERS:
+            assert not (await client.list(kind, namespace="roles")).items
 
 
 async def _until_reason(client: Client, key: ObjectKey, reason: str) -> None:

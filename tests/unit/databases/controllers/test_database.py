@@ -13,8 +13,17 @@ from steersman.api.events_v1 import Event
 from steersman.client import HttpRequest, MergePatch
 from steersman.meta import ObjectKey, ObjectMeta, Quantity
 from steersman.testing import matching, run_virtual, virtual_time
-from steersman_databases.api import Database, MySQLCluster, MySQLClusterSpec, PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api import (
+    Database,
+    DatabaseUser,
+    DatabaseUserSpec,
+    MySQLCluster,
+    MySQLClusterSpec,
+    PostgreSQLCluster,
+    PostgreSQLClusterSpec,
+)
 from steersman_databases.api.database import Extension, Schema
+from steersman_databases.api.references import ClusterReference
 from steersman_databases.clusters.view import kind_of
 from steersman_databases.engines import Credentials
 
@@ -107,8 +116,33 @@ async def test_drift_is_healed_within_thirty_seconds(engine: str) -> None:
         renewed = world.secret("orders-app")["password"]
         assert renewed != password
         await world.until("it is in force", lambda: world.sql.opens(Credentials("orders", renewed)), 30)
+        former = world.secret("orders-admin")
+        await world.client.delete(Secret, _key("orders-admin"))
+        await world.until("another is there", lambda: world.secret("orders-admin") not in ({}, former), 30)
         await world.client.patch(kind_of(engine), KEY, MergePatch({"spec": {"instances": 2}}))
         await world.until("one instance", lambda: world.cluster and world.cluster.spec.instances == 1, 30)
+
+
+@each_engine
+@virtual_time
+async def test_others_may_be_on_its_cluster_and_claim_nothing_of_its_own(engine: str) -> None:
+    world = World(engine)
+    at = ClusterReference(name="orders", kind="MySQLCluster" if engine == "mysql" else "PostgreSQLCluster")
+
+    def condition(name: str) -> str:
+        user = world.server.read(DatabaseUser, _key(name))
+        return user.status.conditions[0].message if user and user.status and user.status.conditions else ""
+
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        for name in ("clerk", "orders"):
+            spec = DatabaseUserSpec(user=name, cluster_ref=at)
+            metadata = ObjectMeta(name=name, namespace=KEY.namespace)
+            await world.client.create(DatabaseUser(metadata=metadata, spec=spec))
+        await world.until("clerk is made", lambda: "has succeeded" in condition("clerk"))
+        await world.until("orders is refused", lambda: "claimed by Database orders" in condition("orders"))
+        assert {"clerk", "orders"} <= world.sql.users.keys()
 
 
 @virtual_time

@@ -17,9 +17,9 @@ from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import READY, Blocked
 from steersman_databases.engines import Contents, EngineError, InvalidName, image
-from steersman_databases.engines.cluster_names import OPERATOR
+from steersman_databases.engines.cluster_names import OPERATOR, ClusterNames
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
-from steersman_databases.resources import Names, instance_of
+from steersman_databases.resources import instance_of
 from steersman_databases.resources.claims import ENGINE_LABEL
 from steersman_databases.resources.own_cluster import own_cluster
 
@@ -111,7 +111,7 @@ class OwnCluster:
     async def _require_engine(self) -> None:
         """Refuses retained data that another engine made. Raises Blocked."""
         database = self.database
-        claim = await find(self.client, PersistentVolumeClaim, Names(database.key).volume_claim)
+        claim = await find(self.client, PersistentVolumeClaim, ClusterNames(database.key).data_claim(0))
         if claim is None or database.key not in instance_of(claim):
             return
         engine = claim.metadata.labels.get(ENGINE_LABEL, database.engine)

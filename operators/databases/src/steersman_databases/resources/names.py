@@ -21,10 +21,6 @@ class Names:
     database: ObjectKey
 
     @property
-    def volume_claim(self) -> ObjectKey:
-        return self._named(f"data-{self.database.name}-0")
-
-    @property
     def primary_service(self) -> ObjectKey:
         return self._named(f"{self.database.name}-primary")
 
