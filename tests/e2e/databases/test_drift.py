@@ -56,6 +56,7 @@ def test_inside_the_server(ready: DatabaseUnderTest) -> None:
 def test_in_the_cluster(ready: DatabaseUnderTest) -> None:
     cluster, scope = ready.cluster, f"--namespace={ready.namespace}"
     made = (("service", "orders-primary"), ("service", "orders-headless"), ("statefulset", ready.statefulset))
+    pod = ready.one("pod", ready.pod)["metadata"]["uid"]
     for kind, name in made:
         uid = ready.one(kind, name)["metadata"]["uid"]
         cluster.kubectl("delete", kind, name, scope, "--wait=false")
@@ -64,8 +65,13 @@ def test_in_the_cluster(ready: DatabaseUnderTest) -> None:
             return ready.one(kind, name)["metadata"]["uid"] != uid
 
         ready.eventually(f"{kind} {name} is back", came_back, seconds=HEALED_WITHIN)
-    # Its pod went with the StatefulSet: another one starts.
-    ready.eventually("the server is back", lambda: ready.client_sql("SELECT n FROM t") == "1", seconds=120)
+
+    def is_another() -> bool:
+        found = cluster.get("pod", ready.pod, scope)
+        return bool(found) and found["metadata"]["uid"] != pod and ready.client_sql("SELECT n FROM t") == "1"
+
+    # The pod goes with the StatefulSet.
+    ready.eventually("another server is there", is_another, seconds=180)
     ready.wait_ready()
     _works_again(ready)
     cluster.kubectl(
