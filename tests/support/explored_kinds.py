@@ -56,10 +56,9 @@ def hints(engine: str, deletion_policy: str) -> Hints:
         bad={"spec.version": ["16", "latest"]},
         refusals=["RetainedDataMismatch"],
         leave=[*ELSEWHERE, *(["spec.deletionPolicy"] if deletion_policy == "Delete" else [])],
-        # The retained volume of a larger Database stays as large, and a group counts how often it was founded.
-        ignore=["PersistentVolumeClaim.spec.resources", "ConfigMap.metadata.annotations"]
-        if deletion_policy == "Retain"
-        else [],
+        # A group tells whose data it has, and how often it was founded; a retained volume stays as large.
+        ignore=["ConfigMap.metadata.annotations"]
+        + (["PersistentVolumeClaim.spec.resources"] if deletion_policy == "Retain" else []),
     )
 
 
