@@ -63,16 +63,19 @@ class PostgreSQLServer(RealServer):
         self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str = "postgres"
     ) -> list[Any]:
         """Run a statement, its `{}` filled with quoted names."""
-        async with await psycopg.AsyncConnection.connect(
+        async with await self.connected(credentials, database) as connection:
+            cursor = await connection.execute(compose(statement, *names))
+            return await cursor.fetchall() if cursor.description else []
+
+    async def connected(self, credentials: Credentials, database: str) -> psycopg.AsyncConnection:
+        return await psycopg.AsyncConnection.connect(
             host=self.endpoint.host,
             port=self.endpoint.port,
             user=credentials.username,
             password=credentials.password,
             dbname=database,
             autocommit=True,
-        ) as connection:
-            cursor = await connection.execute(compose(statement, *names))
-            return await cursor.fetchall() if cursor.description else []
+        )
 
     async def can_log_in(self, credentials: Credentials, database: str) -> bool:
         try:

@@ -16,7 +16,7 @@ from mysql_server import MySQLServer
 from postgresql_server import PostgreSQLServer
 from real_server import RealServer
 
-pytest.register_assert_rewrite("engine_contract", "accounts_contract")
+pytest.register_assert_rewrite("engine_contract", "accounts_contract", "roles_contract")
 
 FIXTURES = {
     "server": every_server,

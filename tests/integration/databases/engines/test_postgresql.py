@@ -93,6 +93,10 @@ async def test_everything_inside_comes_back_to_its_owner(postgresql: PostgreSQLS
         "CREATE DOMAIN positive AS int CHECK (VALUE > 0)",
         "CREATE FUNCTION \"f'n\"(a colour, int DEFAULT 1) RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "CREATE PROCEDURE proc() LANGUAGE sql AS 'SELECT 1'",
+        "CREATE PROCEDURE told(a int, OUT b int) LANGUAGE sql AS 'SELECT 1'",
+        "CREATE AGGREGATE total(int) (SFUNC = int4pl, STYPE = int)",
+        "CREATE AGGREGATE every(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0')",
+        "CREATE AGGREGATE sorted(ORDER BY int) (SFUNC = array_append, STYPE = int[])",
     ):
         await as_application(postgresql, desired, statement)
     await postgresql.drop_user(desired)
@@ -106,7 +110,12 @@ async def test_everything_inside_comes_back_to_its_owner(postgresql: PostgreSQLS
         "ALTER TYPE pair ADD ATTRIBUTE three int",
         "ALTER DOMAIN positive DROP NOT NULL",
         'DROP FUNCTION "f\'n"',
-        "DROP PROCEDURE proc",
+        # To drop them, it is enough to own the schema.
+        "ALTER PROCEDURE proc RENAME TO proc1",
+        "ALTER PROCEDURE told RENAME TO told1",
+        "ALTER AGGREGATE total(int) RENAME TO total1",
+        "ALTER AGGREGATE every(*) RENAME TO every1",
+        "ALTER AGGREGATE sorted(ORDER BY int) RENAME TO sorted1",
         'CREATE TABLE "till; 1".another ()',
     ):
         await as_application(postgresql, desired, statement)

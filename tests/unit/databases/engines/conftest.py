@@ -13,7 +13,7 @@ from steersman_databases.engines.actions import DropDatabase
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.survey import UserState
 
-pytest.register_assert_rewrite("engine_contract", "accounts_contract")
+pytest.register_assert_rewrite("engine_contract", "accounts_contract", "roles_contract")
 
 
 class Model:

@@ -49,19 +49,22 @@ class CreateUser:
 
 @dataclass(frozen=True, slots=True)
 class AlterUser:
-    """Only what differs."""
+    """Only what differs. `elevated`: the operator may not alter this role by rights of its own."""
 
     name: str
     attributes: Attributes
+    elevated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SetVerifier:
-    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL)."""
+    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL).
+    `elevated` is as for `AlterUser`."""
 
     name: str
     verifier: str | None = field(repr=False)
     retain: bool = False
+    elevated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ class AlterDatabase:
 
 @dataclass(frozen=True, slots=True)
 class GiveBack:
-    """What `former` owns inside a database becomes `owner`'s, who owns nothing there."""
+    """A database, and what `former` owns inside it, becomes `owner`'s, who owns nothing there; all in one."""
 
     database: str
     former: str
@@ -208,11 +211,12 @@ class AlterSchemaOwner:
 
 @dataclass(frozen=True, slots=True)
 class DropSchema:
-    """Only an empty one."""
+    """Only an empty one. `elevated`: its owner is not the database's."""
 
     database: str
     name: str
     owner: str
+    elevated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,19 +262,24 @@ class DropExtension:
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
-    """What `name` owns inside a database becomes the heir's, and what was granted to it there is gone."""
+    """What `name` owns inside a database becomes the heir's, and what was granted to it there is gone.
+
+    `heir` at `None`: it owns nothing there.
+    """
 
     database: str
     name: str
-    heir: str
+    heir: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class DropUser:
-    """Its sessions end first. `role`: it is a role, where roles are no accounts (MariaDB)."""
+    """Its sessions end first. `role`: it is a role, where roles are no accounts (MariaDB). `elevated` is as for
+    `AlterUser`."""
 
     name: str
     role: bool = False
+    elevated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,22 +41,43 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     held = list(_held(survey, desired.name))
     if not desired.exact:
         return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing)
-    excess = {
-        (one.on, one.privilege, one.grantor)
-        for one in held
-        if (one.on, one.privilege) not in wanted and not how.automatic(desired, one)
-    }
+    surplus = [one for one in held if _is_surplus(one, wanted) and not how.automatic(desired, one)]
+    passed_on = _passed_on(survey, desired.name)
+    # The rest is done: else whoever passes one privilege on would keep whatever comes after it.
+    stays = {one for one in surplus if one.grantable and (one.on, one.privilege) in passed_on}
+    missing += tuple(sorted({_told(one, passed_on[one.on, one.privilege], wanted) for one in stays}))
+    surplus = [one for one in surplus if one not in stays]
+    excess = {(one.on, one.privilege, one.grantor) for one in surplus if (one.on, one.privilege) not in wanted}
     # What is revoked on a table goes from its columns too: it is not there to be revoked again, but to be granted.
-    held = [
-        one for one in held if one.on.column is None or (_whole(one.on), one.privilege, one.grantor) not in excess
-    ]
+    lost = {one for one in held if one.on.column and (_whole(one.on), one.privilege, one.grantor) in excess}
+    held = [one for one in held if one not in lost]
     narrowed = {(_whole(on), privilege) for on, privilege in wanted if on.column is not None}
     first: list[Step] = []
     last: list[Step] = []
-    for revoke, step in _revokes(survey, desired, held, wanted, how):
+    for revoke, step in _revokes(survey, desired, [one for one in surplus if one not in lost], wanted, how):
         (first if any((revoke.on, one) in narrowed for one in revoke.privileges) else last).append(step)
-    # What others depend on cannot be revoked, and is told; by then the rest is granted.
     return Plan((*first, *_grants(survey, desired, held, wanted, how), *last), missing)
+
+
+def _is_surplus(one: Privilege, wanted: Wanted) -> bool:
+    declared = wanted.get((one.on, one.privilege))
+    return declared is None or (one.grantable and not declared[1])
+
+
+def _passed_on(survey: Survey, name: str) -> Mapping[tuple[SecuredObject, str], set[str]]:
+    """To whom a user granted what by its right to pass it on, which it cannot lose as long as they have it."""
+    found: dict[tuple[SecuredObject, str], set[str]] = defaultdict(set)
+    for state in (*survey.databases.values(), *survey.inside.values()):
+        for one in state.privileges:
+            if one.grantor == name:
+                found[one.on, one.privilege].add(one.grantee or "everybody")
+    return found
+
+
+def _told(one: Privilege, others: set[str], wanted: Wanted) -> str:
+    what = f"the right to pass on {one.privilege}" if (one.on, one.privilege) in wanted else one.privilege
+    names = ", ".join(sorted(others))
+    return f"{what} on {one.on} stays with {one.grantee}, who passed it on to {names}: revoke that first"
 
 
 def _whole(on: SecuredObject) -> SecuredObject:
@@ -229,15 +250,11 @@ def _grants(
 
 
 def _revokes(
-    survey: Survey, desired: DesiredUser, held: list[Privilege], wanted: Wanted, how: Granting
+    survey: Survey, desired: DesiredUser, surplus: list[Privilege], wanted: Wanted, how: Granting
 ) -> Iterator[tuple[Revoke, Step]]:
     excess: dict[tuple[SecuredObject, str, bool], list[str]] = defaultdict(list)
-    for privilege in held:
-        if how.automatic(desired, privilege):
-            continue
-        declared = wanted.get((privilege.on, privilege.privilege))
-        if declared is None or (privilege.grantable and not declared[1]):
-            excess[privilege.on, privilege.grantor, declared is not None].append(privilege.privilege)
+    for one in surplus:
+        excess[one.on, one.grantor, (one.on, one.privilege) in wanted].append(one.privilege)
     for (on, grantor, only_option), privileges in sorted(excess.items(), key=str):
         names = tuple(sorted(privileges))
         revoke = Revoke(desired.name, on, names, how.acting(survey, on.database, grantor), only_option)

@@ -188,7 +188,7 @@ class ModelServer(State):
     def _seen_user(self, name: str) -> UserState:
         user = replace(self.users[name], stands_in=self.stands_in(name), owns_in=self.owns_in(name))
         if self.owners_matter:
-            return user
+            return replace(user, admitted=self.admitted(name))
         reached = self.reached_by(name)
         held = {(one.on.kind, one.privilege) for one in self.on_server if one.grantee in reached}
         harmless = {(ObjectKind.SERVER, privilege) for privilege in HARMLESS | {REPLICATION}}
@@ -218,7 +218,8 @@ def _seen_inside(inside: ModelInside, schemas: frozenset[str], users: frozenset[
         if one.on.kind is ObjectKind.SCHEMA and one.on.schema == "public" and one.on.creator is None:
             return True
         owner = inside.schemas.get(one.on.schema or "") if one.on.kind is ObjectKind.SCHEMA else None
-        return one.grantee in users and one.grantee not in (owner, one.on.creator, inside.objects.get(one.on))
+        owners = (owner, one.on.creator, inside.objects.get(one.on))
+        return any(who in users and who not in owners for who in (one.grantee, one.grantor))
 
     return Inside(
         schemas={name: owner for name, owner in inside.schemas.items() if name in schemas},

@@ -99,6 +99,11 @@ class State:
         """The databases inside of which a role owns something."""
         return frozenset(database for database, inside in self.inside.items() if name in _names(inside))
 
+    def admitted(self, name: str) -> frozenset[tuple[str, str]]:
+        """The roles that somebody made others members of, with each of these."""
+        given = ((one, user.name) for user in self.users.values() for one in user.memberships)
+        return frozenset((one.role, member) for one, member in given if one.grantor == name)
+
     def roles_of(self, name: str) -> set[str]:
         """A role and all whose rights it has: PUBLIC's, what it inherits, and who it acts as."""
         found, waiting = {PUBLIC}, [name]
@@ -217,6 +222,8 @@ class State:
     @apply.register
     def _(self, action: RevokeRole) -> None:
         member = self._user(action.member)
+        if self.owners_matter and any(role == action.role for role, _ in self.admitted(member.name)):
+            raise SqlFailed(f"revoking membership in {action.role}", "2BP01", "dependent privileges exist")
         self._leave(member.name, lambda one: (one.role, one.grantor) != (action.role, action.grantor))
         if action.role in self.users:
             role = self.users[action.role]
@@ -246,6 +253,7 @@ class State:
     def _(self, action: Revoke) -> None:
         grantor = self._grantor(action.on, action.as_role)
         held = self._privileges(action.on)
+        self._require_not_passed_on(action, grantor, held)
         for privilege in action.privileges:
             # What is revoked on a table goes from its columns too.
             for one in [
@@ -304,7 +312,7 @@ class State:
 
     @apply.register
     def _(self, action: GiveBack) -> None:
-        self._database(action.database)
+        self.databases[action.database] = _handed_over(self._database(action.database), action.owner)
         self._hand_over(action.database, action.former, action.owner)
 
     @apply.register
@@ -349,10 +357,13 @@ class State:
     @apply.register
     def _(self, action: Reassign) -> None:
         inside = self._inside(action.database)
-        self._hand_over(action.database, action.name, action.heir)
+        if action.heir is not None:
+            self._hand_over(action.database, action.name, action.heir)
+        elif action.name in _names(inside):
+            raise Raced(SqlFailed(f"revoking what {action.name} has", "40001", "it has come to own something there"))
         inside.privileges = {one for one in inside.privileges if not _stands(one, action.name)}
         for name, state in self.databases.items():
-            if state.owner == action.name:
+            if state.owner == action.name and action.heir is not None:
                 state = _handed_over(state, action.heir)
             kept = frozenset(one for one in state.privileges if one.grantee != action.name)
             self.databases[name] = replace(state, privileges=kept)
@@ -365,7 +376,7 @@ class State:
             raise SqlFailed(f"dropping user {action.name}", "2BP01", "some objects depend on it")
         del self.users[action.name]
         for name, user in self.users.items():
-            self._leave(name, lambda one: one.role != action.name)
+            self._leave(name, lambda one: action.name not in (one.role, one.grantor))
             members = frozenset(one for one in user.members if one.role != action.name)
             self.users[name] = replace(self.users[name], members=members)
         for name, state in self.databases.items():
@@ -426,6 +437,14 @@ class State:
         schemas = self.inside[on.database].schemas if on.database in self.inside else {}
         public = on.kind is ObjectKind.SCHEMA and schemas.get(on.schema or "") == DATABASE_OWNER
         return DATABASE_OWNER if public and self._database(on.database).owner == as_role else as_role
+
+    def _require_not_passed_on(self, action: Revoke, grantor: str, held: set[Privilege]) -> None:
+        """What somebody passed on stays, and so does the right to it, unless another gave that too."""
+        for privilege in action.privileges if self.owners_matter else ():
+            on_it = [one for one in held if (one.on, one.privilege) == (action.on, privilege)]
+            left = any(one.grantable for one in on_it if one.grantee == action.grantee and one.grantor != grantor)
+            if not left and any(one.grantor == action.grantee for one in on_it):
+                raise SqlFailed(f"revoking {privilege}", "2BP01", "dependent privileges exist")
 
     def _leave(self, name: str, stays: Callable[[Membership], bool]) -> None:
         user = self.users[name]

@@ -77,8 +77,9 @@ class UserState:
     administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
     databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY), `out_of_reach` its privileges on
     the whole server that the administrator has not, and so cannot take from it (MySQL): they are listed nowhere else.
-    In `members`, `role` is who is a member of it. `stands_in` are databases in which the role owns or was granted
-    something, `owns_in` those where it owns something beside the database itself.
+    In `members`, `role` is who is a member of it; `admitted` are roles with whom it made a member of them (PostgreSQL
+    16 and later). `stands_in` are databases in which the role owns or was granted something, `owns_in` those where it
+    owns something beside the database itself.
     """
 
     name: str
@@ -101,6 +102,7 @@ class UserState:
     acts_as: frozenset[str] = frozenset()
     out_of_reach: frozenset[str] = frozenset()
     members: frozenset[Membership] = frozenset()
+    admitted: frozenset[tuple[str, str]] = frozenset()
     stands_in: frozenset[str] = frozenset()
     owns_in: frozenset[str] = frozenset()
 
@@ -148,7 +150,7 @@ class Inside:
 
     `objects` holds those of the schemas that the scope names, by owner (`""` for members of extensions, which decide
     themselves who may use them), and columns of the tables whose columns it names; `privileges` those of the scope's
-    users; `strangers` the owners among them as whom the operator may not act.
+    users, and those that they passed on; `strangers` the owners among them as whom the operator may not act.
     """
 
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])

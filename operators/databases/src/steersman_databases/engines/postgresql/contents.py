@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import replace
 from typing import cast
 
-from ..actions import Action, CreateExtension, GiveBack, Revoke, UpdateExtension
+from ..actions import Action, CreateExtension, GiveBack, Grant, Revoke, UpdateExtension
 from ..desired import Claim, DesiredDatabase, DesiredUser
 from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..plan import Change, Plan, carried_out
@@ -23,7 +22,7 @@ from ..survey import Scope, Survey
 from . import databases, names, ownership, roles, verifiers
 from .pool import PostgreSQLSessions
 from .session import Session, connect
-from .statements import work
+from .statements import Work, by_force, let_in, work
 from .survey import look
 
 
@@ -97,6 +96,7 @@ _AFTER_THE_PASSWORD = (
 """What the server looks at once it has taken the password. Source: src/backend/utils/init/postinit.c, miscinit.c."""
 
 _NOT_TO_ACT_AS = "permission denied to set role"
+_NOT_TO_USE = "permission denied for schema"
 
 
 def _own(sessions: Sessions) -> PostgreSQLSessions:
@@ -122,20 +122,36 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
     async def _do(self, action: Action) -> None:
         if isinstance(action, GiveBack):
             session = await self._at(action.database, elevated=True)
-            await ownership.give_back(session, action.former, action.owner)
+            await ownership.give_back(session, action)
             return
         todo = work(action)
-        session = await self._at(todo.database, todo.elevated)
         if isinstance(action, CreateExtension | UpdateExtension) and action.elevated:
+            session = await self._at(todo.database, todo.elevated)
             await ownership.require_unplanted(session, action.schema, todo.doing)
         try:
-            await session.run(todo.doing, todo.text(self._sessions.server.login.username))
+            await self._run(todo)
         except SqlFailed as refused:
-            # What somebody mightier granted is taken away as a superuser; given away it would not be.
-            if not (isinstance(action, Revoke) and refused.message.startswith(_NOT_TO_ACT_AS)):
+            if not isinstance(action, Grant | Revoke):
                 raise
-            session = await self._at(todo.database, elevated=True)
-            await session.run(todo.doing, replace(todo, elevated=True).text(self._sessions.server.login.username))
+            await self._do_otherwise(action, todo, refused)
+
+    async def _do_otherwise(self, action: Grant | Revoke, todo: Work, refused: SqlFailed) -> None:
+        """Once more, where it was refused though it is the operator's to do. Raises the refusal where it is not."""
+        # What somebody mightier granted is taken away as a superuser; given away it would not be.
+        if isinstance(action, Revoke) and refused.message.startswith(_NOT_TO_ACT_AS):
+            try:
+                await self._run(by_force(todo))
+            except SqlFailed as once_more:
+                refused = once_more
+            else:
+                return
+        if action.on.schema is None or not refused.message.startswith(_NOT_TO_USE):
+            raise refused
+        await self._run(let_in(todo, action.on.schema))
+
+    async def _run(self, todo: Work) -> None:
+        session = await self._at(todo.database, todo.elevated)
+        await session.run(todo.doing, todo.text(self._sessions.server.login.username))
 
     async def _at(self, database: str | None, elevated: bool) -> Session:
         place = (database, elevated and self._sessions.can_elevate)

@@ -21,7 +21,7 @@ from ..actions import (
     Revoke,
 )
 from ..claims import is_ours, require_ours
-from ..desired import Claim, DesiredDatabase, ObjectKind
+from ..desired import EMPTY_TEMPLATE, Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, InvalidName, OwnerMissing, SqlFailed
 from ..plan import Change, Plan, Step
 from ..survey import PUBLIC, DatabaseState, Privilege, SecuredObject, Survey
@@ -40,10 +40,7 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         raise OwnerMissing(desired.owner)
     state = survey.databases.get(desired.name)
     if state is None:
-        encoding = desired.encoding or "UTF8"
-        create = CreateDatabase(desired.name, encoding, desired.collation, desired.character_type, desired.template)
-        steps = (Step(create), *_finished(survey, desired))
-        return Plan(steps, again=True)
+        return Plan((Step(_created(desired)), *_finished(survey, desired)), again=True)
     if _is_half_made(survey, state):
         _require_as_made(state, desired)
         return Plan(tuple(_finished(survey, desired)), again=True)
@@ -62,6 +59,14 @@ def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:
     if state is None or not is_ours(state.mark, claim):
         return Plan()
     return Plan((Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}")),))
+
+
+def _created(desired: DesiredDatabase) -> CreateDatabase:
+    letters = desired.character_type
+    if letters is None and desired.template == EMPTY_TEMPLATE:
+        # The server would take its own; a copy must have its template's.
+        letters = desired.collation
+    return CreateDatabase(desired.name, desired.encoding or "UTF8", desired.collation, letters, desired.template)
 
 
 def _finished(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
@@ -90,11 +95,11 @@ def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> 
     if state.owner != desired.owner:
         # Somebody who gave the database away, and no more, left its contents to the declared owner. One who has none
         # is new: dropped, so that they went to the present owner, or declared now, in the place of the present one.
-        # The contents first: as long as the database has the wrong owner, a cut is seen and this starts again.
-        if state.allows_connections and state.name not in survey.users[desired.owner].owns_in:
-            yield Step(GiveBack(state.name, state.owner, desired.owner))
         change = Change("OwnerRestored", f"gave database {state.name} back to {desired.owner} from {state.owner}")
-        yield Step(AlterDatabase(state.name, state.owner, desired.owner), change)
+        if state.allows_connections and state.name not in survey.users[desired.owner].owns_in:
+            yield Step(GiveBack(state.name, state.owner, desired.owner), change)
+        else:
+            yield Step(AlterDatabase(state.name, state.owner, desired.owner), change)
         state = _inherited(state, desired.owner)
     if desired.claim is not None and state.mark != desired.claim.text:
         change = Change("DatabaseAdopted", f"took over database {state.name}")
@@ -126,9 +131,27 @@ def _require_as_made(state: DatabaseState, desired: DesiredDatabase) -> None:
             raise ImmutableOnServer(field, found, wanted)
 
 
+_ALSO_CALLED = {
+    "posix": "c",
+    "unicode": "utf8",
+    "alt": "win866",
+    "win": "win1251",
+    "koi8": "koi8r",
+    **dict.fromkeys(("abc", "tcvn", "tcvn5712", "vscii"), "win1258"),
+    **dict.fromkeys(("mskanji", "shiftjis", "win932", "windows932"), "sjis"),
+    **dict.fromkeys(("win936", "windows936"), "gbk"),
+    **dict.fromkeys(("win949", "windows949"), "uhc"),
+    **dict.fromkeys(("win950", "windows950"), "big5"),
+    **{f"iso8859{part}": f"latin{n}" for n, part in enumerate((1, 2, 3, 4, 9, 10, 13, 14, 15, 16), 1)},
+    **{f"windows{page}": f"win{page}" for page in (866, 874, *range(1250, 1259))},
+}
+"""What a server takes and shows by another name. Source: src/common/encnames.c; and libc, for C."""
+
+
 def _plain(name: str) -> str:
     """`UTF8` and `utf-8` are one, `en_US.utf8` and `en_US.UTF-8` as well."""
-    return "".join(character for character in name.lower() if character.isalnum())
+    plain = "".join(character for character in name.lower() if character.isalnum())
+    return _ALSO_CALLED.get(plain, plain)
 
 
 def _inherited(state: DatabaseState, owner: str) -> DatabaseState:

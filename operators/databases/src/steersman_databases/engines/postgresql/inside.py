@@ -34,12 +34,16 @@ def plan_inside(survey: Survey, inside: Inside, desired: DesiredDatabase) -> Pla
         steps += _public(survey, inside, desired)
     missing: list[str] = []
     for schema in desired.schemas:
+        if not schema.present:
+            continue
         if schema.owner is not None and schema.owner not in survey.users:
             missing.append(f"role {schema.owner}, the owner of schema {schema.name}, is not there yet")
         else:
             steps += _schema(inside, desired, schema)
     for extension in desired.extensions:
         steps += _extension(inside, desired, extension)
+    # What was in a schema may have moved out by now, and what has not stops nothing else.
+    steps += _dropped(inside, desired)
     return Plan(tuple(steps), tuple(missing))
 
 
@@ -67,15 +71,22 @@ def _schema(inside: Inside, desired: DesiredDatabase, schema: DesiredSchema) -> 
     place = f"schema {schema.name} of database {desired.name}"
     found = inside.schemas.get(schema.name)
     owner = schema.owner or desired.owner
-    if not schema.present:
-        if found is not None:
-            yield Step(DropSchema(desired.name, schema.name, found), Change("SchemaDropped", f"dropped {place}"))
-    elif found is None:
+    if found is None:
         step = CreateSchema(desired.name, schema.name, owner, elevated=owner != desired.owner)
         yield Step(step, Change("SchemaCreated", f"created {place}"))
     elif found != owner and not (found == DATABASE_OWNER and owner == desired.owner):
         change = Change("OwnerRestored", f"gave {place} back to {owner} from {found}")
         yield Step(AlterSchemaOwner(desired.name, schema.name, owner), change)
+
+
+def _dropped(inside: Inside, desired: DesiredDatabase) -> Iterator[Step]:
+    for schema in desired.schemas:
+        owner = None if schema.present else inside.schemas.get(schema.name)
+        if owner is not None:
+            elevated = owner not in (desired.owner, DATABASE_OWNER)
+            drop = DropSchema(desired.name, schema.name, owner, elevated)
+            change = Change("SchemaDropped", f"dropped schema {schema.name} of database {desired.name}")
+            yield Step(drop, change)
 
 
 def _extension(inside: Inside, desired: DesiredDatabase, extension: DesiredExtension) -> Iterator[Step]:
@@ -109,8 +120,9 @@ def _extension_steps(inside: Inside, desired: DesiredDatabase, extension: Desire
         return
     schema = extension.schema or found.schema
     if schema != found.schema:
-        # Before its update, which is refused where others have planted something.
-        move = MoveExtension(desired.name, name, schema, desired.owner, elevated)
+        # Before its update, which is refused where others have planted something. Even a trusted one's objects are a
+        # superuser's, and so is it to move them.
+        move = MoveExtension(desired.name, name, schema, desired.owner, elevated=True)
         yield Step(move, Change("ExtensionMoved", f"moved {place} to schema {schema}"))
     if extension.version not in (None, found.version):
         version = _available(name, on_disk, extension.version)

@@ -10,6 +10,7 @@ from typing import LiteralString
 
 from psycopg import sql
 
+from ..actions import GiveBack
 from ..errors import SqlFailed
 from .session import Session
 
@@ -29,9 +30,8 @@ CONTENTS = """
         FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_class c ON c.oid = typrelid
         WHERE typtype IN ('d', 'e', 'r') OR c.relkind = 'c'
       UNION ALL
-        SELECT 'ROUTINE', tableoid, oid, pronamespace, proowner, proname,
-               pg_catalog.pg_get_function_identity_arguments(oid)
-        FROM pg_catalog.pg_proc WHERE prokind IN ('f', 'p', 'w') AND NOT prosecdef
+        SELECT 'ROUTINE', tableoid, oid, pronamespace, proowner, proname, pg_catalog.oidvectortypes(proargtypes)
+        FROM pg_catalog.pg_proc WHERE NOT prosecdef
     ) found JOIN pg_catalog.pg_namespace n ON n.oid = found.namespace
     WHERE pg_catalog.pg_get_userbyid(found.owner) = %s
       AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
@@ -80,23 +80,24 @@ async def require_unplanted(session: Session, schema: str, doing: str) -> None:
         )
 
 
-async def give_back(session: Session, former: str, owner: str) -> int:
-    """Give what `former` owns in the connected database to `owner`, and say how many objects that were.
+async def give_back(session: Session, action: GiveBack) -> None:
+    """Give the connected database, and what its former owner owns in it, to another.
 
-    A dropped role leaves its tables to whoever they were reassigned to, mostly the administrator; a role
-    made anew must find them its own again. REASSIGN OWNED would do more than that: it also gives other
-    databases away, and refuses for the administrator. Members of extensions, and functions that run with
-    their owner's rights, stay.
+    The database comes first: in the schema `public` only its owner may have anything. A dropped role leaves its
+    tables to whoever they were reassigned to, mostly the administrator; a role made anew must find them its own.
+    REASSIGN OWNED would do more than that: it also gives other databases away, and refuses for the administrator.
+    Members of extensions, and functions that run with their owner's rights, stay.
     """
-    role = sql.Identifier(owner)
-    found = await session.rows("looking at what the database holds", CONTENTS, former)
+    role = sql.Identifier(action.owner)
+    found = await session.rows("looking at what the database holds", CONTENTS, action.former)
     async with session.transaction():
+        statement = sql.SQL("ALTER DATABASE {} OWNER TO {}").format(sql.Identifier(action.database), role)
+        await session.run(f"restoring the owner of database {action.database}", statement)
         for kind, schema, name, arguments in found:
             statement = sql.SQL("ALTER {} {} OWNER TO {}").format(
                 sql.SQL(kind), _address(kind, schema, name, arguments), role
             )
-            await session.run(f"giving objects back to {owner}", statement)
-    return len(found)
+            await session.run(f"giving objects back to {action.owner}", statement)
 
 
 def _address(kind: str, schema: str, name: str, arguments: LiteralString) -> sql.Composable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from datetime import datetime
 
 from ..actions import (
     FOREVER,
@@ -31,6 +32,7 @@ from ..survey import Membership, Survey, UserState
 from . import verifiers
 from .grants import GRANTING
 from .names import deputy_name, is_the_servers
+from .survey import EARLIEST, LATEST
 
 INHERITING = 16
 """The first version in which a membership says by itself whether it is inherited, and who may act as the role."""
@@ -61,13 +63,19 @@ def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | N
         state = survey.users.get(role)
         if state is None or not is_ours(state.mark, claim) or (role != name and claim is None):
             continue
+        elevated = _is_beyond(survey, state)
+        steps += _made_administered(survey, state)
         if state.login:
-            steps.append(Step(AlterUser(role, Attributes(login=False))))
-        for database in sorted(state.stands_in | _owned(survey, role)):
-            to = name if role != name else heir or _heir(survey, name, database)
-            _require_harmless(survey, role, database, to)
+            steps.append(Step(AlterUser(role, Attributes(login=False), elevated)))
+        owned = state.owns_in | _owned(survey, role)
+        for database in sorted(state.stands_in | owned):
+            to = name if role != name else heir
+            if to is None and database in owned:
+                to = _heir(survey, name, database)
+            if to is not None:
+                _require_harmless(survey, role, database, to)
             steps.append(Step(Reassign(database, role, to)))
-        steps.append(Step(DropUser(role), Change("UserDropped", f"dropped user {role}")))
+        steps.append(Step(DropUser(role, elevated=elevated), Change("UserDropped", f"dropped user {role}")))
     return Plan(tuple(steps))
 
 
@@ -103,9 +111,14 @@ def _itself(desired: DesiredUser) -> _Role:
         replication=desired.replication,
         bypass_row_level_security=desired.bypass_row_level_security,
         connection_limit=desired.connection_limit,
-        valid_until=desired.valid_until or FOREVER,
+        valid_until=_end(desired.valid_until),
     )
     return _Role(desired.name, attributes, desired.password, desired.claim, desired.adopt)
+
+
+def _end(declared: datetime | None) -> datetime:
+    """As a survey will find it."""
+    return FOREVER if declared is None or declared >= LATEST else max(declared, EARLIEST)
 
 
 def _role(survey: Survey, role: _Role) -> Iterator[Step]:
@@ -129,13 +142,12 @@ def _role(survey: Survey, role: _Role) -> Iterator[Step]:
     require_ours("user", role.name, state.mark, role.claim, role.adopt)
     ours = role.claim is not None and state.mark == role.claim.text
     _require_modest(state, role, ours)
-    if not survey.superuser and not _is_administered(survey, state):
-        yield Step(_administered(survey, role.name, elevated=True))
+    yield from _made_administered(survey, state)
     if role.claim is not None and not ours:
         yield Step(MarkUser(role.name, role.claim.text), Change("UserAdopted", f"took over user {role.name}"))
     # The password first: a former one must not open again what is no longer closed.
     yield from _password(survey, state, role)
-    yield from _attributes(state, role.attributes)
+    yield from _attributes(survey, state, role.attributes)
 
 
 def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
@@ -156,6 +168,16 @@ def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
         )
 
 
+def _is_beyond(survey: Survey, state: UserState) -> bool:
+    """Whether only a superuser may alter a role or drop it, whatever it is that changes."""
+    return state.superuser or (state.replication and survey.version[0] < INHERITING)
+
+
+def _made_administered(survey: Survey, state: UserState) -> Iterator[Step]:
+    if not survey.superuser and not _is_administered(survey, state):
+        yield Step(_administered(survey, state.name, elevated=True))
+
+
 def _is_administered(survey: Survey, state: UserState) -> bool:
     held = [membership for membership in state.members if membership.role == survey.administrator]
     if survey.version[0] < INHERITING:
@@ -173,13 +195,14 @@ def _administered(survey: Survey, name: str, elevated: bool) -> GrantRole:
     )
 
 
-def _attributes(state: UserState, wanted: Attributes) -> Iterator[Step]:
+def _attributes(survey: Survey, state: UserState, wanted: Attributes) -> Iterator[Step]:
     there = _there(state)
     names = [one.name for one in fields(wanted) if getattr(wanted, one.name) not in (None, getattr(there, one.name))]
     if names:
         reason, word = ("UserUnlocked", "unlocked") if _opens_more(there, wanted) else ("UserAltered", "altered")
         change = Change(reason, f"{word} user {state.name} ({', '.join(names).replace('_', ' ')})")
-        yield Step(AlterUser(state.name, Attributes(**{name: getattr(wanted, name) for name in names})), change)
+        changed = Attributes(**{name: getattr(wanted, name) for name in names})
+        yield Step(AlterUser(state.name, changed, _is_beyond(survey, state)), change)
 
 
 def _there(state: UserState) -> Attributes:
@@ -212,7 +235,8 @@ def _password(survey: Survey, state: UserState, role: _Role) -> Iterator[Step]:
         # One that nobody can see counts where its end, or what else kept it from opening, goes.
         unseen = not survey.verifiers_readable and _opens_more(_there(state), role.attributes)
         if unseen or (survey.verifiers_readable and state.verifier is not None):
-            yield Step(SetVerifier(state.name, None), Change("PasswordRemoved", f"{state.name} has no password now"))
+            remove = SetVerifier(state.name, None, elevated=_is_beyond(survey, state))
+            yield Step(remove, Change("PasswordRemoved", f"{state.name} has no password now"))
         return
     right = (
         verifiers.opens(password, state.verifier)
@@ -221,7 +245,8 @@ def _password(survey: Survey, state: UserState, role: _Role) -> Iterator[Step]:
     )
     if not right:
         change = Change("PasswordReset", f"reset the password of user {state.name}")
-        yield Step(SetVerifier(state.name, verifiers.verifier(password)), change)
+        verifier = verifiers.verifier(password)
+        yield Step(SetVerifier(state.name, verifier, elevated=_is_beyond(survey, state)), change)
 
 
 def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
@@ -230,7 +255,8 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
     if desired.second is None:
         if state is not None and desired.claim is not None and state.mark == desired.claim.text:
             yield from _gathered(state, desired.name)
-            yield Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))
+            drop = DropUser(name, elevated=_is_beyond(survey, state))
+            yield Step(drop, Change("UserDropped", f"dropped user {name}"))
         return
     attributes = Attributes(
         login=desired.login,
@@ -242,7 +268,7 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
         bypass_row_level_security=False,
         connection_limit=desired.connection_limit,
         # Its own: where it is the newer one, the user's ends with the overlap.
-        valid_until=desired.second.valid_until or FOREVER,
+        valid_until=_end(desired.second.valid_until),
     )
     yield from _role(survey, _Role(name, attributes, desired.second.password, desired.claim, desired.adopt))
     held = state.memberships if state is not None else frozenset[Membership]()
@@ -263,20 +289,36 @@ def _gathered(state: UserState, user: str) -> Iterator[Step]:
 
 
 def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tuple[str, ...]]:
-    state = survey.users.get(desired.name)
-    held = state.memberships if state is not None else frozenset[Membership]()
-    fitting = {(one.role, one.grantor) for one in held for want in desired.roles if _fits(survey, one, want)}
-    declared = {wanted.role for wanted in desired.roles}
+    state = survey.users.get(desired.name) or UserState(desired.name)
+    wanted = {want.role: _explicit(survey, desired, want) for want in desired.roles}
+    held = sorted(state.memberships, key=lambda one: (one.role, one.grantor))
+    fitting = [one for one in held if one.role in wanted and _fits(survey, one, wanted[one.role])]
     # One that fits not quite is revoked too: a second one beside it would leave what it has too much.
-    steps = [
-        _revoked(survey, desired.name, one)
-        for one in sorted(held, key=lambda one: (one.role, one.grantor))
-        if (one.role, one.grantor) not in fitting and (desired.exact or one.role in declared)
-    ]
-    missing = tuple(f"role {want.role} is not there yet" for want in desired.roles if want.role not in survey.users)
-    there = {role for role, _ in fitting}
-    lacking = [want for want in desired.roles if want.role in survey.users and want.role not in there]
-    return [*steps, *(_granted(survey, desired.name, want) for want in lacking)], missing
+    unfitting = [one for one in held if one not in fitting and (desired.exact or one.role in wanted)]
+    # Who let others in by it cannot lose it as long as they are in.
+    stays = {one.role for one in unfitting if one.admin and _let_in(state, one.role)}
+    missing = [f"role {name} is not there yet" for name in wanted if name not in survey.users]
+    for name in sorted(stays):
+        others = ", ".join(_let_in(state, name))
+        missing.append(f"membership in {name} stays with {desired.name}, who let {others} in: put them out first")
+    there = {one.role for one in fitting} | stays
+    lacking = [want for name, want in wanted.items() if name in survey.users and name not in there]
+    steps = [_revoked(survey, desired.name, one) for one in unfitting if one.role not in stays]
+    return [*steps, *(_granted(survey, desired.name, want) for want in lacking)], tuple(missing)
+
+
+def _let_in(state: UserState, role: str) -> list[str]:
+    return sorted(member for admitted, member in state.admitted if admitted == role)
+
+
+def _explicit(survey: Survey, desired: DesiredUser, wanted: DesiredMembership) -> DesiredMembership:
+    """With what a server takes where nothing is said, and leaves as it is when the user's own `inherit` changes."""
+    if survey.version[0] >= INHERITING:
+        inherit = desired.inherit if wanted.inherit is None else wanted.inherit
+        return replace(wanted, inherit=inherit, set_role=wanted.set_role is not False)
+    if wanted.inherit is not None or wanted.set_role is not None:
+        raise NotSupported("roles", f"PostgreSQL {survey.version[0]} knows neither inherit nor set of a membership")
+    return wanted
 
 
 def _revoked(survey: Survey, name: str, one: Membership) -> Step:
@@ -286,8 +328,6 @@ def _revoked(survey: Survey, name: str, one: Membership) -> Step:
 
 
 def _granted(survey: Survey, name: str, wanted: DesiredMembership) -> Step:
-    if survey.version[0] < INHERITING and (wanted.inherit is not None or wanted.set_role is not None):
-        raise NotSupported("roles", f"PostgreSQL {survey.version[0]} knows neither inherit nor set of a membership")
     state = survey.users[wanted.role]
     if state.superuser or state.create_role:
         raise InvalidName("roles", wanted.role, "it has rights over the whole server; choose another role")
@@ -306,9 +346,8 @@ def _administers(survey: Survey, role: str) -> bool:
 
 
 def _fits(survey: Survey, membership: Membership, wanted: DesiredMembership) -> bool:
-    if membership.role != wanted.role or membership.admin != wanted.admin:
-        return False
-    if survey.version[0] < INHERITING:
-        return True
-    # Without a word on it, the server takes INHERIT from the role's own attribute and lets it act as the role.
-    return wanted.inherit in (None, membership.inherit) and membership.set_role == (wanted.set_role is not False)
+    options = survey.version[0] < INHERITING or (membership.inherit, membership.set_role) == (
+        wanted.inherit,
+        wanted.set_role,
+    )
+    return options and membership.admin == wanted.admin

@@ -41,6 +41,9 @@ RACED = frozenset(
 )
 """SQLSTATEs that mean: somebody else was at it at the same time, look again."""
 
+IN_USE = "2BP01"
+"""dependent_objects_still_exist: the detail names them."""
+
 QUERY_CANCELED = "57014"
 """The statement took longer than `statement_timeout`."""
 
@@ -151,6 +154,8 @@ class Session:
         if self._severed or error.sqlstate == QUERY_CANCELED:
             return ServerUnreachable(self._endpoint, f"no answer in time while {doing}")
         message = error.diag.message_primary or " ".join(str(error).split())
+        if error.sqlstate == IN_USE and error.diag.message_detail:
+            message += f": {_shortened(error.diag.message_detail.splitlines())}"
         if error.sqlstate is None and isinstance(error, psycopg.DataError):
             return SqlFailed(doing, None, message)  # a value that never got to the server
         if error.sqlstate is None or error.sqlstate.startswith(AWAY):
@@ -161,6 +166,10 @@ class Session:
         if error.sqlstate in RACED or message == "tuple concurrently updated":
             return Raced(failure)
         return failure
+
+
+def _shortened(lines: list[str]) -> str:
+    return "; ".join(lines[:3]) + (f"; and {len(lines) - 3} more" if len(lines) > 3 else "")
 
 
 _BOUNDS = """

@@ -7,7 +7,7 @@ it. The few things that only a superuser may do are marked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from psycopg import sql
@@ -70,6 +70,24 @@ class Work:
         return sql.SQL("; ").join([_sql("BEGIN"), *role, *self.statements, _sql("COMMIT")])
 
 
+def by_force(todo: Work) -> Work:
+    """The same as its role by a superuser: a superuser's own REVOKE would count as that of the object's owner."""
+    statements = (_sql("SET LOCAL ROLE {}", Name(todo.as_role or "")), *todo.statements)
+    return replace(todo, statements=statements, as_role=None, elevated=True)
+
+
+def let_in(todo: Work, schema: str) -> Work:
+    """The same as a role that may not use the schema, and so could name nothing in it: it may until this is done."""
+    place, role = Name(schema), Name(todo.as_role or "")
+    statements = (
+        _sql("GRANT USAGE ON SCHEMA {} TO {}", place, role),
+        *by_force(todo).statements,
+        _sql("SET LOCAL ROLE NONE"),
+        _sql("REVOKE USAGE ON SCHEMA {} FROM {}", place, role),
+    )
+    return replace(todo, statements=statements, as_role=None, elevated=True)
+
+
 @singledispatch
 def work(action: Action) -> Work:
     """The statements of an action."""
@@ -125,7 +143,7 @@ def _(action: AlterUser) -> Work:
     wanted = action.attributes
     mighty = (wanted.superuser, wanted.create_role, wanted.replication, wanted.bypass_row_level_security)
     statement = _sql("ALTER ROLE {} {}", Name(action.name), _list(_attributes(wanted), " "))
-    elevated = any(value is not None for value in mighty)
+    elevated = action.elevated or any(value is not None for value in mighty)
     return Work(f"altering user {action.name}", (statement,), elevated=elevated)
 
 
@@ -133,7 +151,7 @@ def _(action: AlterUser) -> Work:
 def _(action: SetVerifier) -> Work:
     verifier = sql.NULL if action.verifier is None else sql.Literal(action.verifier)
     statement = _sql("ALTER ROLE {} PASSWORD {}", Name(action.name), verifier)
-    return Work(f"setting the password of user {action.name}", (statement,))
+    return Work(f"setting the password of user {action.name}", (statement,), elevated=action.elevated)
 
 
 @work.register
@@ -305,9 +323,8 @@ def _(action: AlterSchemaOwner) -> Work:
 @work.register
 def _(action: DropSchema) -> Work:
     statement = _sql("DROP SCHEMA {}", Name(action.name))
-    return Work(
-        f"dropping schema {action.name} of database {action.database}", (statement,), action.database, action.owner
-    )
+    doing = f"dropping schema {action.name} of database {action.database}"
+    return Work(doing, (statement,), action.database, action.owner, action.elevated)
 
 
 @work.register
@@ -343,10 +360,31 @@ def _extension(
 
 @work.register
 def _(action: Reassign) -> Work:
-    name, heir = Name(action.name), Name(action.heir)
-    statements = (_sql("REASSIGN OWNED BY {} TO {}", name, heir), _sql("DROP OWNED BY {}", name))
+    drop = _sql("DROP OWNED BY {}", Name(action.name))
+    if action.heir is None:
+        doing = f"revoking what {action.name} has in database {action.database}"
+        return Work(doing, (_unless_owning(action.name), drop), action.database, elevated=True)
+    statements = (_sql("REASSIGN OWNED BY {} TO {}", Name(action.name), Name(action.heir)), drop)
     doing = f"giving what {action.name} owns in database {action.database} to {action.heir}"
     return Work(doing, statements, action.database, elevated=True)
+
+
+_UNLESS_OWNING = """
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_shdepend u
+               JOIN pg_catalog.pg_roles r ON r.oid = u.refobjid AND r.rolname = {}
+               JOIN pg_catalog.pg_database d ON d.oid = u.dbid AND d.datname = pg_catalog.current_database()
+               WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+                 AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass) THEN
+        RAISE serialization_failure USING MESSAGE = 'it has come to own something there';
+    END IF;
+END
+"""
+
+
+def _unless_owning(name: str) -> sql.Composed:
+    """DROP OWNED drops what is owned: who made something since the survey needs an heir, and is looked at again."""
+    return _sql("DO {}", sql.Literal(_sql(_UNLESS_OWNING, sql.Literal(name)).as_string()))
 
 
 @work.register
@@ -360,7 +398,7 @@ def _(action: DropUser) -> Work:
         _sql("RESET ROLE"),
         _sql("DROP ROLE {}", Name(action.name)),
     )
-    return Work(f"dropping user {action.name}", statements)
+    return Work(f"dropping user {action.name}", statements, elevated=action.elevated)
 
 
 @work.register

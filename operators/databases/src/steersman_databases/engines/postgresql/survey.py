@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, LiteralString
 
 from ..desired import ObjectKind
@@ -29,6 +30,9 @@ from .session import FULL, Session
 DATABASE_OWNER = "pg_database_owner"
 """The predefined role whose one member is the owner of the database that one is in."""
 
+EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+"""Python has every moment in between, whatever the time zone; what is later on a server counts as no end."""
+
 _ME = """
     SELECT pg_catalog.current_setting('server_version_num')::int, session_user, r.rolsuper,
            EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
@@ -47,8 +51,13 @@ _ROLES = """
            pg_catalog.shobj_description(r.oid, 'pg_authid'),
            (SELECT s.setconfig FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = r.oid AND s.setdatabase = 0),
            ARRAY(SELECT DISTINCT d.datname::text
-                 FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d
-                   ON d.oid = u.dbid OR d.oid = u.objid AND u.classid = 'pg_catalog.pg_database'::pg_catalog.regclass
+                 FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
+                   OR u.dbid = 0 AND CASE u.classid
+                       WHEN 'pg_catalog.pg_database'::pg_catalog.regclass THEN d.oid = u.objid
+                       WHEN 'pg_catalog.pg_auth_members'::pg_catalog.regclass
+                       THEN d.datname = pg_catalog.current_database()
+                            AND EXISTS (SELECT FROM pg_catalog.pg_auth_members a WHERE a.grantor = r.oid)
+                       ELSE d.datname = pg_catalog.current_database() END
                  WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid),
            ARRAY(SELECT DISTINCT d.datname::text
                  FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
@@ -56,6 +65,7 @@ _ROLES = """
                    AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass)
     FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%s)
 """
+"""What is held in no database (of parameters, tablespaces, as who let somebody into a role) counts as in this one."""
 
 _HASTY = """
     SELECT pg_catalog.concat_ws(' in ', 'role ' || r.rolname, 'database ' || d.datname)
@@ -73,7 +83,7 @@ _MEMBERSHIPS = """
     JOIN pg_catalog.pg_roles m ON m.oid = a.member
     JOIN pg_catalog.pg_roles r ON r.oid = a.roleid
     JOIN pg_catalog.pg_roles g ON g.oid = a.grantor
-    WHERE m.rolname = ANY(%s) OR r.rolname = ANY(%s)
+    WHERE m.rolname = ANY(%s) OR r.rolname = ANY(%s) OR g.rolname = ANY(%s)
 """
 
 _DATABASES = """
@@ -169,10 +179,11 @@ _PRIVILEGES = """
     CROSS JOIN LATERAL pg_catalog.aclexplode(held.list) acl
     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = held.namespace
     WHERE (acl.grantee <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s))
+       OR (acl.grantor <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantor) = ANY(%s))
        OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL
            AND (acl.grantee = 0 OR pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s)))
 """
-"""Who of some holds what in the connected database, owners aside; but all that counts on the schema `public`."""
+"""What some hold in the connected database or passed on, owners aside; but all that counts on the schema `public`."""
 
 _EXTENSIONS = """
     SELECT e.extname, e.extversion, n.nspname
@@ -238,11 +249,17 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
         users[name] = {**state, "settings": frozenset(settings or ()), **places}
     memberships: dict[str, set[Membership]] = defaultdict(set)
     members: dict[str, set[Membership]] = defaultdict(set)
-    for member, role, *rest in await session.rows("looking at memberships", _MEMBERSHIPS, wanted, wanted):
-        memberships[member].add(Membership(role, *rest))
-        members[role].add(Membership(member, *rest))
+    admitted: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    looked = await session.rows("looking at memberships", _MEMBERSHIPS, wanted, wanted, wanted)
+    for member, role, grantor, admin, inherit, set_role in looked:
+        memberships[member].add(Membership(role, grantor, admin, inherit, set_role))
+        members[role].add(Membership(member, grantor, admin, inherit, set_role))
+        if set_role is not None:
+            # Older servers remember who it was, and make nothing of it.
+            admitted[grantor].add((role, member))
     for name, state in users.items():
         state["memberships"], state["members"] = frozenset(memberships[name]), frozenset(members[name])
+        state["admitted"] = frozenset(admitted[name])
     return users
 
 
@@ -293,7 +310,7 @@ async def _inside(session: Session, database: str, schemas: frozenset[str], scop
     owners = sorted({*owned.values(), *objects.values(), *scope.users} - {"", DATABASE_OWNER}) if names else []
     strangers = await session.rows("looking at owners", _STRANGERS, owners, acting) if owners else []
     users = sorted(scope.users)
-    held = await session.rows("looking at grants", _PRIVILEGES, users, [*users, DATABASE_OWNER])
+    held = await session.rows("looking at grants", _PRIVILEGES, users, users, [*users, DATABASE_OWNER])
     return Inside(
         schemas=owned,
         objects=objects,

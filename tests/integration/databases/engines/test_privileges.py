@@ -1,0 +1,225 @@
+"""What users of PostgreSQL may do to sequences, functions and what is to come, and may pass on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
+from postgresql_server import PostgreSQLServer
+from steersman_databases.engines import Credentials
+from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind
+from steersman_databases.engines.errors import NotSupported, ObjectsMissing
+
+CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
+JANE = Credentials("jane's", "s3cret")
+PLACE, NAME, TICKETS, COLOUR = 'till "1"; %s', 'it\'s, \\ "%s"', "tickets; %s 'żółte'", 'colour "%s, 1"'
+THINGS = """
+CREATE SCHEMA {0};
+CREATE TABLE {0}.{1} (id int);
+CREATE SEQUENCE {0}.{2};
+CREATE TYPE {0}.{3} AS ENUM ('red');
+CREATE FUNCTION {0}.{1}(integer, {0}.{3}) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION {0}.{1}() RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE PROCEDURE {0}.proc(text) LANGUAGE sql AS 'SELECT 1';
+CREATE AGGREGATE {0}.agg(int) (SFUNC = int4pl, STYPE = int);
+CREATE AGGREGATE {0}.none(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0')
+"""
+
+
+@pytest.fixture(params=RANKS)
+async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
+    rank: Rank = request.param
+    async with administrated(postgresql, rank) as found:
+        await found.make(DATABASE)
+        await found.sql(THINGS, PLACE, NAME, TICKETS, COLOUR, who=OWNER)
+        await found.make(user(CLERK.username))
+        await found.make(user(JANE.username))
+        yield found
+
+
+CONNECT = DesiredGrant(SHOP, frozenset({"CONNECT"}))
+USE = DesiredGrant(SHOP, frozenset({"USAGE"}), ObjectKind.SCHEMA, PLACE)
+
+
+def on(kind: ObjectKind, *names: str, privileges: tuple[str, ...] = ("ALL",), **fields: Any) -> DesiredGrant:
+    return DesiredGrant(SHOP, frozenset(privileges), kind, PLACE, names, **fields)
+
+
+HELD = """
+SELECT what, privilege_type, pg_get_userbyid(grantor), is_grantable FROM (
+    SELECT relkind::text || ' ' || relname AS what, relacl AS list FROM pg_class
+  UNION ALL SELECT 'f ' || proname, proacl FROM pg_proc
+  UNION ALL SELECT 'n ' || nspname, nspacl FROM pg_namespace
+  UNION ALL SELECT 'd ' || datname, datacl FROM pg_database
+  UNION ALL SELECT 'later ' || defaclobjtype::text, defaclacl FROM pg_default_acl
+) found, aclexplode(list) WHERE pg_get_userbyid(grantee) = '{}' ORDER BY 1, 2, 3
+"""
+
+
+async def held(at: At, who: Credentials = CLERK) -> list[tuple[str, str, str, bool]]:
+    literal = who.username.replace("'", "''")
+    rows = await at.postgresql.execute(HELD.replace("{}", literal), database=SHOP)
+    return [tuple(row) for row in rows]
+
+
+async def test_sequences_and_functions(at: At) -> None:
+    signature = f'{NAME}(integer, "till ""1""; %s"."colour ""%s, 1""")'
+    grants = (
+        CONNECT,
+        USE,
+        on(ObjectKind.SEQUENCE, TICKETS, privileges=("USAGE", "SELECT")),
+        on(ObjectKind.FUNCTION, signature, "proc(text)", "agg(integer)", "none()", privileges=("EXECUTE",)),
+    )
+    await at.make(user(CLERK.username, grants=grants))
+    found = {(what, privilege) for what, privilege, *_ in await held(at)}
+    assert (f"S {TICKETS}", "USAGE") in found and (f"S {TICKETS}", "UPDATE") not in found
+    assert [what for what, _ in sorted(found) if what[0] == "f"] == ["f agg", f"f {NAME}", "f none", "f proc"]
+    every = (CONNECT, USE, on(ObjectKind.SEQUENCE, "*"), on(ObjectKind.FUNCTION, "*"))
+    await at.make(user(CLERK.username, grants=every))
+    assert {what[0] for what, *_ in await held(at)} == {"d", "n", "S", "f"}
+    assert len([what for what, *_ in await held(at) if what[0] == "f"]) == 5
+    await at.make(user(CLERK.username))
+    assert await held(at) == []
+
+
+async def test_what_is_maintained_since_version_17(at: At) -> None:
+    tables = on(ObjectKind.TABLE, NAME)
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, tables)))
+    privileges = {privilege for what, privilege, *_ in await held(at) if what[0] == "r"}
+    assert ("MAINTAIN" in privileges) is (at.version >= 17) and "TRUNCATE" in privileges
+    maintain = on(ObjectKind.TABLE, NAME, privileges=("MAINTAIN",))
+    if at.version < 17:
+        with pytest.raises(NotSupported, match="has no MAINTAIN on a table"):
+            await at.make(user(CLERK.username, grants=(maintain,)))
+        return
+    await at.make(user(CLERK.username, grants=(maintain,)))
+    assert [privilege for _, privilege, *_ in await held(at)] == ["MAINTAIN"]
+
+
+FUTURE = {
+    ObjectKind.TABLE: "CREATE TABLE {}.later (id int)",
+    ObjectKind.SEQUENCE: "CREATE SEQUENCE {}.later",
+    ObjectKind.FUNCTION: "CREATE FUNCTION {}.later() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+}
+
+
+@pytest.mark.parametrize("kind", FUTURE, ids=lambda kind: kind.value)
+async def test_what_is_to_come(at: At, kind: ObjectKind) -> None:
+    creators = (OWNER.username, JANE.username)
+    option = on(kind, "*", future=True, created_by=creators, with_grant_option=True)
+    await at.make(user(JANE.username, grants=(CONNECT, replace(USE, privileges=frozenset({"ALL"})))))
+    await at.make(user(CLERK.username, grants=(option,)))
+    later = {(grantor, grantable) for what, _, grantor, grantable in await held(at) if what.startswith("later")}
+    assert later == {(creator, True) for creator in creators}
+    for who in (OWNER, JANE):
+        await at.sql(FUTURE[kind], PLACE, who=who)
+        assert await at.make(user(CLERK.username, grants=(option,))) == []
+        await at.sql(f"DROP {kind.name} {{}}.later", PLACE, who=who)
+    without = replace(option, with_grant_option=False, created_by=())
+    await at.make(user(CLERK.username, grants=(without,)))
+    assert {(grantor, grantable) for _, _, grantor, grantable in await held(at)} == {(OWNER.username, False)}
+    await at.sql(f"ALTER DEFAULT PRIVILEGES GRANT ALL ON {kind.name}S TO {{}}", CLERK.username, who=JANE)
+    await at.sql(FUTURE[kind], PLACE, who=JANE)
+    assert set(await at.make(user(CLERK.username))) == {"GrantRevoked"}
+    assert await held(at) == []
+
+
+TABLE = on(ObjectKind.TABLE, NAME, privileges=("SELECT",))
+PASSED_ON = replace(TABLE, with_grant_option=True)
+GIVE = "GRANT SELECT ON {}.{} TO {}"
+
+
+async def test_the_right_to_pass_on_comes_and_goes(at: At) -> None:
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON)))
+    assert (f"r {NAME}", "SELECT", OWNER.username, True) in await held(at)
+    assert await at.make(user(CLERK.username, grants=(CONNECT, USE, TABLE))) == ["GrantRevoked"]
+    assert (f"r {NAME}", "SELECT", OWNER.username, False) in await held(at)
+    assert await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON))) == ["Granted"]
+    for wanted in (CONNECT, USE):
+        await at.make(user(CLERK.username, grants=(replace(wanted, with_grant_option=True), CONNECT, USE)))
+        assert {option for *_, option in await held(at)} == {True, False}
+        await at.make(user(CLERK.username, grants=(CONNECT, USE)))
+        assert {option for *_, option in await held(at)} == {False}
+
+
+@pytest.mark.parametrize("kept", [(), (TABLE,)], ids=["all of it", "the option only"])
+async def test_what_was_passed_on_is_told_and_the_rest_is_revoked(at: At, kept: tuple[DesiredGrant, ...]) -> None:
+    sequence = on(ObjectKind.SEQUENCE, TICKETS)
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON, sequence)))
+    await at.make(user(JANE.username, exact=False))
+    await at.sql(GIVE, PLACE, NAME, JANE.username, who=CLERK)
+    wanted = user(CLERK.username, grants=kept)
+    with pytest.raises(ObjectsMissing, match=r"SELECT on table .* stays with .*, who passed it on to jane's: revoke"):
+        await at.make(wanted)
+    assert await held(at) == [(f"r {NAME}", "SELECT", OWNER.username, True)]
+    assert await held(at, JANE) == [(f"r {NAME}", "SELECT", CLERK.username, False)], "never by CASCADE"
+    assert await at.make(user(JANE.username)) == ["GrantRevoked"]
+    assert await at.make(wanted) == ["GrantRevoked"]
+    assert await held(at) == [(f"r {NAME}", "SELECT", OWNER.username, False)] * len(kept)
+
+
+async def test_who_passed_something_on_is_dropped_and_it_is_gone(at: At) -> None:
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON)))
+    await at.sql(GIVE, PLACE, NAME, JANE.username, who=CLERK)
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+    assert await held(at, JANE) == []
+
+
+async def test_what_somebody_may_have_from_two_is_revoked_of_both(at: At) -> None:
+    await at.make(user(JANE.username, grants=(CONNECT, USE, PASSED_ON)))
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, TABLE)))
+    await at.sql(GIVE, PLACE, NAME, CLERK.username, who=JANE)
+    assert len([grantor for what, _, grantor, _ in await held(at) if what[0] == "r"]) == 2
+    await at.make(user(CLERK.username))
+    assert await held(at) == []
+
+
+async def test_what_a_stranger_granted_is_revoked_too(at: At) -> None:
+    """By somebody as whom the operator may not act, and who does not own it either."""
+    if at.rank == "modest":
+        return
+    at.postgresql.administer("CREATE ROLE stranger LOGIN PASSWORD 's3cret'")
+    await at.sql(GIVE + " WITH GRANT OPTION", PLACE, NAME, "stranger", who=OWNER)
+    await at.sql(
+        "GRANT USAGE ON SCHEMA {} TO stranger; GRANT CONNECT ON DATABASE {} TO stranger", PLACE, SHOP, who=OWNER
+    )
+    await at.sql(GIVE, PLACE, NAME, CLERK.username, who=Credentials("stranger", "s3cret"))
+    assert await held(at) == [(f"r {NAME}", "SELECT", "stranger", False)]
+    assert await at.make(user(CLERK.username)) == ["GrantRevoked"]
+    assert await held(at) == []
+
+
+async def test_what_is_not_declared_is_kept_if_so_declared(at: At) -> None:
+    await at.sql(GIVE + " WITH GRANT OPTION", PLACE, NAME, CLERK.username, who=OWNER)
+    await at.make(role("reader"))
+    await at.make(user(CLERK.username, roles=(DesiredMembership("reader"),), exact=False))
+    keeping = user(CLERK.username, grants=(CONNECT, TABLE), exact=False)
+    assert await at.make(keeping) == ["Granted"]
+    there = {(f"r {NAME}", "SELECT", OWNER.username, True), (f"d {SHOP}", "CONNECT", OWNER.username, False)}
+    assert set(await held(at)) == there
+    assert (
+        await at.sql(
+            "SELECT pg_has_role({}, 'reader', 'MEMBER')".replace("{}", "rolname") + " FROM pg_roles"
+            " WHERE rolname LIKE 'the \"clerk%'"
+        )
+        is True
+    )
+    await at.make(replace(keeping, exact=True))
+    assert set(await held(at)) == {(what, p, g, False) for what, p, g, _ in there}
+
+
+async def test_who_owns_a_table_and_may_not_use_its_schema_any_more_stops_nothing(at: At) -> None:
+    await at.sql("GRANT ALL ON SCHEMA {} TO {}", PLACE, JANE.username, who=OWNER)
+    await at.sql("GRANT CONNECT ON DATABASE {} TO {}", SHOP, JANE.username, who=OWNER)
+    await at.sql("CREATE TABLE {}.hers (id int)", PLACE, who=JANE)
+    await at.sql("REVOKE ALL ON SCHEMA {} FROM {}", PLACE, JANE.username, who=OWNER)
+    await at.sql("REVOKE CONNECT ON DATABASE {} FROM {}", SHOP, JANE.username, who=OWNER)
+    hers = on(ObjectKind.TABLE, "hers", privileges=("SELECT",))
+    await at.make(user(CLERK.username, grants=(hers,)))
+    assert await held(at) == [("r hers", "SELECT", JANE.username, False)]
+    await at.make(user(CLERK.username))
+    assert await held(at) == []

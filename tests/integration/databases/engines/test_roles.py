@@ -1,0 +1,289 @@
+"""Roles of PostgreSQL as they are declared, and what the server's own catalogues say came of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
+from postgresql_server import PostgreSQLServer
+from steersman_databases.engines import Credentials
+from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind
+from steersman_databases.engines.errors import HeirMissing, NotSupported, ObjectsMissing, SqlFailed
+
+CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
+PRIVILEGED = ("superuser", "operator")
+
+
+@pytest.fixture(params=RANKS)
+async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
+    rank: Rank = request.param
+    async with administrated(postgresql, rank) as found:
+        yield found
+
+
+def anyone_mighty(at: At) -> bool:
+    return at.rank in PRIVILEGED
+
+
+ATTRIBUTES = """
+SELECT rolcreatedb, rolreplication, rolbypassrls, rolinherit, rolcanlogin, rolconnlimit,
+       CASE WHEN isfinite(rolvaliduntil) THEN rolvaliduntil END
+FROM pg_roles WHERE rolname = {}
+"""
+
+
+async def attributes(at: At, name: str) -> tuple[object, ...]:
+    literal = name.replace("'", "''")
+    [row] = at.postgresql.administer(ATTRIBUTES.replace("{}", f"'{literal}'"))
+    return row
+
+
+END = datetime(2031, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+PLAIN = (False, False, False, True, True, -1, None)
+
+
+async def test_attributes_are_set_changed_back_and_healed(at: At) -> None:
+    mighty = anyone_mighty(at)
+    wanted = user(
+        CLERK.username,
+        create_database=True,
+        replication=mighty,
+        bypass_row_level_security=mighty,
+        inherit=False,
+        connection_limit=7,
+        valid_until=END,
+    )
+    all_of_it = (True, mighty, mighty, False, True, 7, END)
+    await at.make(wanted)
+    assert await attributes(at, CLERK.username) == all_of_it
+    await at.make(user(CLERK.username))
+    assert await attributes(at, CLERK.username) == PLAIN
+    await at.make(wanted)
+    assert await attributes(at, CLERK.username) == all_of_it
+    at.postgresql.administer(
+        "ALTER ROLE {} NOCREATEDB INHERIT NOLOGIN CONNECTION LIMIT 0 VALID UNTIL '2001-01-01'", CLERK.username
+    )
+    assert await at.make(wanted) == ["UserUnlocked"]
+    assert await attributes(at, CLERK.username) == all_of_it
+
+
+@pytest.mark.parametrize("attribute", ["SUPERUSER", "CREATEROLE", "REPLICATION", "BYPASSRLS"])
+async def test_who_was_made_mighty_by_hand_is_so_no_more(at: At, attribute: str) -> None:
+    if not anyone_mighty(at):
+        return
+    await at.make(user(CLERK.username))
+    at.postgresql.administer(f"ALTER ROLE {{}} {attribute} CONNECTION LIMIT 3 PASSWORD 'another'", CLERK.username)
+    assert set(await at.make(user(CLERK.username))) == {"PasswordReset", "UserAltered"}
+    assert await attributes(at, CLERK.username) == PLAIN
+    mighty = "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = 'the \"clerk\"; %s \\ żółw'"
+    assert at.postgresql.administer(mighty) == [(False,)]
+    assert await at.postgresql.can_log_in(CLERK, "postgres")
+
+
+async def test_who_replicates_is_altered_and_dropped_as_others_are(at: At) -> None:
+    if not anyone_mighty(at):
+        return
+    wanted = user(CLERK.username, replication=True)
+    await at.make(wanted)
+    assert await at.make(replace(wanted, password="another", connection_limit=3)) == ["PasswordReset", "UserAltered"]
+    assert await attributes(at, CLERK.username) == (False, True, False, True, True, 3, None)
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(2001, 1, 1, tzinfo=UTC),
+    ],
+    ids=str,
+)
+async def test_any_end_is_taken(at: At, end: datetime) -> None:
+    await at.make(user(CLERK.username, valid_until=end))
+    assert await at.postgresql.can_log_in(CLERK, "postgres") is (end.year > 2100)
+
+
+MEMBERSHIPS = """
+SELECT r.rolname, a.admin_option,
+       (to_jsonb(a) ->> 'inherit_option')::bool, (to_jsonb(a) ->> 'set_option')::bool
+FROM pg_auth_members a JOIN pg_roles m ON m.oid = a.member JOIN pg_roles r ON r.oid = a.roleid
+WHERE m.rolname LIKE 'the "clerk%' ORDER BY 1
+"""
+
+
+def memberships(at: At) -> list[tuple[object, ...]]:
+    return at.postgresql.administer(MEMBERSHIPS)
+
+
+JANE = "jane's"
+READER, WRITER = 'the "reader" %s', "writer's"
+
+
+async def test_memberships_are_exactly_those_that_are_declared(at: At) -> None:
+    await at.make(role(READER))
+    await at.make(role(WRITER))
+    clerk = user(CLERK.username)
+    two = (DesiredMembership(READER, admin=True), DesiredMembership(WRITER))
+    options = (True, True) if at.version >= 16 else (None, None)
+    await at.make(replace(clerk, roles=two))
+    assert memberships(at) == [(READER, True, *options), (WRITER, False, *options)]
+    await at.make(replace(clerk, roles=(DesiredMembership(READER), DesiredMembership(WRITER, admin=True))))
+    assert memberships(at) == [(READER, False, *options), (WRITER, True, *options)]
+    at.postgresql.administer("REVOKE {} FROM {}", READER, CLERK.username)
+    at.postgresql.administer("GRANT pg_monitor TO {}", CLERK.username)
+    if anyone_mighty(at):
+        await at.make(replace(clerk, roles=two))
+        assert memberships(at) == [(READER, True, *options), (WRITER, False, *options)]
+        await at.make(clerk)
+        assert memberships(at) == []
+    await at.make(replace(clerk, roles=two, exact=False))
+    assert {name for name, *_ in memberships(at)} >= {READER, WRITER}
+
+
+async def test_options_of_a_membership_that_the_server_does_not_have_are_told(at: At) -> None:
+    await at.make(role(READER))
+    without = user(CLERK.username, roles=(DesiredMembership(READER),))
+    for options in ({"inherit": False}, {"set_role": False}):
+        wanted = replace(without, roles=(DesiredMembership(READER, **options),))
+        if at.version >= 16:
+            await at.make(wanted)
+            continue
+        for former in (user(CLERK.username), without):
+            await at.make(former)
+            with pytest.raises(NotSupported, match=r"PostgreSQL 15 knows neither inherit nor set of a membership"):
+                await at.make(wanted)
+    if at.version >= 16:
+        assert memberships(at) == [(READER, False, True, False)]
+
+
+async def test_whose_roles_are_not_inherited_any_more_has_their_rights_no_more(at: At) -> None:
+    await at.make(DATABASE)
+    await at.make(role(READER, grants=(DesiredGrant(SHOP, frozenset({"CREATE"})),)))
+    clerk = user(
+        CLERK.username, roles=(DesiredMembership(READER),), grants=(DesiredGrant(SHOP, frozenset({"CONNECT"})),)
+    )
+    await at.make(clerk)
+    assert await at.may(CLERK, "CREATE SCHEMA one")
+    await at.make(replace(clerk, inherit=False))
+    assert not await at.may(CLERK, "CREATE SCHEMA two")
+    await at.make(clerk)
+    assert await at.may(CLERK, "CREATE SCHEMA two")
+
+
+async def test_who_let_others_in_stays_in_until_they_are_out(at: At) -> None:
+    """Since version 16; before, nobody remembers who let whom in."""
+    await at.make(role(READER))
+    await at.make(user(CLERK.username, roles=(DesiredMembership(READER, admin=True),)))
+    await at.make(user(JANE))
+    await at.sql("GRANT {} TO {}", READER, JANE, who=CLERK, database="postgres")
+    for roles in ((), (DesiredMembership(READER),)):
+        wanted = user(CLERK.username, roles=roles, connection_limit=3)
+        if at.version < 16:
+            await at.make(wanted)
+            continue
+        with pytest.raises(ObjectsMissing, match=f"membership in .* stays with .*, who let {JANE} in: put them out"):
+            await at.make(wanted)
+        assert memberships(at) == [(READER, True, True, True)]
+    assert (await attributes(at, CLERK.username))[5] == 3, "the rest is done"
+    assert await at.make(user(JANE)) == ["MembershipRevoked"]
+    await at.make(user(CLERK.username, roles=(DesiredMembership(READER),)))
+    assert [admin for _, admin, *_ in memberships(at)] == [False]
+
+
+async def test_who_let_others_in_is_dropped(at: At) -> None:
+    await at.make(role(READER))
+    await at.make(user(CLERK.username, roles=(DesiredMembership(READER, admin=True),)))
+    await at.make(user(JANE))
+    await at.sql("GRANT {} TO {}", READER, JANE, who=CLERK, database="postgres")
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+    assert not await is_there(at, CLERK.username)
+
+
+async def test_who_was_only_granted_something_needs_no_heir(at: At) -> None:
+    """Not even where a superuser owns the database."""
+    await at.make(user(CLERK.username))
+    at.postgresql.administer("GRANT CONNECT ON DATABASE postgres TO {}", CLERK.username)
+    at.postgresql.administer("GRANT SET ON PARAMETER log_statement TO {}", CLERK.username)
+    await at.sql("GRANT SELECT ON pg_database TO {}", CLERK.username, database="postgres")
+    if at.rank == "modest":
+        # It may not take away what a superuser gave, and says of what.
+        with pytest.raises(SqlFailed, match=r"cannot be dropped .* privileges for parameter log_statement"):
+            await at.drop(CLERK.username)
+        return
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+    assert not await is_there(at, CLERK.username)
+
+
+async def test_what_a_dropped_user_made_has_an_heir(at: At) -> None:
+    """In each database: what it owned goes over, what it granted in advance and was granted is gone."""
+    other = replace(DATABASE, name="the other's")
+    places = [SHOP, other.name]
+    create = DesiredGrant("", frozenset({"CREATE", "USAGE"}), ObjectKind.SCHEMA, "public")
+    for database in (DATABASE, other):
+        await at.make(database)
+    grants = [replace(create, database=place) for place in places]
+    grants += [DesiredGrant(place, frozenset({"CONNECT", "CREATE"})) for place in places]
+    await at.make(user(CLERK.username, grants=tuple(grants)))
+    await at.make(user(JANE))
+    statement = "CREATE TABLE {0} (); CREATE SCHEMA {0}; ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {1}"
+    for place in places:
+        await at.sql(statement, CLERK.username, JANE, who=CLERK, database=place)
+    heirs = {None: OWNER.username, JANE: JANE}
+    heir = JANE if at.rank == "operator" else None
+    assert await at.drop(CLERK.username, heir) == ["UserDropped"]
+    for place in places:
+        owners = "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relname LIKE 'the \"clerk%'"
+        assert await at.sql(owners, database=place) == heirs[heir]
+        owners = "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname LIKE 'the \"clerk%'"
+        assert await at.sql(owners, database=place) == heirs[heir]
+        assert await at.sql("SELECT FROM pg_default_acl", database=place) == []
+    assert not await is_there(at, CLERK.username)
+
+
+async def test_who_owns_a_database_is_dropped_with_an_heir_only(at: At) -> None:
+    await at.make(user(CLERK.username))
+    await at.make(user(JANE))
+    await at.make(replace(DATABASE, owner=CLERK.username))
+    with pytest.raises(HeirMissing, match="it owns the database itself"):
+        await at.drop(CLERK.username)
+    with pytest.raises(HeirMissing, match="rights over the whole server"):
+        await at.drop(CLERK.username, at.postgresql.administrator.username)
+    assert await at.drop(CLERK.username, JANE) == ["UserDropped"]
+    assert at.postgresql.administer(
+        "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname LIKE 'the \"shop%'"
+    ) == [(JANE,)]
+
+
+async def test_a_role_that_was_made_by_hand_is_taken_altered_and_dropped(at: At) -> None:
+    at.postgresql.administer("CREATE ROLE {} LOGIN PASSWORD 'theirs' CONNECTION LIMIT 3", CLERK.username)
+    wanted = user(CLERK.username, adopt=True, exact=False)
+    if at.rank == "modest" and at.version >= 16:
+        with pytest.raises(SqlFailed, match="permission denied"):
+            await at.make(wanted)
+        return
+    assert "UserAdopted" in await at.make(wanted)
+    assert await attributes(at, CLERK.username) == PLAIN
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+
+
+async def test_who_was_taken_from_the_operator_is_its_own_again(at: At) -> None:
+    """Altered and dropped, too: whose object is deleted is looked at no more before."""
+    taken = "REVOKE {} FROM {} CASCADE" if at.version >= 16 else "REVOKE {} FROM {}"
+    me = at.sessions.server.login.username
+    for then in (lambda: at.make(user(CLERK.username, connection_limit=3)), lambda: at.drop(CLERK.username)):
+        await at.make(user(CLERK.username))
+        at.postgresql.administer(taken, CLERK.username, me)
+        if at.rank == "modest" and at.version >= 16:
+            with pytest.raises(SqlFailed, match="permission denied"):
+                await then()
+            return
+        assert await then() in (["UserAltered"], ["UserDropped"])
+
+
+async def is_there(at: At, name: str) -> bool:
+    return (name,) in at.postgresql.administer("SELECT rolname FROM pg_roles")
