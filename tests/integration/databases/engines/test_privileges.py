@@ -162,6 +162,22 @@ async def test_what_was_passed_on_is_told_and_the_rest_is_revoked(at: At, kept: 
     assert await held(at) == [(f"r {NAME}", "SELECT", OWNER.username, False)] * len(kept)
 
 
+async def test_a_database_and_a_schema_that_were_passed_on(at: At) -> None:
+    both = (CONNECT, USE)
+    await at.make(user(CLERK.username, grants=tuple(replace(one, with_grant_option=True) for one in both)))
+    await at.sql("GRANT CONNECT ON DATABASE {} TO {}", SHOP, JANE.username, who=CLERK)
+    await at.sql("GRANT USAGE ON SCHEMA {} TO PUBLIC", PLACE, who=CLERK)
+    with pytest.raises(
+        ObjectsMissing, match=r"on database .* to jane's: .* on schema .* to everybody: revoke"
+    ) as told:
+        await at.make(user(CLERK.username, grants=both))
+    assert len(told.value.missing) == 2 and told.value.changes == ()
+    await at.sql("REVOKE USAGE ON SCHEMA {} FROM PUBLIC", PLACE, who=CLERK)
+    await at.make(user(JANE.username))
+    assert await at.make(user(CLERK.username, grants=both)) == ["GrantRevoked", "GrantRevoked"]
+    assert {option for *_, option in await held(at)} == {False}
+
+
 async def test_who_passed_something_on_is_dropped_and_it_is_gone(at: At) -> None:
     await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON)))
     await at.sql(GIVE, PLACE, NAME, JANE.username, who=CLERK)

@@ -11,7 +11,7 @@ import pytest
 from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Credentials
-from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind
+from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
 from steersman_databases.engines.errors import HeirMissing, NotSupported, ObjectsMissing, SqlFailed
 
 CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
@@ -82,6 +82,26 @@ async def test_who_was_made_mighty_by_hand_is_so_no_more(at: At, attribute: str)
     mighty = "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = 'the \"clerk\"; %s \\ żółw'"
     assert at.postgresql.administer(mighty) == [(False,)]
     assert await at.postgresql.can_log_in(CLERK, "postgres")
+    at.postgresql.administer(f"ALTER ROLE {{}} {attribute}", CLERK.username)
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+
+
+async def test_a_second_login_that_was_made_mighty_by_hand_is_so_no_more(at: At) -> None:
+    if not anyone_mighty(at):
+        return
+    rotating = user(CLERK.username, second=SecondCredential("s3cond"))
+    second = Credentials(CLERK.username + "~", "s3cond")
+    for then in (lambda: at.make(user(CLERK.username)), lambda: at.drop(CLERK.username)):
+        await at.make(rotating)
+        spoilt = "ALTER ROLE {} SUPERUSER REPLICATION; ALTER ROLE {} RESET role"
+        at.postgresql.administer(spoilt, second.username, second.username)
+        await at.make(rotating)
+        assert await attributes(at, second.username) == PLAIN
+        assert await at.sql("SELECT current_user::text", who=second, database="postgres") == CLERK.username
+        await at.hang_up()
+        at.postgresql.administer("ALTER ROLE {} SUPERUSER REPLICATION", second.username)
+        await then()
+        assert not await is_there(at, second.username)
 
 
 async def test_who_replicates_is_altered_and_dropped_as_others_are(at: At) -> None:
@@ -121,7 +141,8 @@ def memberships(at: At) -> list[tuple[object, ...]]:
 
 
 JANE = "jane's"
-READER, WRITER = 'the "reader" %s', "writer's"
+# 63 bytes, and no more fit.
+READER, WRITER = 'the "reader" %s' + "ż" * 24, "writer's"
 
 
 async def test_memberships_are_exactly_those_that_are_declared(at: At) -> None:
@@ -143,6 +164,18 @@ async def test_memberships_are_exactly_those_that_are_declared(at: At) -> None:
         assert memberships(at) == []
     await at.make(replace(clerk, roles=two, exact=False))
     assert {name for name, *_ in memberships(at)} >= {READER, WRITER}
+
+
+async def test_roles_of_the_servers_own_are_given_and_taken_by_who_may(at: At) -> None:
+    wanted = user(CLERK.username, roles=(DesiredMembership("pg_read_all_data", admin=True),))
+    if at.rank == "modest" and at.version >= 16:
+        with pytest.raises(SqlFailed, match="permission denied to grant role"):
+            await at.make(wanted)
+        return
+    await at.make(wanted)
+    assert [(name, admin) for name, admin, *_ in memberships(at)] == [("pg_read_all_data", True)]
+    await at.make(user(CLERK.username))
+    assert memberships(at) == []
 
 
 async def test_options_of_a_membership_that_the_server_does_not_have_are_told(at: At) -> None:

@@ -1,8 +1,8 @@
 """What is inside a PostgreSQL server: looking, planning and doing, in one place.
 
 Statements run in the maintenance database where they can. Inside databases, to which applications can write, only
-catalogs are read and GRANT, REVOKE, ALTER … OWNER, CREATE SCHEMA, CREATE EXTENSION and REASSIGN run, which call
-nothing of a user's; `search_path` is `pg_catalog` from the first packet on.
+catalogs are read and GRANT, REVOKE, ALTER … OWNER, CREATE SCHEMA, CREATE EXTENSION, REASSIGN and DROP OWNED run,
+which call nothing of a user's; `search_path` is `pg_catalog` from the first packet on.
 """
 
 from __future__ import annotations
