@@ -19,7 +19,7 @@ from real_server import ADMINISTRATOR
 from steersman_databases.engines import Credentials, PostgreSQL
 from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredUser, NoPassword
 from steersman_databases.engines.postgresql import accounts
-from steersman_databases.engines.server import Login, Server, Tenancy, TLSMode, Verification
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
 from steersman_databases.engines.survey import Scope
@@ -132,7 +132,7 @@ def _server(postgresql: PostgreSQLServer, rank: Rank) -> Server:
     if rank != "operator":
         return server
     mighty = Login(postgresql.administrator.username, postgresql.administrator.password)
-    return replace(server, tenancy=Tenancy.CLUSTER, elevate=lambda: mighty)
+    return replace(server, elevate=lambda: mighty)
 
 
 def _introduce(postgresql: PostgreSQLServer, rank: Rank, credentials: Credentials) -> None:

@@ -46,13 +46,19 @@ def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | 
     """The image of its pod, were it made now: what is there stays, unless another is asked for.
 
     An instance that is new (None, or without a StatefulSet) runs what most others run: it is not the first to try.
-    Before there are data, nothing has run that could stay.
+    Before anybody has run there is nothing that could stay.
     """
-    if cluster.image_given or cluster.upgrades_minor or not observed.members.initialized:
+    if cluster.image_given or cluster.upgrades_minor or _is_new(observed):
         return cluster.image
     images = [image for i in observed.instances if (image := _present_image(cluster, i))]
     own = _present_image(cluster, instance) if instance is not None else ""
     return own or max(images, key=images.count, default=cluster.image)
+
+
+def _is_new(observed: Observed) -> bool:
+    """Whether no server has run yet: that the members' store says so is not enough, as it may have been lost."""
+    members = observed.members
+    return not members.initialized and all(m.state == "Unknown" for m in members.members)
 
 
 def pooler_image(cluster: ClusterView, observed: Observed, present: str) -> str:

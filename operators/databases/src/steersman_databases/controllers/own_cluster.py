@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steersman.api.core_v1 import PersistentVolumeClaim
@@ -17,9 +18,8 @@ from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import READY, Blocked
 from steersman_databases.engines import Contents, EngineError, InvalidName, image
-from steersman_databases.engines.cluster_names import OPERATOR, ClusterNames
+from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
-from steersman_databases.resources import instance_of
 from steersman_databases.resources.claims import ENGINE_LABEL
 from steersman_databases.resources.own_cluster import own_cluster
 
@@ -33,7 +33,10 @@ _SAME = frozenset(
 # The API server's own words: quotas, admission policies.
 _REFUSED = frozenset({"BadRequest", "Forbidden", "Invalid"})
 _OUTSIDE = frozenset({"ImageUnavailable", "ServerNotReady", "Unschedulable"})
-_OTHER = {"InstanceCrashing": "ServerCrashing", "Hibernated": "ServerNotReady", "Fenced": "ServerNotReady"}
+_OTHER = {
+    **dict.fromkeys(("InstanceCrashing", "InstanceFailing"), "ServerCrashing"),
+    **dict.fromkeys(("DiskFull", "Fenced", "Hibernated"), "ServerNotReady"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +71,19 @@ class OwnCluster:
 
     async def claims(self) -> tuple[PersistentVolumeClaim, ...]:
         """The claims of its data: with them goes what opens them."""
+        return tuple(c for c in await self._claims_of_any() if self._made_by(c) == self.database.engine)
+
+    async def _claims_of_any(self) -> Sequence[PersistentVolumeClaim]:
+        """Also those of data that another engine made."""
         found = await self.client.list(PersistentVolumeClaim, index=(CLUSTER_INDEX, str(self.database.key)))
-        return tuple(
+        return [
             c
             for c in found
             if number_of(c) is not None and not is_retired(c) and c.metadata.deletion_timestamp is None
-        )
+        ]
+
+    def _made_by(self, claim: PersistentVolumeClaim) -> str:
+        return claim.metadata.labels.get(ENGINE_LABEL, self.database.engine)
 
     async def delete(self) -> None:
         """Deletes it, with its data or without as the ``Database`` says at this moment.
@@ -110,18 +120,14 @@ class OwnCluster:
 
     async def _require_engine(self) -> None:
         """Refuses retained data that another engine made. Raises Blocked."""
-        database = self.database
-        claim = await find(self.client, PersistentVolumeClaim, ClusterNames(database.key).data_claim(0))
-        if claim is None or database.key not in instance_of(claim):
-            return
-        engine = claim.metadata.labels.get(ENGINE_LABEL, database.engine)
-        if engine != database.engine:
-            raise Blocked(
-                "Failed",
-                "RetainedDataMismatch",
-                f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine}: set spec.engine to "
-                f"{engine} in a new Database of this name, or delete the claim to give up the data",
-            )
+        for claim in await self._claims_of_any():
+            if (engine := self._made_by(claim)) != self.database.engine:
+                raise Blocked(
+                    "Failed",
+                    "RetainedDataMismatch",
+                    f"PersistentVolumeClaim {claim.metadata.name} holds retained data of {engine}: set spec.engine "
+                    f"to {engine} in a new Database of this name, or delete the claim to give up the data",
+                )
 
     @property
     def _kind(self) -> type[Cluster]:
