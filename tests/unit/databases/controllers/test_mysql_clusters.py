@@ -393,6 +393,24 @@ async def outage(world: GroupWorld) -> None:
 
 
 @virtual_time
+async def test_a_consent_is_not_taken_back_from_who_is_about_to_found_by_it() -> None:
+    """Who has said so says no more what would be lost, and founds nothing if the store is written meanwhile."""
+    world = GroupWorld()
+    async with world.operator():
+        await outage(world)
+        world.farm.away |= {"orders-1-0", "orders-2-0"}
+        loss = {"instances": ["orders-0"]}
+        await world.change(recovery={"epoch": world.status.outage.epoch, "instance": "orders-1", "loss": loss})
+        await world.until("given", lambda: world.group.get("consent") == "1")
+        words = {MEMBER: json.dumps({"state": "Joining"})}
+        await world.client.patch(Pod, world.pods()["orders-1"].key, MergePatch({"metadata": {"annotations": words}}))
+        await world.rest()
+        assert world.group.get("consent") == "1" and world.condition("Recoverable") == "Unknown/Consented"
+        await world.change(recovery=None)
+        await world.until("taken back", lambda: "consent" not in world.group)
+
+
+@virtual_time
 async def test_nobody_is_led_to_a_pod_that_is_gone_while_nobody_leads() -> None:
     """Its address may be another pod's by now. Who is there may become the primary, and is left alone."""
     world = GroupWorld()

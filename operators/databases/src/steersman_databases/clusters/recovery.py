@@ -71,7 +71,25 @@ def recovered(view: ClusterView, observed: Observed) -> int | None:
     outage = outage_of(view, observed)
     if outage is None or view.recovery is None or view.hibernated:
         return None
+    if (founding := _founding(view, observed)) is not None:
+        return founding
     return next((n for n, consent in outage.choices.items() if consent == view.recovery), None)
+
+
+def _founding(view: ClusterView, observed: Observed) -> int | None:
+    """Who has read that consent, and is about to found a group by it.
+
+    It has said so, and says no more what would be lost. To take the consent back now would have its founding refused,
+    since the store was written meanwhile, and that again and again.
+    """
+    given = (observed.members.settings or {}).get("recovered")
+    wanted = view.recovery
+    if wanted is None or given is None or wanted.epoch != observed.members.epoch:
+        return None
+    joins = any(
+        i.number == given and i.member is not None and i.member.state == "Starting" for i in observed.instances
+    )
+    return given if joins and wanted.instance == view.names.instance(given) else None
 
 
 def is_under_way(observed: Observed) -> bool:
