@@ -26,7 +26,7 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine
-from steersman_databases.engines.topology import Members, Topology
+from steersman_databases.engines.topology import Member, Members, Topology
 from steersman_databases.resources.instance import InstancePlan, instance_statefulset
 from steersman_databases.resources.labels import belongs_to
 
@@ -136,10 +136,17 @@ class Instances:
             case RestartServer(number, because):
                 member = observed.members.member(number)
                 assert member is not None
-                await self._topology.restart_server(observed.members, member)
-                self._tell("Restarted", f"restarted the server of {self._name(number)}: {because}")
+                if await self._waits_for_restart(member):
+                    await self._topology.restart_server(observed.members, member)
+                    self._tell("Restarted", f"restarted the server of {self._name(number)}: {because}")
             case _:
                 raise AssertionError(step)
+
+    async def _waits_for_restart(self, member: Member) -> bool:
+        """As its pod says it now: what was observed may be from before it has restarted."""
+        pod = await find_live(self._charge.client, Pod, member.pod)
+        found = self._topology.observe(self._view.key, () if pod is None else (pod,), ())
+        return any(one.pending_restart for one in found.members)
 
     async def _create(self, observed: Observed, number: int) -> None:
         # Claims first: what surrounds the instances is owned by them and declared before the pod starts.

@@ -7,7 +7,7 @@ from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.errors import Conflict
 from steersman.meta import ObjectKey
-from steersman_databases.clusters.observed import Observed
+from steersman_databases.clusters.observed import FENCED, Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import live_members
 from steersman_databases.controllers.lookup import find_live
@@ -35,18 +35,25 @@ async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
             ):
                 continue
             found = await find_live(charge.client, EndpointSlice, key)
-            if found is None or not charge.controls(found) or (awaited and await _is_there(charge, found)):
+            if found is None or not charge.controls(found):
+                continue
+            if _target(observed) is None and await _is_there(charge, found):
+                # Newer than what was observed.
                 continue
             await _correct(charge, topology, observed, found)
 
 
 async def _is_there(charge: Charge, found: EndpointSlice) -> bool:
-    """Whether a pod that it leads to is, which may be newer than what was observed."""
+    """Whether a pod that it leads to is, and may serve."""
     pods = [
         (await find_live(charge.client, Pod, ObjectKey(found.metadata.namespace, name)), uid)
         for name, uid in pods_of(found).items()
     ]
-    return any(pod is not None and pod.metadata.uid == uid for pod, uid in pods)
+    return any(pod is not None and pod.metadata.uid == uid and _may_serve(pod) for pod, uid in pods)
+
+
+def _may_serve(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is None and pod.metadata.annotations.get(FENCED) != "true"
 
 
 async def is_routed(charge: Charge, observed: Observed) -> bool:
