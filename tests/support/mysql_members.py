@@ -194,8 +194,7 @@ class Member:
 
     def show(self, authority: Authority) -> None:
         """Has a server certificate of this authority mounted."""
-        certificate, key = authority.issue("server", names=[f"{CLUSTER}-rw"])
-        _mount(self.directory / "tls", certificate, key, authority.certificate)
+        _show(self.directory, authority)
 
     def says(self) -> Mapping[str, Any]:
         """What stands at its pod."""
@@ -338,7 +337,7 @@ def members(envtest: Envtest, root: Path, directory: Path, count: int = 3) -> Ge
     with envtest.namespace("mysql") as namespace, SyncClient(envtest.config) as client:
         address = urlsplit(envtest.config.server)
         host = {"KUBERNETES_SERVICE_HOST": address.hostname or "", "KUBERNETES_SERVICE_PORT": str(address.port)}
-        mysqld = ["setpriv", "--pdeathsig=KILL", str(_initialised_once(root, directory))]
+        mysqld = ["setpriv", "--pdeathsig=KILL", str(initialised_once(root, directory))]
         account = directory / "account"
         group = Members(client, namespace, account, host, mysqld)
         _make_objects(group, count)
@@ -351,7 +350,7 @@ def members(envtest: Envtest, root: Path, directory: Path, count: int = 3) -> Ge
         servers = Authority()
         for number in range(count):
             member = Member(group, number, directory / str(number))
-            _furnish(member, root, servers, group.clients)
+            furnish(member.directory, root, servers, group.clients)
             member.make_pod()
             group.all.append(member)
         try:
@@ -361,7 +360,7 @@ def members(envtest: Envtest, root: Path, directory: Path, count: int = 3) -> Ge
                 member.kill()
 
 
-def _initialised_once(root: Path, directory: Path) -> Path:
+def initialised_once(root: Path, directory: Path) -> Path:
     """MySQL, which makes new data by its own hands once and copies them then: it takes a minute on a busy machine."""
     made = directory / "made"
     script = directory / "mysqld"
@@ -402,9 +401,8 @@ def _make_objects(group: Members, count: int) -> None:
     client.apply(EndpointSliceApply(metadata=slice_metadata, address_type="IPv4", ports=ports))
 
 
-def _furnish(member: Member, root: Path, servers: Authority, clients: Authority) -> None:
-    """What is mounted into the pod, and what the image has."""
-    directory = member.directory
+def furnish(directory: Path, root: Path, servers: Authority, clients: Authority) -> None:
+    """What is mounted into a pod, and what the image has. `root` has MySQL."""
     for name in ("", "volume", "tls", "peer"):
         (directory / name).mkdir()
     (directory / "log").touch()
@@ -417,9 +415,14 @@ def _furnish(member: Member, root: Path, servers: Authority, clients: Authority)
         "innodb_flush_method = nosync\ninnodb_buffer_pool_size = 64M\ninnodb_redo_log_capacity = 16M\n"
         "performance_schema_max_digest_length = 0\ntable_open_cache = 400\n"
     )
-    member.show(servers)
+    _show(directory, servers)
     _mount(directory / "peer", *clients.issue("steersman_replication"), clients.certificate)
     _own(directory)
+
+
+def _show(directory: Path, authority: Authority) -> None:
+    certificate, key = authority.issue("server", names=[f"{CLUSTER}-rw"])
+    _mount(directory / "tls", certificate, key, authority.certificate)
 
 
 def _mount(directory: Path, certificate: bytes, key: bytes, bundle: bytes) -> None:

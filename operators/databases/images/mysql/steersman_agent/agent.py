@@ -6,7 +6,7 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,13 +67,16 @@ class Agent:
 
     Args:
         api: makes one for each of the two threads.
+        thread: in which it does what takes time, one thing at a time.
     """
 
-    def __init__(self, cluster: Cluster, server: Server, api: Callable[[], ApiServer]) -> None:
+    def __init__(
+        self, cluster: Cluster, server: Server, api: Callable[[], ApiServer], thread: Executor | None = None
+    ) -> None:
         self._stopping = False
         self._cluster, self._server, self._api = cluster, server, api()
         place = server.place
-        self._local = group.LocalServer(str(place.socket))
+        self._local = server.local
         self._publisher = Publisher(api(), cluster.pod_path, cluster.pod.uid)
         self._joined = Joined(place.volume / "epoch")
         self._deeds = Deeds(
@@ -89,7 +92,7 @@ class Agent:
         self._log = Log()
         self._leader = Leader(cluster.pod, place, self._local, self._api, cluster.group_path, self._joined, self._log)
         self._applying, self._volumes = Applying(), Volumes({"data": place.volume})
-        self._thread = ThreadPoolExecutor(1)
+        self._thread = thread or ThreadPoolExecutor(1)
         self._doing: Future[None] | None = None
         self._deed: Deed = "Wait"
         self._decision = Decision("Wait", "it has just begun")
@@ -99,7 +102,7 @@ class Agent:
         self._agreed = store.Agreed()
         self._read: tuple[object, float] | None = None
         self._last: tuple[group.Look, float] | None = None
-        self._asking = Asking()
+        self._asking = Asking(time.monotonic)
         self._starts = Starts()
         self._apart = Apart(place.volume / "apart")
         self._alone_since: float | None = None
@@ -274,12 +277,9 @@ class Agent:
     def _ask_group(self, others: Sequence[Member]) -> Sequence[group.Look]:
         """What those say that are online, as far as they answer."""
         looks: list[group.Look] = []
-        place = self._server.place
         for member in (m for m in others if m.state == "Online"):
-            host, _, port = member.address.rpartition(":")
             try:
-                tls = group.trust(place.tls / "ca.crt", place.peer / "tls.crt", place.peer / "tls.key")
-                looks.append(group.look(host.strip("[]"), int(port), tls))
+                looks.append(self._server.ask(member.address))
             except (group.Unreachable, ValueError, OSError) as error:
                 self._log.say(f"instance {member.instance}", f"instance {member.instance} does not answer: {error}")
         return looks

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import group
 from .group import LocalServer, Unreachable
 
 
@@ -69,10 +70,11 @@ class Place:
 
 
 class Server:
-    """One mysqld with its data, started and stopped."""
+    """One mysqld with its data, started and stopped. `local` asks it."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.local = LocalServer(str(place.socket))
         self._process: subprocess.Popen[bytes] | None = None
         self._making: subprocess.Popen[bytes] | None = None
         self.last_words = ""
@@ -91,6 +93,12 @@ class Server:
     def has_data(self) -> bool:
         """The directory gets its name when it is complete."""
         return self.place.data.exists()
+
+    def ask(self, address: str) -> group.Look:
+        """What another member says, asked as this one. Raises Unreachable, OSError, ValueError."""
+        host, _, port = address.rpartition(":")
+        tls = group.trust(self.place.tls / "ca.crt", self.place.peer / "tls.crt", self.place.peer / "tls.key")
+        return group.look(host.strip("[]"), int(port), tls)
 
     def initialise(self) -> None:
         """Make data with nothing in them but who members are to each other. Raises Trouble."""
