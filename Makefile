@@ -73,7 +73,7 @@ faults: $(READY) ## Each fault at its full size, on the real API server, and MyS
 .PHONY: simulate
 simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)
 	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_simulated_users.py \
-		tests/unit/databases/test_clusters_simulated.py tests/unit/databases/controllers/test_hanging.py tests/unit/databases/controllers/test_database.py \
+		tests/unit/databases/test_clusters_simulated.py tests/unit/databases/test_groups_simulated.py tests/unit/databases/controllers/test_hanging.py tests/unit/databases/controllers/test_database.py \
 		tests/unit/databases/test_transitions.py tests/unit/testing/test_gallery.py
 	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 

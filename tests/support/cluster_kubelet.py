@@ -31,6 +31,10 @@ class Members(Protocol):
         """Another each time that there is something to look at beside what stands in Kubernetes."""
         ...
 
+    def ended(self, pod: Pod) -> bool:
+        """Whether nothing runs any more in a pod that is to end; it is told to."""
+        ...
+
 
 class ClusterKubelet:
     """Stands in for the StatefulSet controller (``OnDelete``), the volume binder, the kubelet, and what pods run.
@@ -192,7 +196,10 @@ class ClusterKubelet:
 
     async def _stop(self, pod: Pod) -> None:
         try:
-            await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+            if pod.metadata.deletion_timestamp is None:
+                await self._client.delete(Pod, pod.key, uid=pod.metadata.uid)
+            if not self._members.ended(pod):
+                return
             await self._client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
         except (NotFound, Conflict):
             return

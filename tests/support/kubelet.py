@@ -85,6 +85,10 @@ class _Both:
     patroni: patroni_model.Patroni
     agents: group_model.Agents
 
+    def ended(self, pod: Pod) -> bool:
+        """See `cluster_kubelet.Members`."""
+        return self.agents.ended(pod) and self.patroni.ended(pod)
+
     async def look(self) -> None:
         await self.patroni.look()
         await self.agents.look()

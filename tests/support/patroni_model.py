@@ -118,6 +118,10 @@ class Patroni:
         """Beside what stands in Kubernetes, who follows no more."""
         return frozenset(self._hosts.lagging)
 
+    def ended(self, pod: Pod) -> bool:
+        """At once."""
+        return True
+
     async def look(self) -> None:
         """One round of every cluster's members."""
         clusters: dict[ObjectKey, list[Pod]] = {}
