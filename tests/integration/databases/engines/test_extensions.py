@@ -10,7 +10,7 @@ import pytest
 from postgresql_server import PostgreSQLServer, administered
 from steersman_databases.engines import Credentials, PostgreSQL
 from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredExtension, DesiredSchema
-from steersman_databases.engines.errors import SqlFailed
+from steersman_databases.engines.errors import InvalidName, SqlFailed
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
 
@@ -77,3 +77,60 @@ async def test_a_superusers_script_finds_nothing_that_the_owner_planted(
     assert await postgresql.execute(FOUND, database=TOOLS.name) == [("1.2", "b")]
     await postgresql.execute("DROP FUNCTION b.planted CASCADE", credentials=OWNER, database=TOOLS.name)
     assert await make(administrator, newer) == ["ExtensionUpdated"]
+
+
+# A trusted one: it is its owner's, who may add to it what he has.
+TRIGRAMS = DesiredExtension("pg_trgm", schema="a")
+
+
+async def test_nobodys_own_objects_move_with_an_extension(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator, TRIGRAMS)
+    for statement in (
+        "CREATE FUNCTION a.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "ALTER EXTENSION pg_trgm ADD FUNCTION a.mine()",
+    ):
+        await postgresql.execute(statement, credentials=OWNER, database=TOOLS.name)
+    with pytest.raises(SqlFailed, match=r"moving extension pg_trgm .*somebody has added objects of his own"):
+        await make(administrator, replace(TRIGRAMS, schema="public"))
+    where = "SELECT pronamespace::regnamespace::text FROM pg_proc WHERE proname = 'similarity'"
+    assert await postgresql.execute(where, database=TOOLS.name) == [("a",)]
+    with pytest.raises(InvalidName, match="a schema of PostgreSQL's own"):
+        await make(administrator, replace(TRIGRAMS, schema="pg_catalog"))
+    await postgresql.execute("ALTER EXTENSION pg_trgm DROP FUNCTION a.mine()", credentials=OWNER, database=TOOLS.name)
+    assert await make(administrator, replace(TRIGRAMS, schema="public")) == ["ExtensionMoved"]
+
+
+async def test_what_is_added_to_an_extension_is_planted_all_the_same(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator, TRIGRAMS)
+    await plant(postgresql, "b")
+    for what in ("FUNCTION b.planted(text, text)", "OPERATOR b.= (text, text)"):
+        await postgresql.execute(f"ALTER EXTENSION pg_trgm ADD {what}", credentials=OWNER, database=TOOLS.name)
+    with pytest.raises(SqlFailed, match=r"creating extension amcheck .*schema b holds functions, operators or types"):
+        await make(administrator, TRIGRAMS, replace(CHECK, schema="b"))
+
+
+async def test_no_event_trigger_of_the_owners_runs_as_superuser(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator)
+    body = "CREATE FUNCTION public.spring() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'"
+    await postgresql.execute(body, credentials=OWNER, database=TOOLS.name)
+    trigger = "CREATE EVENT TRIGGER springs ON ddl_command_start EXECUTE FUNCTION public.spring()"
+    await postgresql.execute(trigger, database=TOOLS.name)
+    with pytest.raises(SqlFailed, match="event trigger springs would run a function of somebody who is none"):
+        await make(administrator, CHECK)
+    await postgresql.execute("ALTER EVENT TRIGGER springs DISABLE", database=TOOLS.name)
+    assert await make(administrator, CHECK) == ["ExtensionCreated"]
+
+
+async def test_what_the_owner_has_set_for_all_sessions_binds_nobody_of_ours(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator)
+    for setting in (f"role = '{OWNER.username.replace(chr(39), chr(39) * 2)}'", "idle_session_timeout = 1"):
+        await postgresql.execute(f'ALTER DATABASE "{TOOLS.name}" SET {setting}', credentials=OWNER)
+    assert await make(administrator, CHECK) == ["ExtensionCreated"]

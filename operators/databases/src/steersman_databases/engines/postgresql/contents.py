@@ -157,8 +157,8 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         place = (database, elevated and self._sessions.can_elevate)
         if self._session is None or place != self._place or not self._session.usable:
             await self._stack.aclose()
-            self._session = await self._stack.enter_async_context(
-                self._sessions.at(database, self._deadline, elevated)
-            )
-            self._place = place
+            session = await self._stack.enter_async_context(self._sessions.at(database, self._deadline, elevated))
+            if database is not None:
+                await ownership.require_untriggered(session, database)
+            self._session, self._place = session, place
         return self._session

@@ -15,10 +15,11 @@ from ..actions import (
     UpdateExtension,
 )
 from ..desired import DesiredDatabase, DesiredExtension, DesiredSchema, ObjectKind
-from ..errors import ExtensionUnavailable, NotPermitted
+from ..errors import ExtensionUnavailable, InvalidName, NotPermitted
 from ..plan import Change, Plan, Step
 from ..survey import PUBLIC, ExtensionOnDisk, Inside, SecuredObject, Survey
 from .grants import PRIVILEGES
+from .names import is_system_schema
 from .survey import DATABASE_OWNER
 
 _EVERYTHING = PRIVILEGES[ObjectKind.SCHEMA]
@@ -120,6 +121,9 @@ def _extension_steps(inside: Inside, desired: DesiredDatabase, extension: Desire
         return
     schema = extension.schema or found.schema
     if schema != found.schema:
+        if is_system_schema(schema):
+            # What others have added to it would come to where every session looks first, the operator's own included.
+            raise InvalidName("extensions", schema, "nothing is moved to a schema of PostgreSQL's own")
         # Before its update, which is refused where others have planted something. Even a trusted one's objects are a
         # superuser's, and so is it to move them.
         move = MoveExtension(desired.name, name, schema, desired.owner, elevated=True)

@@ -43,7 +43,7 @@ def check_database(desired: DesiredDatabase) -> None:
         _check_name("schemas", schema.name)
         if schema.owner:
             _check_name("schemas", schema.owner)
-        if _is_the_servers(schema.name):
+        if is_system_schema(schema.name):
             raise InvalidName("schemas", schema.name, "PostgreSQL keeps this schema for itself; choose another name")
     for extension in desired.extensions:
         _check_name("extensions", extension.name)
@@ -67,7 +67,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
             check_password(password)
     for grant in desired.grants:
         check_grant(grant)
-        if grant.schema is not None and _is_the_servers(grant.schema):
+        if grant.schema is not None and is_system_schema(grant.schema):
             raise InvalidName("grants", grant.schema, "what is in it is PostgreSQL's own; name another schema")
     for membership in desired.roles:
         _check_name("roles", membership.role)
@@ -97,7 +97,8 @@ def is_the_servers(role: str) -> bool:
     return role in RESERVED_USERS or role.startswith(("pg_", RESERVED_PREFIX))
 
 
-def _is_the_servers(schema: str) -> bool:
+def is_system_schema(schema: str) -> bool:
+    """Whether a schema is PostgreSQL's own."""
     return schema.startswith("pg_") or schema == "information_schema"
 
 

@@ -59,11 +59,18 @@ PLANTED = """
     JOIN pg_catalog.pg_namespace n ON n.oid = found.namespace
     JOIN pg_catalog.pg_roles r ON r.oid = found.owner
     WHERE n.nspname = %s AND NOT r.rolsuper
-      AND NOT EXISTS (
-        SELECT FROM pg_catalog.pg_depend extension
-        WHERE extension.classid = found.tableoid AND extension.objid = found.oid AND extension.deptype = 'e')
 """
-"""What a script of an extension could mistake for what it means."""
+"""What a script of an extension could mistake for what it means.
+
+Members of extensions that are a superuser's are theirs; others are members because their owner has added them.
+"""
+_TRIGGERED = """
+    SELECT DISTINCT t.evtname FROM pg_catalog.pg_event_trigger t
+    JOIN pg_catalog.pg_proc p ON p.oid = t.evtfoid
+    JOIN pg_catalog.pg_roles r ON (r.oid = t.evtowner OR r.oid = p.proowner) AND NOT r.rolsuper
+    JOIN pg_catalog.pg_roles we ON we.rolname = session_user AND we.rolsuper
+    WHERE t.evtenabled <> 'D'
+"""
 
 
 async def require_unplanted(session: Session, schema: str, doing: str) -> None:
@@ -77,6 +84,23 @@ async def require_unplanted(session: Session, schema: str, doing: str) -> None:
             None,
             f"schema {schema} holds functions, operators or types of others, which the extension's script, run by a"
             " superuser, could call: name an empty schema in spec.extensions, or move them to another one",
+        )
+
+
+async def require_untriggered(session: Session, database: str) -> None:
+    """Refuse to work in a database as superuser where that would run a function of somebody else's.
+
+    Only superusers make event triggers, but a function stays its owner's when he is a superuser no more.
+
+    Raises `SqlFailed`.
+    """
+    if found := await session.rows("looking at event triggers", _TRIGGERED):
+        names = ", ".join(sorted(name for (name,) in found))
+        raise SqlFailed(
+            f"working in database {database} as superuser",
+            None,
+            f"event trigger {names} would run a function of somebody who is none: give trigger and function to a"
+            " superuser, or disable the trigger",
         )
 
 

@@ -294,6 +294,9 @@ _OPTIONS = " ".join(
     f"-c {name}={value}"
     for name, value in {
         "search_path": "pg_catalog",
+        # Owners of databases may have set others for all who come.
+        "role": "none",
+        "idle_session_timeout": "0",
         "idle_in_transaction_session_timeout": "60s",
         "default_transaction_read_only": "off",
         "standard_conforming_strings": "on",

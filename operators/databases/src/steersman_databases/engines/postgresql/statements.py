@@ -343,7 +343,31 @@ def _(action: UpdateExtension) -> Work:
 @work.register
 def _(action: MoveExtension) -> Work:
     statement = _sql("ALTER EXTENSION {} SET SCHEMA {}", Name(action.name), Name(action.schema))
-    return _extension("moving", action, statement)
+    return _extension("moving", action, statement, _unless_foreign(action.name))
+
+
+_UNLESS_FOREIGN = """
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_extension e
+               JOIN pg_catalog.pg_depend m ON m.refobjid = e.oid AND m.deptype = 'e'
+                AND m.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass
+               JOIN pg_catalog.pg_shdepend o ON o.classid = m.classid AND o.objid = m.objid AND o.deptype = 'o'
+               JOIN pg_catalog.pg_database d ON d.oid = o.dbid AND d.datname = pg_catalog.current_database()
+               JOIN pg_catalog.pg_roles r ON r.oid = o.refobjid AND NOT r.rolsuper
+               WHERE e.extname = {}) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'somebody has added objects of his own to the extension: '
+            'ALTER EXTENSION ... DROP takes them out';
+    END IF;
+END
+"""
+
+
+def _unless_foreign(extension: str) -> sql.Composed:
+    """Members move along, and a superuser moves them to where their owner could not.
+
+    Looked at afterwards, in the same transaction: who adds one meanwhile is seen, or it has not moved.
+    """
+    return _sql("DO {}", sql.Literal(_sql(_UNLESS_FOREIGN, sql.Literal(extension)).as_string()))
 
 
 @work.register
@@ -352,10 +376,10 @@ def _(action: DropExtension) -> Work:
 
 
 def _extension(
-    verb: str, action: CreateExtension | UpdateExtension | MoveExtension | DropExtension, statement: sql.Composed
+    verb: str, action: CreateExtension | UpdateExtension | MoveExtension | DropExtension, *statements: sql.Composed
 ) -> Work:
     doing = f"{verb} extension {action.name} in database {action.database}"
-    return Work(doing, (statement,), action.database, action.as_role, action.elevated)
+    return Work(doing, statements, action.database, action.as_role, action.elevated)
 
 
 @work.register
