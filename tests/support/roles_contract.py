@@ -135,6 +135,40 @@ class TestRoles:
         assert await at.make(declared) == ["GrantRevoked"]
         assert await at.held() == {("table", "SELECT", BY_OWNER, False) for _ in kept}
 
+    @pytest.mark.parametrize("kept", [True, False], ids=["the column", "nothing"])
+    async def test_a_column_that_was_passed_on_keeps_the_table(self, at: At, kept: bool) -> None:
+        """What is revoked on a table goes from its columns too."""
+        await at.make(user("jane"))
+        await at.make(user(grants=(CONNECT, on_table("SELECT", "INSERT"))))
+        column = replace(TILL, column="coin")
+        await at.do(Grant("clerk", column, ("SELECT",), BY_OWNER, True), Grant("jane", column, ("SELECT",), "clerk"))
+        narrow = replace(on_table("SELECT", option=True), columns=("coin",))
+        declared = user(grants=(narrow,) if kept else ())
+        words = r"SELECT on table .*\.public\.till stays with clerk, who passed it on to jane: revoke that first"
+        with pytest.raises(ObjectsMissing, match=words):
+            await at.make(declared)
+        assert await at.held() == {("table", "SELECT", BY_OWNER, False), ("table", "SELECT", BY_OWNER, True)}
+        assert await at.make(user("jane")) == ["GrantRevoked"]
+        await at.make(declared)
+        assert await at.held() == {("table", "SELECT", BY_OWNER, True) for _ in range(kept)}
+
+    async def test_a_refused_revoke_stops_nothing_else(self, at: At) -> None:
+        """Somebody passes something on between a look and what is done by it."""
+        await at.make(user("jane"))
+        use = DesiredGrant(SHOP, frozenset({"USAGE"}), ObjectKind.SCHEMA, "public")
+        await at.make(user(grants=(replace(CONNECT, with_grant_option=True), use, on_table("SELECT", option=True))))
+        scope = Scope(frozenset({"clerk"}), frozenset({SHOP}), {SHOP: frozenset({"public"})})
+        plan = at.contents.plan_user(await at.contents.survey(at.sessions, scope), user())
+        database = SecuredObject(ObjectKind.DATABASE, SHOP)
+        await at.do(Grant("jane", database, ("CONNECT",), "clerk"), Grant("jane", TILL, ("SELECT",), "clerk"))
+        later = Grant("clerk", TILL, ("UPDATE",), BY_OWNER)
+        with pytest.raises(SqlFailed, match=r"revoking CONNECT.* 2BP01\); revoking SELECT.* 2BP01\)$") as caught:
+            await at.contents.carry_out(at.sessions, Plan((*plan.steps, Step(later))))
+        both = {("database", "CONNECT", BY_OWNER, True), ("table", "SELECT", BY_OWNER, True)}
+        assert await at.held() == {*both, ("table", "UPDATE", BY_OWNER, False)}
+        assert [change.reason for change in caught.value.changes] == ["GrantRevoked"]
+        assert await at.make(user("jane")) == ["GrantRevoked", "GrantRevoked"]
+
     async def test_who_is_given_it_by_two_loses_both(self, at: At) -> None:
         await at.make(user("jane", grants=(on_table("SELECT", option=True),)))
         await at.make(user(grants=(on_table("SELECT"),)))

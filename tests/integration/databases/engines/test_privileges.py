@@ -86,6 +86,24 @@ async def test_sequences_and_functions(at: At) -> None:
     assert await held(at) == []
 
 
+PAIR = """
+CREATE FUNCTION {0}.pair(integer, integer) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE PROCEDURE {0}.pair(integer, OUT integer) LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION {0}.pair(VARIADIC {0}.{1}[]) RETURNS int LANGUAGE sql AS 'SELECT 1'
+"""
+
+
+async def test_routines_that_one_name_could_mean_both(at: At) -> None:
+    """With its OUT arguments a procedure has the types of a function: in each schema anybody may plant such two."""
+    await at.sql(PAIR, PLACE, COLOUR, who=OWNER)
+    variadic = 'pair("till ""1""; %s"."colour ""%s, 1"""[])'
+    by_types = on(ObjectKind.FUNCTION, "pair(integer, integer)", "pair(integer)", variadic, "agg(integer)")
+    await at.make(user(CLERK.username, grants=(CONNECT, by_types)))
+    assert [what for what, *_ in await held(at) if what[0] == "f"] == ["f agg", "f pair", "f pair", "f pair"]
+    await at.make(user(CLERK.username))
+    assert await held(at) == []
+
+
 async def test_what_is_maintained_since_version_17(at: At) -> None:
     tables = on(ObjectKind.TABLE, NAME)
     await at.make(user(CLERK.username, grants=(CONNECT, USE, tables)))
@@ -160,6 +178,49 @@ async def test_what_was_passed_on_is_told_and_the_rest_is_revoked(at: At, kept: 
     assert await at.make(user(JANE.username)) == ["GrantRevoked"]
     assert await at.make(wanted) == ["GrantRevoked"]
     assert await held(at) == [(f"r {NAME}", "SELECT", OWNER.username, False)] * len(kept)
+
+
+COLUMN = on(ObjectKind.TABLE, NAME, privileges=("SELECT",), columns=("id",), with_grant_option=True)
+
+
+@pytest.mark.parametrize("kept", [(COLUMN,), ()], ids=["the column", "nothing"])
+async def test_a_column_that_was_passed_on_keeps_the_table_and_nothing_else(
+    at: At, kept: tuple[DesiredGrant, ...]
+) -> None:
+    """What is revoked on a table goes from its columns too."""
+    sequence = on(ObjectKind.SEQUENCE, TICKETS)
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, COLUMN, sequence)))
+    await at.sql("GRANT SELECT (id) ON {}.{} TO {}", PLACE, NAME, JANE.username, who=CLERK)
+    await at.sql(GIVE, PLACE, NAME, CLERK.username, who=OWNER)
+    await at.sql("GRANT INSERT, SELECT (id) ON {}.{} TO {}", PLACE, NAME, CLERK.username, who=OWNER)
+    wanted = user(CLERK.username, grants=(*kept, on(ObjectKind.FUNCTION, "none()")))
+    with pytest.raises(ObjectsMissing, match=r"SELECT on table .* stays with .*, who passed it on to jane's: revoke"):
+        await at.make(wanted)
+    assert {(what, privilege) for what, privilege, *_ in await held(at)} == {
+        (f"r {NAME}", "SELECT"),
+        ("f none", "EXECUTE"),
+    }
+    assert await at.make(user(JANE.username)) == ["GrantRevoked"]
+    await at.make(wanted)
+    assert {what for what, *_ in await held(at)} == {"f none"}
+
+
+async def test_who_owns_a_function_and_may_not_use_the_schema_of_its_types_any_more(at: At) -> None:
+    await at.sql("CREATE SCHEMA closed", who=OWNER)
+    for schema in ("closed", PLACE):
+        await at.sql("GRANT ALL ON SCHEMA {} TO {}", schema, JANE.username, who=OWNER)
+    await at.sql("GRANT CONNECT ON DATABASE {} TO {}", SHOP, JANE.username, who=OWNER)
+    await at.sql("CREATE TYPE closed.colour AS ENUM ('red')", who=JANE)
+    await at.sql("CREATE FUNCTION {}.f(closed.colour) RETURNS int LANGUAGE sql AS 'SELECT 1'", PLACE, who=JANE)
+    await at.sql("GRANT EXECUTE ON FUNCTION {}.f TO {}", PLACE, CLERK.username, who=JANE)
+    await at.sql("GRANT ALL ON SEQUENCE {}.{} TO {}", PLACE, TICKETS, CLERK.username, who=OWNER)
+    for schema in ("closed", PLACE):
+        await at.sql("REVOKE ALL ON SCHEMA {} FROM {}", schema, JANE.username, who=OWNER)
+    await at.make(user(CLERK.username))
+    assert await held(at) == []
+    f = on(ObjectKind.FUNCTION, "f(closed.colour)")
+    await at.make(user(CLERK.username, grants=(f,)))
+    assert [what for what, *_ in await held(at)] == ["f f"]
 
 
 async def test_a_database_and_a_schema_that_were_passed_on(at: At) -> None:

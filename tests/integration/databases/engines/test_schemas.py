@@ -174,11 +174,16 @@ async def test_a_copy_has_what_its_template_has(at: At) -> None:
 async def test_another_owner_gets_the_database_and_what_is_in_it(at: At) -> None:
     await at.make(replace(DATABASE, schemas=(DesiredSchema(BOOKS),)))
     await at.sql("CREATE TABLE goods (id int)", who=OWNER)
+    # Who is to be replaced may try to be in the way: by its types alone either of these names both.
+    await at.sql("CREATE FUNCTION goods(int, int) RETURNS int LANGUAGE sql AS 'SELECT 1'", who=OWNER)
+    await at.sql("CREATE PROCEDURE goods(int, OUT int) LANGUAGE sql AS 'SELECT 1'", who=OWNER)
     await at.make(user(CLERK, claim=CLAIM))
     await at.make(replace(DATABASE, owner=CLERK, schemas=(DesiredSchema(BOOKS),)))
     assert at.postgresql.administer(MADE)[0][4] == CLERK
     owners = "SELECT relname, pg_get_userbyid(relowner) FROM pg_class WHERE relname = 'goods'"
     assert await at.sql(owners) == [("goods", CLERK)]
+    routines = "SELECT DISTINCT pg_get_userbyid(proowner) FROM pg_proc WHERE proname = 'goods'"
+    assert await at.sql(routines) == CLERK
     assert await schemas(at) == {"public": "pg_database_owner", BOOKS: CLERK}
 
 

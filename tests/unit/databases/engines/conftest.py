@@ -31,7 +31,7 @@ class Model:
         return self.model.opens(credentials, database)
 
     async def create_table(self, credentials: Credentials, database: str) -> None:
-        self.model.create_table(credentials, database, "till")
+        self.model.create_table(credentials, database, "till", columns=("coin",))
 
     async def reads_table(self, credentials: Credentials, database: str) -> bool:
         return self.model.reads_table(credentials, database, "till")

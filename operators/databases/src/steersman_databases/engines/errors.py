@@ -26,7 +26,7 @@ No message, attribute or chained exception holds a password: they end in Events,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -202,6 +202,13 @@ class SqlFailed(EngineError):
         self.doing = doing
         self.sqlstate = sqlstate
         self.message = message
+
+    @classmethod
+    def of(cls, failures: Sequence[SqlFailed]) -> SqlFailed:
+        """The first of several, in whose words are all of them."""
+        first = failures[0]
+        first.args = ("; ".join(map(str, failures)),)
+        return first
 
 
 def _either(names: Iterable[str]) -> str:

@@ -42,10 +42,9 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     if not desired.exact:
         return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing)
     surplus = [one for one in held if _is_surplus(one, wanted) and not how.automatic(desired, one)]
-    passed_on = _passed_on(survey, desired.name)
     # The rest is done: else whoever passes one privilege on would keep whatever comes after it.
-    stays = {one for one in surplus if one.grantable and (one.on, one.privilege) in passed_on}
-    missing += tuple(sorted({_told(one, passed_on[one.on, one.privilege], wanted) for one in stays}))
+    stays = _staying(surplus, held, _passed_on(survey, desired.name))
+    missing += tuple(sorted({_told(one, others, wanted) for one, others in stays.items()}))
     surplus = [one for one in surplus if one not in stays]
     excess = {(one.on, one.privilege, one.grantor) for one in surplus if (one.on, one.privilege) not in wanted}
     # What is revoked on a table goes from its columns too: it is not there to be revoked again, but to be granted.
@@ -64,13 +63,34 @@ def _is_surplus(one: Privilege, wanted: Wanted) -> bool:
     return declared is None or (one.grantable and not declared[1])
 
 
-def _passed_on(survey: Survey, name: str) -> Mapping[tuple[SecuredObject, str], set[str]]:
+PassedOn = Mapping[tuple[SecuredObject, str], set[str]]
+"""Object and privilege → to whom it was granted."""
+
+
+def _passed_on(survey: Survey, name: str) -> PassedOn:
     """To whom a user granted what by its right to pass it on, which it cannot lose as long as they have it."""
     found: dict[tuple[SecuredObject, str], set[str]] = defaultdict(set)
     for state in (*survey.databases.values(), *survey.inside.values()):
         for one in state.privileges:
             if one.grantor == name:
-                found[one.on, one.privilege].add(one.grantee or "everybody")
+                # Who may pass on a table's may pass on its columns'.
+                for on in {one.on, _whole(one.on)}:
+                    found[on, one.privilege].add(one.grantee or "everybody")
+    return found
+
+
+def _staying(surplus: list[Privilege], held: list[Privilege], passed_on: PassedOn) -> Mapping[Privilege, set[str]]:
+    """What a user cannot lose, and because of whom: what is revoked on a table goes from its columns, too."""
+    of_columns: dict[tuple[SecuredObject, str, str], list[Privilege]] = defaultdict(list)
+    for one in held:
+        if one.on.column is not None:
+            of_columns[_whole(one.on), one.privilege, one.grantor].append(one)
+    found: dict[Privilege, set[str]] = {}
+    for one in surplus:
+        goes = [one, *of_columns.get((one.on, one.privilege, one.grantor), ())]
+        others = {name for it in goes if it.grantable for name in passed_on.get((it.on, it.privilege), ())}
+        if others:
+            found[one] = others
     return found
 
 
@@ -259,4 +279,5 @@ def _revokes(
         names = tuple(sorted(privileges))
         revoke = Revoke(desired.name, on, names, how.acting(survey, on.database, grantor), only_option)
         what = f"the right to pass on {', '.join(names)}" if only_option else ", ".join(names)
-        yield revoke, Step(revoke, Change("GrantRevoked", f"revoked {what} on {on} from {desired.name}"))
+        change = Change("GrantRevoked", f"revoked {what} on {on} from {desired.name}")
+        yield revoke, Step(revoke, change, alone=True)

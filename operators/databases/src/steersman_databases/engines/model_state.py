@@ -253,18 +253,16 @@ class State:
     def _(self, action: Revoke) -> None:
         grantor = self._grantor(action.on, action.as_role)
         held = self._privileges(action.on)
-        self._require_not_passed_on(action, grantor, held)
-        for privilege in action.privileges:
-            # What is revoked on a table goes from its columns too.
-            for one in [
-                one
-                for one in held
-                if action.on in (one.on, replace(one.on, column=None))
-                and _same(one, action.grantee, one.on, privilege, grantor)
-            ]:
-                held.remove(one)
-                if action.only_option:
-                    held.add(replace(one, grantable=False))
+        # What is revoked on a table goes from its columns too.
+        taken = [
+            one
+            for one in held
+            if action.on in (one.on, replace(one.on, column=None)) and one.privilege in action.privileges
+            if (one.grantee, one.grantor) == (action.grantee, grantor)
+        ]
+        self._require_not_passed_on(taken, held)
+        held.difference_update(taken)
+        held.update(replace(one, grantable=False) for one in taken if action.only_option)
         self._keep(action.on, held)
 
     @apply.register
@@ -438,13 +436,13 @@ class State:
         public = on.kind is ObjectKind.SCHEMA and schemas.get(on.schema or "") == DATABASE_OWNER
         return DATABASE_OWNER if public and self._database(on.database).owner == as_role else as_role
 
-    def _require_not_passed_on(self, action: Revoke, grantor: str, held: set[Privilege]) -> None:
+    def _require_not_passed_on(self, taken: list[Privilege], held: set[Privilege]) -> None:
         """What somebody passed on stays, and so does the right to it, unless another gave that too."""
-        for privilege in action.privileges if self.owners_matter else ():
-            on_it = [one for one in held if (one.on, one.privilege) == (action.on, privilege)]
-            left = any(one.grantable for one in on_it if one.grantee == action.grantee and one.grantor != grantor)
-            if not left and any(one.grantor == action.grantee for one in on_it):
-                raise SqlFailed(f"revoking {privilege}", "2BP01", "dependent privileges exist")
+        for it in (one for one in taken if one.grantable and self.owners_matter):
+            on_it = [one for one in held if (one.on, one.privilege) == (it.on, it.privilege)]
+            left = any(one.grantable for one in on_it if one.grantee == it.grantee and one.grantor != it.grantor)
+            if not left and any(one.grantor == it.grantee for one in on_it):
+                raise SqlFailed(f"revoking {it.privilege}", "2BP01", "dependent privileges exist")
 
     def _leave(self, name: str, stays: Callable[[Membership], bool]) -> None:
         user = self.users[name]

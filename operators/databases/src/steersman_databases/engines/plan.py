@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from .actions import Action
-from .errors import EngineError
+from .errors import EngineError, SqlFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action, which happens wholly or not at all, and what to tell of it (nothing where another step does)."""
+    """One action, which happens wholly or not at all, and what to tell of it (nothing where another step does).
+
+    `alone`: nothing needs it to be done before, so what comes after it is done even where the server refuses it.
+    """
 
     action: Action
     change: Change | None = None
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,25 @@ Hands = AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]
 
 
 async def carried_out(plan: Plan, hands: Hands) -> tuple[Change, ...]:
-    """Do the steps in their order, and say what was changed; an `EngineError` says it in its `changes`."""
+    """Do the steps in their order, and say what was changed; an `EngineError` says it in its `changes`.
+
+    What the server refused of steps that stand alone is raised at the end, all in one.
+    """
     changes: list[Change] = []
+    refused: list[SqlFailed] = []
     try:
         async with hands as do:
             for step in plan.steps:
-                await do(step.action)
-                changes += [step.change] if step.change else []
+                try:
+                    await do(step.action)
+                except SqlFailed as failure:
+                    refused.append(failure)
+                    if not step.alone:
+                        break
+                else:
+                    changes += [step.change] if step.change else []
+            if refused:
+                raise SqlFailed.of(refused)
     except EngineError as error:
         error.changes = tuple(changes)
         raise

@@ -96,7 +96,13 @@ _AFTER_THE_PASSWORD = (
 """What the server looks at once it has taken the password. Source: src/backend/utils/init/postinit.c, miscinit.c."""
 
 _NOT_TO_ACT_AS = "permission denied to set role"
-_NOT_TO_USE = "permission denied for schema"
+_NOT_TO_USE = "permission denied for schema "
+
+
+def _closed(refused: SqlFailed) -> str | None:
+    """The schema that a role may not use."""
+    found = refused.message.removeprefix(_NOT_TO_USE)
+    return found if found != refused.message else None
 
 
 def _own(sessions: Sessions) -> PostgreSQLSessions:
@@ -145,9 +151,18 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
                 refused = once_more
             else:
                 return
-        if action.on.schema is None or not refused.message.startswith(_NOT_TO_USE):
-            raise refused
-        await self._run(let_in(todo, action.on.schema))
+        await self._let_in(todo, refused)
+
+    async def _let_in(self, todo: Work, refused: SqlFailed) -> None:
+        """Once more with each schema opened that is named in a refusal: its own, and those of a function's types."""
+        opened: list[str] = []
+        while (schema := _closed(refused)) is not None and schema not in opened:
+            opened.append(schema)
+            try:
+                return await self._run(let_in(todo, opened))
+            except SqlFailed as once_more:
+                refused = once_more
+        raise refused
 
     async def _run(self, todo: Work) -> None:
         session = await self._at(todo.database, todo.elevated)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..desired import DesiredDatabase, DesiredUser, NoPassword
 from ..errors import InvalidName, NotSupported
 from ..names import check_grant, check_password, check_text
@@ -23,6 +25,18 @@ NOBODYS = frozenset({"pg_execute_server_program", "pg_read_server_files", "pg_wr
 def deputy_name(username: str) -> str:
     """The role that holds the second credential of a user whose password rotates."""
     return username + DEPUTY
+
+
+_TYPE = re.compile(r"""(?:[^",]|"(?:[^"]|"")*")+""")
+
+
+def arguments(types: str) -> str:
+    """The types of a routine's arguments, as the server writes them, so that they name this routine and no other.
+
+    Without a mode they could also be all arguments of a procedure, with those that it gives back: where somebody
+    planted such a one, ROUTINE would name neither. Source: `LookupFuncWithArgs` in src/backend/parser/parse_func.c.
+    """
+    return ", ".join(f"IN {one.strip()}" for one in _TYPE.findall(types))
 
 
 def check_database(desired: DesiredDatabase) -> None:

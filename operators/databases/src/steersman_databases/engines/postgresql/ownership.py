@@ -6,12 +6,11 @@ Catalogs are read and ALTER … OWNER is run, which call no functions of users, 
 
 from __future__ import annotations
 
-from typing import LiteralString
-
 from psycopg import sql
 
 from ..actions import GiveBack
 from ..errors import SqlFailed
+from . import names
 from .session import Session
 
 CONTENTS = """
@@ -124,10 +123,11 @@ async def give_back(session: Session, action: GiveBack) -> None:
             await session.run(f"giving objects back to {action.owner}", statement)
 
 
-def _address(kind: str, schema: str, name: str, arguments: LiteralString) -> sql.Composable:
+def _address(kind: str, schema: str, name: str, arguments: str) -> sql.Composable:
     if kind == "SCHEMA":
         return sql.Identifier(schema)
     if kind == "ROUTINE":
         # The server quotes argument types itself, and qualifies all that are not in pg_catalog.
-        return sql.SQL("{}({})").format(sql.Identifier(schema, name), sql.SQL(arguments))
+        types = sql.SQL(names.arguments(arguments))  # pyright: ignore[reportArgumentType]
+        return sql.SQL("{}({})").format(sql.Identifier(schema, name), types)
     return sql.Identifier(schema, name)

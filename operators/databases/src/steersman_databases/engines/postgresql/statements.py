@@ -44,6 +44,7 @@ from ..actions import (
 from ..desired import ObjectKind
 from ..errors import NotSupported
 from ..survey import PUBLIC, SecuredObject
+from .names import arguments
 
 Name = sql.Identifier
 
@@ -76,14 +77,14 @@ def by_force(todo: Work) -> Work:
     return replace(todo, statements=statements, as_role=None, elevated=True)
 
 
-def let_in(todo: Work, schema: str) -> Work:
-    """The same as a role that may not use the schema, and so could name nothing in it: it may until this is done."""
-    place, role = Name(schema), Name(todo.as_role or "")
+def let_in(todo: Work, schemas: list[str]) -> Work:
+    """The same as a role that may not use schemas, and so could name nothing in them: it may until this is done."""
+    places, role = _list([Name(schema) for schema in schemas]), Name(todo.as_role or "")
     statements = (
-        _sql("GRANT USAGE ON SCHEMA {} TO {}", place, role),
+        _sql("GRANT USAGE ON SCHEMA {} TO {}", places, role),
         *by_force(todo).statements,
         _sql("SET LOCAL ROLE NONE"),
-        _sql("REVOKE USAGE ON SCHEMA {} FROM {}", place, role),
+        _sql("REVOKE USAGE ON SCHEMA {} FROM {}", places, role),
     )
     return replace(todo, statements=statements, as_role=None, elevated=True)
 
@@ -229,7 +230,7 @@ def _address(on: SecuredObject) -> sql.Composed:
     name = Name(on.schema or "", on.name or "")
     if on.kind is ObjectKind.FUNCTION:
         # The server's own text: it quotes types itself, and qualifies all that are not in pg_catalog.
-        return _sql("{}({})", name, sql.SQL(on.arguments or ""))  # pyright: ignore[reportArgumentType]
+        return _sql("{}({})", name, sql.SQL(arguments(on.arguments or "")))  # pyright: ignore[reportArgumentType]
     return _sql("{}", name)
 
 
