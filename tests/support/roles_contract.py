@@ -177,6 +177,16 @@ class TestRoles:
         assert await at.make(user()) == ["GrantRevoked", "GrantRevoked"]
         assert await at.held() == set()
 
+    @pytest.mark.parametrize("kept", [(), (on_table("SELECT"),)], ids=["all of it", "the option only"])
+    async def test_what_one_passed_on_to_oneself_is_revoked_first(
+        self, at: At, kept: tuple[DesiredGrant, ...]
+    ) -> None:
+        await at.make(user(grants=(on_table("SELECT", option=True),)))
+        await at.do(Grant("clerk", TILL, ("SELECT",), "clerk"))
+        assert await at.held() == {("table", "SELECT", BY_OWNER, True), ("table", "SELECT", "clerk", False)}
+        assert await at.make(user(grants=kept)) == ["GrantRevoked", "GrantRevoked"]
+        assert await at.held() == {("table", "SELECT", BY_OWNER, False) for _ in kept}
+
     async def test_what_is_to_come_is_granted_and_revoked(self, at: At) -> None:
         later = DesiredGrant(SHOP, frozenset({"SELECT"}), ObjectKind.TABLE, "public", ("*",), future=True)
         await at.make(user(grants=(later,)))

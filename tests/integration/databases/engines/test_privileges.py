@@ -223,6 +223,25 @@ async def test_who_owns_a_function_and_may_not_use_the_schema_of_its_types_any_m
     assert [what for what, *_ in await held(at)] == ["f f"]
 
 
+@pytest.mark.parametrize("kept", [(), (TABLE,)], ids=["all of it", "the option only"])
+async def test_who_passed_something_on_to_itself_loses_it(at: At, kept: tuple[DesiredGrant, ...]) -> None:
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON)))
+    await at.sql(GIVE, PLACE, NAME, CLERK.username, who=CLERK)
+    await at.sql("GRANT SELECT (id) ON {}.{} TO {}", PLACE, NAME, CLERK.username, who=CLERK)
+    assert len([what for what, *_ in await held(at) if what[0] == "r"]) == 2
+    assert set(await at.make(user(CLERK.username, grants=kept))) == {"GrantRevoked"}
+    assert await held(at) == [(f"r {NAME}", "SELECT", OWNER.username, False)] * len(kept)
+
+
+async def test_what_is_narrowed_to_columns_goes_though_it_was_passed_on_to_itself(at: At) -> None:
+    column = replace(TABLE, columns=("id",))
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON)))
+    await at.sql("GRANT SELECT (id), SELECT ON {}.{} TO {}", PLACE, NAME, CLERK.username, who=CLERK)
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, column)))
+    assert [what for what, *_ in await held(at) if what[0] == "r"] == []
+    assert await at.may(CLERK, "SELECT id FROM {}.{}", PLACE, NAME)
+
+
 async def test_a_database_and_a_schema_that_were_passed_on(at: At) -> None:
     both = (CONNECT, USE)
     await at.make(user(CLERK.username, grants=tuple(replace(one, with_grant_option=True) for one in both)))

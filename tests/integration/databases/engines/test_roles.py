@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 
-from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
-from postgresql_server import PostgreSQLServer
+from postgresql_administrators import CLAIM, DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
+from postgresql_server import PostgreSQLServer, compose
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
-from steersman_databases.engines.errors import HeirMissing, NotSupported, ObjectsMissing, SqlFailed
+from steersman_databases.engines.errors import HeirMissing, NotSupported, ObjectsMissing, Raced, SqlFailed
+from steersman_databases.engines.plan import Plan
+from steersman_databases.engines.survey import Scope
 
 CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
 PRIVILEGED = ("superuser", "operator")
@@ -228,6 +232,36 @@ async def test_who_let_others_in_stays_in_until_they_are_out(at: At) -> None:
     assert [admin for _, admin, *_ in memberships(at)] == [False]
 
 
+async def test_who_let_itself_in_is_put_out(at: At) -> None:
+    """Since version 16 that is a membership of its own, which hangs on the one with the admin option."""
+    await at.make(role(READER))
+    admin = user(CLERK.username, roles=(DesiredMembership(READER, admin=True),))
+    for then in (user(CLERK.username, roles=(DesiredMembership(READER),)), user(CLERK.username)):
+        await at.make(admin)
+        await at.sql("GRANT {} TO {}", READER, CLERK.username, who=CLERK, database="postgres")
+        await at.make(then)
+        assert [(name, admin) for name, admin, *_ in memberships(at)] == [(one.role, False) for one in then.roles]
+
+
+async def test_who_was_let_in_by_another_is_put_out_though_it_let_others_in(at: At) -> None:
+    """Two who let each other in: what the one has from the other goes, then what the other has from the one."""
+    if at.version < 16:
+        return
+    await at.make(role(READER))
+    await at.make(user(CLERK.username, roles=(DesiredMembership(READER, admin=True),)))
+    await at.make(user(JANE, exact=False))
+    jane = Credentials(JANE, "s3cret")
+    await at.sql("GRANT {} TO {} WITH ADMIN OPTION", READER, JANE, who=CLERK, database="postgres")
+    await at.sql("GRANT {} TO {}", READER, CLERK.username, who=jane, database="postgres")
+    assert len(memberships(at)) == 2
+    with pytest.raises(ObjectsMissing, match=f"who let {JANE} in: put them out"):
+        await at.make(user(CLERK.username))
+    assert memberships(at) == [(READER, True, True, True)]
+    await at.make(user(JANE))
+    await at.make(user(CLERK.username))
+    assert memberships(at) == []
+
+
 async def test_who_let_others_in_is_dropped(at: At) -> None:
     await at.make(role(READER))
     await at.make(user(CLERK.username, roles=(DesiredMembership(READER, admin=True),)))
@@ -290,6 +324,105 @@ async def test_who_owns_a_database_is_dropped_with_an_heir_only(at: At) -> None:
     assert at.postgresql.administer(
         "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname LIKE 'the \"shop%'"
     ) == [(JANE,)]
+
+
+async def test_who_was_made_mighty_is_so_no_more_before_anything_else_and_without_an_heir_too(at: At) -> None:
+    """The operator's everyday login must not be able to act as a superuser, not even for a moment."""
+    if not anyone_mighty(at):
+        return
+    taken = "REVOKE {} FROM {} CASCADE" if at.version >= 16 else "REVOKE {} FROM {}"
+    mighty = "ALTER ROLE {} SUPERUSER CREATEROLE REPLICATION BYPASSRLS"
+    await at.make(user(CLERK.username))
+    await at.make(replace(DATABASE, owner=CLERK.username))
+    for heir in (None, OWNER.username):
+        at.postgresql.administer(taken, CLERK.username, at.sessions.server.login.username)
+        at.postgresql.administer(mighty, CLERK.username)
+        survey = await at.contents.survey(at.sessions, Scope(frozenset({CLERK.username, OWNER.username})))
+        for plan in (
+            at.contents.plan_user(survey, user(CLERK.username)),
+            at.contents.plan_drop_user(survey, CLERK.username, CLAIM, heir),
+        ):
+            at.postgresql.administer(mighty, CLERK.username)
+            await at.contents.carry_out(at.sessions, Plan(plan.steps[:1]))
+            assert rights(at, CLERK.username) == (False, False, False, False)
+        assert not (await attributes(at, CLERK.username))[4], "it does not log in any more"
+        at.postgresql.administer(mighty + " LOGIN", CLERK.username)
+        if heir is None:
+            for _ in range(2):
+                with pytest.raises(HeirMissing, match="it owns the database itself"):
+                    await at.drop(CLERK.username)
+                assert rights(at, CLERK.username) == (False, False, False, False)
+            assert not await at.postgresql.can_log_in(CLERK, "postgres")
+    assert await at.drop(CLERK.username, OWNER.username) == ["UserDropped"]
+
+
+RIGHTS = """
+SELECT rolsuper, rolcreaterole, rolreplication, rolbypassrls FROM pg_roles WHERE rolname = '{}'
+"""
+
+
+def rights(at: At, name: str) -> tuple[object, ...]:
+    [row] = at.postgresql.administer(RIGHTS.replace("{}", name.replace("'", "''")))
+    return row
+
+
+MAY_MAKE = (
+    DesiredGrant(SHOP, frozenset({"CONNECT"})),
+    DesiredGrant(SHOP, frozenset({"CREATE", "USAGE"}), ObjectKind.SCHEMA, "public"),
+)
+
+
+async def begun(at: At, who: Credentials) -> psycopg.AsyncConnection:
+    """A transaction of somebody who acts as the clerk: it made `later`, and what is the clerk's waits for its end."""
+    session = await at.postgresql.connected(who, SHOP)
+    await session.execute(compose("SET ROLE {}", CLERK.username))
+    await session.execute("BEGIN; SELECT FROM public.before; CREATE TABLE public.later ()")
+    return session
+
+
+async def until_it_waits(at: At, dropping: asyncio.Task[list[str]]) -> None:
+    waits = "SELECT pid FROM pg_locks WHERE NOT granted"
+    async with asyncio.timeout(10):
+        while not dropping.done() and not at.postgresql.administer(waits):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("login", ["its own", "its second"])
+async def test_what_a_dropped_user_makes_meanwhile_is_not_dropped(at: At, login: str) -> None:
+    """Its sessions end before what it owns is given away: what one commits then would go with it."""
+    await at.make(DATABASE)
+    await at.make(user(CLERK.username, grants=MAY_MAKE, second=SecondCredential("s3cond")))
+    await at.sql("CREATE TABLE public.before ()", who=CLERK)
+    await at.hang_up()
+    who = CLERK if login == "its own" else Credentials(CLERK.username + "~", "s3cond")
+    session = await begun(at, who)
+    dropping = asyncio.create_task(at.drop(CLERK.username))
+    await until_it_waits(at, dropping)
+    with pytest.raises(psycopg.OperationalError):
+        await session.execute("COMMIT")
+    assert "UserDropped" in await dropping
+    tables = "SELECT relname FROM pg_class WHERE relname IN ('before', 'later')"
+    assert await at.sql(tables) == "before"
+
+
+async def test_what_another_makes_as_a_dropped_user_meanwhile_is_not_dropped(at: At) -> None:
+    """Sessions of others, who may act as the user, go on: it is looked at again."""
+    await at.make(DATABASE)
+    await at.make(user(CLERK.username, grants=MAY_MAKE))
+    await at.make(user(JANE, roles=(DesiredMembership(CLERK.username),), grants=MAY_MAKE[:1]))
+    await at.sql("CREATE TABLE public.before ()", who=CLERK)
+    await at.hang_up()
+    session = await begun(at, Credentials(JANE, "s3cret"))
+    dropping = asyncio.create_task(at.drop(CLERK.username))
+    await until_it_waits(at, dropping)
+    await session.execute("COMMIT")
+    with pytest.raises(Raced, match="it has come to own something there"):
+        await dropping
+    await session.close()
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+    owners = "SELECT DISTINCT pg_get_userbyid(relowner) FROM pg_class WHERE relname IN ('before', 'later')"
+    assert await at.sql(owners) == OWNER.username
+    assert len(await at.sql("SELECT relname FROM pg_class WHERE relname IN ('before', 'later')")) == 2
 
 
 async def test_a_role_that_was_made_by_hand_is_taken_altered_and_dropped(at: At) -> None:

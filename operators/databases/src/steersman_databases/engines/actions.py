@@ -261,6 +261,13 @@ class DropExtension:
 
 
 @dataclass(frozen=True, slots=True)
+class EndSessions:
+    """Who is logged in as `name` is so no more, and nothing that it was about to commit is."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reassign:
     """What `name` owns inside a database becomes the heir's, and what was granted to it there is gone.
 
@@ -274,12 +281,10 @@ class Reassign:
 
 @dataclass(frozen=True, slots=True)
 class DropUser:
-    """Its sessions end first. `role`: it is a role, where roles are no accounts (MariaDB). `elevated` is as for
-    `AlterUser`."""
+    """Its sessions end first. `role`: it is a role, where roles are no accounts (MariaDB)."""
 
     name: str
     role: bool = False
-    elevated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +318,7 @@ Action = (
     | UpdateExtension
     | MoveExtension
     | DropExtension
+    | EndSessions
     | Reassign
     | DropUser
     | DropDatabase

@@ -41,6 +41,10 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     held = list(_held(survey, desired.name))
     if not desired.exact:
         return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing)
+    # What somebody passed on to itself gives it nothing, and would keep it from losing by what it did.
+    own = [one for one in held if one.grantor == desired.name]
+    back = [step for _, step in _revokes(survey, desired, own, {}, how)]
+    held = [one for one in held if one not in own]
     surplus = [one for one in held if _is_surplus(one, wanted) and not how.automatic(desired, one)]
     # The rest is done: else whoever passes one privilege on would keep whatever comes after it.
     stays = _staying(surplus, held, _passed_on(survey, desired.name))
@@ -55,7 +59,7 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     last: list[Step] = []
     for revoke, step in _revokes(survey, desired, [one for one in surplus if one not in lost], wanted, how):
         (first if any((revoke.on, one) in narrowed for one in revoke.privileges) else last).append(step)
-    return Plan((*first, *_grants(survey, desired, held, wanted, how), *last), missing)
+    return Plan((*back, *first, *_grants(survey, desired, held, wanted, how), *last), missing)
 
 
 def _is_surplus(one: Privilege, wanted: Wanted) -> bool:
@@ -72,7 +76,7 @@ def _passed_on(survey: Survey, name: str) -> PassedOn:
     found: dict[tuple[SecuredObject, str], set[str]] = defaultdict(set)
     for state in (*survey.databases.values(), *survey.inside.values()):
         for one in state.privileges:
-            if one.grantor == name:
+            if one.grantor == name != one.grantee:
                 # Who may pass on a table's may pass on its columns'.
                 for on in {one.on, _whole(one.on)}:
                     found[on, one.privilege].add(one.grantee or "everybody")

@@ -23,6 +23,7 @@ from .actions import (
     DropExtension,
     DropSchema,
     DropUser,
+    EndSessions,
     FinishDatabase,
     GiveBack,
     Grant,
@@ -222,7 +223,9 @@ class State:
     @apply.register
     def _(self, action: RevokeRole) -> None:
         member = self._user(action.member)
-        if self.owners_matter and any(role == action.role for role, _ in self.admitted(member.name)):
+        by = {one.grantor for one in member.memberships if one.role == action.role and one.admin}
+        admitted = any(role == action.role for role, _ in self.admitted(member.name))
+        if self.owners_matter and by == {action.grantor} and admitted:
             raise SqlFailed(f"revoking membership in {action.role}", "2BP01", "dependent privileges exist")
         self._leave(member.name, lambda one: (one.role, one.grantor) != (action.role, action.grantor))
         if action.role in self.users:
@@ -351,6 +354,10 @@ class State:
     @apply.register
     def _(self, action: DropExtension) -> None:
         self._inside(action.database).extensions.pop(action.name, None)
+
+    @apply.register
+    def _(self, action: EndSessions) -> None:
+        self._user(action.name)
 
     @apply.register
     def _(self, action: Reassign) -> None:

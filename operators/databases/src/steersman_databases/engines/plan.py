@@ -41,19 +41,22 @@ class Plan:
     """Steps, and what they had to leave out.
 
     `missing` are sentence parts (`table shop.public.orders is not there yet`): what is waited for. `again`: there
-    may be more to do, which is seen only after these steps.
+    may be more to do, which is seen only after these steps. `failure`, raised once they are done, is why there are no
+    more.
     """
 
     steps: tuple[Step, ...] = ()
     missing: tuple[str, ...] = ()
     again: bool = False
+    failure: EngineError | None = None
 
     def __bool__(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.steps)
 
     def __add__(self, other: Plan) -> Plan:
-        return Plan(self.steps + other.steps, self.missing + other.missing, self.again or other.again)
+        again, failure = self.again or other.again, self.failure or other.failure
+        return Plan(self.steps + other.steps, self.missing + other.missing, again, failure)
 
 
 Hands = AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]
@@ -80,6 +83,8 @@ async def carried_out(plan: Plan, hands: Hands) -> tuple[Change, ...]:
                     changes += [step.change] if step.change else []
             if refused:
                 raise SqlFailed.of(refused)
+        if plan.failure is not None:
+            raise plan.failure
     except EngineError as error:
         error.changes = tuple(changes)
         raise

@@ -6,9 +6,10 @@ first statement on: two names, two passwords, one owner of everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from typing import Any, Literal
 
 from ..actions import (
     FOREVER,
@@ -16,6 +17,7 @@ from ..actions import (
     Attributes,
     CreateUser,
     DropUser,
+    EndSessions,
     GrantRole,
     MarkUser,
     Reassign,
@@ -58,25 +60,48 @@ def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
 
 def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
     """See `Contents.plan_drop_user`."""
-    steps: list[Step] = []
-    for role in (deputy_name(name), name):
-        state = survey.users.get(role)
-        if state is None or not is_ours(state.mark, claim) or (role != name and claim is None):
-            continue
-        elevated = _is_beyond(survey, state)
-        steps += _made_administered(survey, state)
-        if state.login:
-            steps.append(Step(AlterUser(role, Attributes(login=False), elevated)))
-        owned = state.owns_in | _owned(survey, role)
+    states = [
+        state
+        for role in (deputy_name(name), name)
+        if (state := survey.users.get(role)) is not None
+        and is_ours(state.mark, claim)
+        and (role == name or claim is not None)
+    ]
+    shut = tuple(step for state in states for step in _shut(survey, state))
+    try:
+        dropped = tuple(_dropped(survey, states, name, heir))
+    except HeirMissing as missing:
+        if not shut:
+            raise
+        return Plan(shut, failure=missing)
+    return Plan((*shut, *dropped))
+
+
+def _shut(survey: Survey, state: UserState) -> Iterator[Step]:
+    """Nobody logs in any more, and before all else it is nobody mighty: the operator is about to act as it."""
+    last = Attributes(login=False if state.login else None)
+    if _has_mighty_hands(survey):
+        last = replace(last, **_too_much(state, Attributes()))
+    if last != Attributes():
+        elevated = not survey.superuser and not _is_administered(survey, state)
+        yield Step(AlterUser(state.name, last, elevated or _is_beyond(survey, state)))
+
+
+def _dropped(survey: Survey, states: list[UserState], name: str, heir: str | None) -> Iterator[Step]:
+    for state in states:
+        yield from _made_administered(survey, state)
+    # Of both, before anything is given away: what a session commits after that would be dropped.
+    yield from (Step(EndSessions(state.name)) for state in states)
+    for state in states:
+        role, owned = state.name, state.owns_in | _owned(survey, state.name)
         for database in sorted(state.stands_in | owned):
             to = name if role != name else heir
             if to is None and database in owned:
                 to = _heir(survey, name, database)
             if to is not None:
                 _require_harmless(survey, role, database, to)
-            steps.append(Step(Reassign(database, role, to)))
-        steps.append(Step(DropUser(role, elevated=elevated), Change("UserDropped", f"dropped user {role}")))
-    return Plan(tuple(steps))
+            yield Step(Reassign(database, role, to))
+        yield Step(DropUser(role), Change("UserDropped", f"dropped user {role}"))
 
 
 def _owned(survey: Survey, role: str) -> set[str]:
@@ -142,6 +167,10 @@ def _role(survey: Survey, role: _Role) -> Iterator[Step]:
     require_ours("user", role.name, state.mark, role.claim, role.adopt)
     ours = role.claim is not None and state.mark == role.claim.text
     _require_modest(state, role, ours)
+    if _has_mighty_hands(survey) and (surplus := _too_much(state, role.attributes)):
+        # First: the operator is about to act as it.
+        yield Step(AlterUser(role.name, Attributes(**surplus)), _altered("altered", state, surplus))
+        state = replace(state, **surplus)
     yield from _made_administered(survey, state)
     if role.claim is not None and not ours:
         yield Step(MarkUser(role.name, role.claim.text), Change("UserAdopted", f"took over user {role.name}"))
@@ -173,6 +202,16 @@ def _is_beyond(survey: Survey, state: UserState) -> bool:
     return state.superuser or (state.replication and survey.version[0] < INHERITING)
 
 
+def _has_mighty_hands(survey: Survey) -> bool:
+    return survey.superuser or survey.elevates
+
+
+def _too_much(state: UserState, wanted: Attributes) -> dict[str, Any]:
+    """The rights over the whole server that somebody gave a role."""
+    rights = ("superuser", "create_role", "replication", "bypass_row_level_security")
+    return {name: False for name in rights if getattr(state, name) and not getattr(wanted, name)}
+
+
 def _made_administered(survey: Survey, state: UserState) -> Iterator[Step]:
     if not survey.superuser and not _is_administered(survey, state):
         yield Step(_administered(survey, state.name, elevated=True))
@@ -199,10 +238,14 @@ def _attributes(survey: Survey, state: UserState, wanted: Attributes) -> Iterato
     there = _there(state)
     names = [one.name for one in fields(wanted) if getattr(wanted, one.name) not in (None, getattr(there, one.name))]
     if names:
-        reason, word = ("UserUnlocked", "unlocked") if _opens_more(there, wanted) else ("UserAltered", "altered")
-        change = Change(reason, f"{word} user {state.name} ({', '.join(names).replace('_', ' ')})")
+        change = _altered("unlocked" if _opens_more(there, wanted) else "altered", state, names)
         changed = Attributes(**{name: getattr(wanted, name) for name in names})
         yield Step(AlterUser(state.name, changed, _is_beyond(survey, state)), change)
+
+
+def _altered(word: Literal["altered", "unlocked"], state: UserState, names: Iterable[str]) -> Change:
+    message = f"{word} user {state.name} ({', '.join(names).replace('_', ' ')})"
+    return Change(f"User{word.capitalize()}", message)
 
 
 def _there(state: UserState) -> Attributes:
@@ -254,9 +297,11 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
     state = survey.users.get(name)
     if desired.second is None:
         if state is not None and desired.claim is not None and state.mark == desired.claim.text:
+            yield from _shut(survey, state)
+            yield from _made_administered(survey, state)
+            yield Step(EndSessions(name))
             yield from _gathered(state, desired.name)
-            drop = DropUser(name, elevated=_is_beyond(survey, state))
-            yield Step(drop, Change("UserDropped", f"dropped user {name}"))
+            yield Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))
         return
     attributes = Attributes(
         login=desired.login,
@@ -291,24 +336,29 @@ def _gathered(state: UserState, user: str) -> Iterator[Step]:
 def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tuple[str, ...]]:
     state = survey.users.get(desired.name) or UserState(desired.name)
     wanted = {want.role: _explicit(survey, desired, want) for want in desired.roles}
-    held = sorted(state.memberships, key=lambda one: (one.role, one.grantor))
-    fitting = [one for one in held if one.role in wanted and _fits(survey, one, wanted[one.role])]
+    # What it gave itself first: that hangs on what it was given.
+    held = sorted(state.memberships, key=lambda one: (one.grantor != desired.name, one.role, one.grantor))
+    fitting = [
+        one
+        for one in held
+        if one.role in wanted and one.grantor != desired.name and _fits(survey, one, wanted[one.role])
+    ]
     # One that fits not quite is revoked too: a second one beside it would leave what it has too much.
     unfitting = [one for one in held if one not in fitting and (desired.exact or one.role in wanted)]
     # Who let others in by it cannot lose it as long as they are in.
-    stays = {one.role for one in unfitting if one.admin and _let_in(state, one.role)}
+    stays = [one for one in unfitting if one.admin and _let_in(state, one.role)]
     missing = [f"role {name} is not there yet" for name in wanted if name not in survey.users]
-    for name in sorted(stays):
+    for name in sorted({one.role for one in stays}):
         others = ", ".join(_let_in(state, name))
         missing.append(f"membership in {name} stays with {desired.name}, who let {others} in: put them out first")
-    there = {one.role for one in fitting} | stays
+    there = {one.role for one in (*fitting, *stays)}
     lacking = [want for name, want in wanted.items() if name in survey.users and name not in there]
-    steps = [_revoked(survey, desired.name, one) for one in unfitting if one.role not in stays]
+    steps = [_revoked(survey, desired.name, one) for one in unfitting if one not in stays]
     return [*steps, *(_granted(survey, desired.name, want) for want in lacking)], tuple(missing)
 
 
 def _let_in(state: UserState, role: str) -> list[str]:
-    return sorted(member for admitted, member in state.admitted if admitted == role)
+    return sorted(member for admitted, member in state.admitted if admitted == role and member != state.name)
 
 
 def _explicit(survey: Survey, desired: DesiredUser, wanted: DesiredMembership) -> DesiredMembership:

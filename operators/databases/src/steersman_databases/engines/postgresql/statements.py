@@ -28,6 +28,7 @@ from ..actions import (
     DropExtension,
     DropSchema,
     DropUser,
+    EndSessions,
     FinishDatabase,
     Grant,
     GrantRole,
@@ -385,17 +386,25 @@ def _extension(
 
 @work.register
 def _(action: Reassign) -> Work:
-    drop = _sql("DROP OWNED BY {}", Name(action.name))
+    statements = (_unless_owning(action.name), _sql("DROP OWNED BY {}", Name(action.name)))
     if action.heir is None:
         doing = f"revoking what {action.name} has in database {action.database}"
-        return Work(doing, (_unless_owning(action.name), drop), action.database, elevated=True)
-    statements = (_sql("REASSIGN OWNED BY {} TO {}", Name(action.name), Name(action.heir)), drop)
+        return Work(doing, statements, action.database, elevated=True)
+    reassign = _sql("REASSIGN OWNED BY {} TO {}", Name(action.name), Name(action.heir))
     doing = f"giving what {action.name} owns in database {action.database} to {action.heir}"
-    return Work(doing, statements, action.database, elevated=True)
+    return Work(doing, (reassign, *statements), action.database, elevated=True)
 
 
 _UNLESS_OWNING = """
 BEGIN
+    IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
+        LOCK TABLE pg_catalog.pg_shdepend IN SHARE MODE;
+    END IF;
+    IF EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_roles r ON r.oid = l.objid AND r.rolname = {}
+               WHERE l.locktype = 'object' AND l.classid = 'pg_catalog.pg_authid'::pg_catalog.regclass
+                 AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()) THEN
+        RAISE serialization_failure USING MESSAGE = 'something is being made for it';
+    END IF;
     IF EXISTS (SELECT FROM pg_catalog.pg_shdepend u
                JOIN pg_catalog.pg_roles r ON r.oid = u.refobjid AND r.rolname = {}
                JOIN pg_catalog.pg_database d ON d.oid = u.dbid AND d.datname = pg_catalog.current_database()
@@ -408,22 +417,30 @@ END
 
 
 def _unless_owning(name: str) -> sql.Composed:
-    """DROP OWNED drops what is owned: who made something since the survey needs an heir, and is looked at again."""
-    return _sql("DO {}", sql.Literal(_sql(_UNLESS_OWNING, sql.Literal(name)).as_string()))
+    """DROP OWNED drops what is owned: who made something since the survey, or since REASSIGN, is looked at again.
+
+    Others who may act as the role may still be at it. Whoever makes something for a role writes that down in
+    `pg_shdepend` and has a lock on the role until it commits: so nobody begins to, and nobody has begun. Only a
+    superuser can keep them from beginning.
+    """
+    return _sql("DO {}", sql.Literal(_sql(_UNLESS_OWNING, sql.Literal(name), sql.Literal(name)).as_string()))
+
+
+@work.register
+def _(action: EndSessions) -> Work:
+    return Work(f"ending the sessions of {action.name}", _ended(action.name), elevated=True)
 
 
 @work.register
 def _(action: DropUser) -> Work:
-    statements = (
-        _sql("SET LOCAL ROLE {}", Name(action.name)),
-        _sql(
-            "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity WHERE usename = {}",
-            sql.Literal(action.name),
-        ),
-        _sql("RESET ROLE"),
-        _sql("DROP ROLE {}", Name(action.name)),
-    )
-    return Work(f"dropping user {action.name}", statements, elevated=action.elevated)
+    statements = (*_ended(action.name), _sql("DROP ROLE {}", Name(action.name)))
+    return Work(f"dropping user {action.name}", statements)
+
+
+def _ended(name: str) -> tuple[sql.Composed, ...]:
+    """As the role itself, which may end its own. They are waited for: one that is committing gets that far."""
+    ended = "SELECT pg_catalog.pg_terminate_backend(pid, 5000) FROM pg_catalog.pg_stat_activity WHERE usename = {}"
+    return _sql("SET LOCAL ROLE {}", Name(name)), _sql(ended, sql.Literal(name)), _sql("RESET ROLE")
 
 
 @work.register
