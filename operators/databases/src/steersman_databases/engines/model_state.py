@@ -458,11 +458,8 @@ class State:
     def _hand_over(self, database: str, former: str, owner: str) -> None:
         inside = self.inside[database]
         given = {on for on, whose in inside.objects.items() if whose == former}
-        given |= {
-            SecuredObject(ObjectKind.SCHEMA, database, schema)
-            for schema, whose in inside.schemas.items()
-            if whose == former
-        }
+        schemas = [schema for schema, whose in inside.schemas.items() if whose == former]
+        given |= {SecuredObject(ObjectKind.SCHEMA, database, schema) for schema in schemas}
         inside.objects = {on: owner if whose == former else whose for on, whose in inside.objects.items()}
         inside.schemas = {name: owner if whose == former else whose for name, whose in inside.schemas.items()}
         inside.privileges = {_now(one, former, owner) if one.on in given else one for one in inside.privileges}
