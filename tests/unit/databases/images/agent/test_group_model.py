@@ -15,6 +15,9 @@ from steersman_agent.server import Place, Server
 
 __all__ = ["TestGroup"]
 
+# One test goes on where the one before it ended.
+pytestmark = pytest.mark.xdist_group("group-model")
+
 
 class Models:
     """Three servers, and their time."""
