@@ -24,7 +24,7 @@ from steersman_agent.server import Place, Server
 
 __all__ = ["TestGroup"]
 
-pytestmark = [pytest.mark.xdist_group("mysql-group"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("mysql-group-contract"), pytest.mark.timeout(600)]
 
 _ACKNOWLEDGED = 4.0  # seconds within which a client is told that something is kept
 
