@@ -248,3 +248,12 @@ COMMON: Mapping[str, Case] = {
     "replaceFailedInstances": Case("OnRequest", "Automatic"),  # test_cluster_repair.py
     "deletionPolicy": Case("Delete", "Retain"),  # test_cluster_repair.py
 }
+COMMON_FINAL: Mapping[str, Any] = {
+    "bootstrap.initdb.database": "shop",
+    "bootstrap.initdb.owner": "keeper",
+    "bootstrap.initdb.secret.name": "owner",
+    "bootstrap.initdb.postInitApplicationSQLRefs.secretRefs": [{"name": "sql", "key": "a"}],
+    "bootstrap.initdb.postInitApplicationSQLRefs.configMapRefs": [{"name": "sql", "key": "b"}],
+    "storage.storageClass": "limited",
+}
+"""What is given once, for good, of every engine."""

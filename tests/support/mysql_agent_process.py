@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from member_place import place_in
 from server_process import NOBODY
 from steersman_agent.__main__ import run
 from steersman_agent.server import Place
@@ -35,20 +36,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
 
     def place(_: str, instance: int) -> Place:
-        return Place(
-            volume=directory / "volume",
-            run=directory / "run",
-            tls=directory / "tls",
-            peer=directory / "peer",
-            accounts=directory / "accounts.sql",
-            slices=directory / "slices",
-            defaults=directory / "image.cnf",
-            program=given["program"],
-            listen="127.0.0.1",
-            host="127.0.0.1",
-            port=given["port"],
-            instance=instance,
-        )
+        return place_in(directory, given["program"], given["port"], instance)
 
     run(os.environ, place)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cluster_fields import COMMON, Case, Fields, Found, image, memory, processor, volume
+from cluster_fields import COMMON, COMMON_FINAL, Case, Fields, Found, image, memory, processor, volume
 from devcluster.images import MYSQL
 
 OTHER_IMAGE = "steersman.dev/mysql:9.7-other"
@@ -37,14 +37,9 @@ CASES: Mapping[str, Case] = {
     "recovery.loss.instances": Case(None, None),
 }
 FINAL: Mapping[str, Any] = {
-    "bootstrap.initdb.database": "shop",
-    "bootstrap.initdb.owner": "keeper",
-    "bootstrap.initdb.secret.name": "owner",
-    "bootstrap.initdb.postInitApplicationSQLRefs.secretRefs": [{"name": "sql", "key": "a"}],
-    "bootstrap.initdb.postInitApplicationSQLRefs.configMapRefs": [{"name": "sql", "key": "b"}],
+    **COMMON_FINAL,
     "bootstrap.initdb.characterSet": "latin1",
     "bootstrap.initdb.collation": "latin1_bin",
-    "storage.storageClass": "limited",
 }
 _GIVEN = (
     "SELECT DEFAULT_CHARACTER_SET_NAME, DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA "

@@ -6,7 +6,19 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster_fields import COMMON, Case, Fields, Found, Object, image, memory, processor, resource, volume
+from cluster_fields import (
+    COMMON,
+    COMMON_FINAL,
+    Case,
+    Fields,
+    Found,
+    Object,
+    image,
+    memory,
+    processor,
+    resource,
+    volume,
+)
 from devcluster.images import POSTGRESQL
 
 OTHER_IMAGE = "steersman.dev/postgresql:17-other"
@@ -96,16 +108,11 @@ CASES: Mapping[str, Case] = {
     ),
 }
 FINAL: Mapping[str, Any] = {
-    "bootstrap.initdb.database": "shop",
-    "bootstrap.initdb.owner": "keeper",
-    "bootstrap.initdb.secret.name": "owner",
-    "bootstrap.initdb.postInitApplicationSQLRefs.secretRefs": [{"name": "sql", "key": "a"}],
-    "bootstrap.initdb.postInitApplicationSQLRefs.configMapRefs": [{"name": "sql", "key": "b"}],
+    **COMMON_FINAL,
     "bootstrap.initdb.encoding": "LATIN9",
     "bootstrap.initdb.localeProvider": "libc",
     "bootstrap.initdb.locale": "C",
     "bootstrap.initdb.walSegmentSize": 8,
-    "storage.storageClass": "limited",
     "walStorage.storageClass": "limited",
 }
 _GIVEN = (

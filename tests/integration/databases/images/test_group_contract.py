@@ -17,6 +17,7 @@ import pytest
 from certificates import Authority
 from devcluster import servers
 from group_contract import TestGroup
+from member_place import place_in
 from mysql_members import TESTER, furnish, initialised_once
 from server_process import NOBODY, data_directory, free_port, unprivileged
 from steersman_agent.certificates import Certificates
@@ -87,20 +88,7 @@ def _place(
 ) -> Place:
     furnish(directory, root, shown, clients)
     (directory / "run").mkdir()
-    place = Place(
-        volume=directory / "volume",
-        run=directory / "run",
-        tls=directory / "tls",
-        peer=directory / "peer",
-        accounts=directory / "accounts.sql",
-        slices=directory / "slices",
-        defaults=directory / "image.cnf",
-        program=program,
-        listen="127.0.0.1",
-        host="127.0.0.1",
-        port=free_port(),
-        instance=number,
-    )
+    place = place_in(directory, program, free_port(), number)
     Certificates(place.tls, place.peer, place.trusted).load()
     for each in (place.volume, place.run):
         # What is made in it is the server's as well as ours.
