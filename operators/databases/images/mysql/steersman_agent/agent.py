@@ -272,7 +272,7 @@ class Agent:
         if (told := self._asking.answers(self._ask_group(others), look)) is None:
             return view
         asked = replace(view, group=told.has, purged=told.purged, everybody=told.everybody, errant=told.errant)
-        return replace(asked, blocked=not told.majority)
+        return replace(asked, blocked=not told.majority, listed=told.listed)
 
     def _ask_group(self, others: Sequence[Member]) -> Sequence[group.Look]:
         """What those say that are online, as far as they answer."""

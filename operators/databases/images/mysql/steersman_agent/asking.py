@@ -29,13 +29,15 @@ class Answers:
     """What the members of a group that answered have together.
 
     `purged` is what each has no binary logs of any more; `everybody`: no other is in the group. `majority`: somebody
-    reaches most of it. `errant` is what this one has beside, where it is certain.
+    reaches most of it; `listed`: one of those counts this one as a member still. `errant` is what this one has beside,
+    where it is certain.
     """
 
     has: GtidSet
     purged: Sequence[GtidSet]
     everybody: bool
     majority: bool
+    listed: bool
     errant: GtidSet
 
 
@@ -69,5 +71,6 @@ class Asking:
             purged=[look.purged for look in inside],
             everybody=everybody,
             majority=any(look.majority for look in inside),
+            listed=any(member.uuid == me.uuid for look in inside if look.majority for member in look.members),
             errant=self._errant if self.clock() >= self._since + _SURELY else GtidSet(),
         )

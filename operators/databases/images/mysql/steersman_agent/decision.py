@@ -103,7 +103,7 @@ class View:
     `me` is what it finds of itself now, `members` what all pods said in one list, its own left out. `majority`: it
     reaches more than half of its group. `group` is what online members have, asked while we are in no group, and
     `purged` what each of them has no binary logs of; `everybody`: nobody else is in the group; `blocked`:
-    none of them reaches most of it. `errant` is what we have and it surely has not.
+    none of them reaches most of it; `listed`: it counts this one as a member still. `errant` is what we have and it surely has not.
     `superseded`: if it is in a group, another was founded since.
     `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
     `tried` is what was done since it is to stop: nothing is waited for twice. `patient`: who has the same data may
@@ -118,6 +118,7 @@ class View:
     purged: Sequence[GtidSet] = ()
     everybody: bool = True
     blocked: bool = False
+    listed: bool = False
     errant: GtidSet = field(default_factory=GtidSet)
     superseded: bool = False
     stopping: bool = False
@@ -306,6 +307,9 @@ def _enter(view: View) -> Decision:
             return Decision("Wait", f"nobody in the group who answers {because}, and not everybody does")
         because = f"nobody in the group {because}: its data are replaced by another copy"
         return Decision("Clone", because, view.donors()[0].instance)
+    if view.listed:
+        # It is refused as long, and who was refused once may try in vain for another 45 s.
+        return Decision("Wait", "the group has not put out yet who this one was before it ended")
     return Decision("Join", f"instance {online[0].instance} is online")
 
 

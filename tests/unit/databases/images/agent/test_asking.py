@@ -139,3 +139,12 @@ def test_whether_the_group_takes_anybody_in() -> None:
     assert Asked().answers(*BEHIND).majority
     assert not Asked().answers(alone).majority
     assert Asked().answers(alone, look("b", f"{GROUP}:1-10")).majority
+
+
+def test_whether_the_group_counts_who_asks_as_its_member() -> None:
+    """By the word of one who reaches most of it: another will hear of it, or gives up."""
+    former = look("a", f"{GROUP}:1-10", members=("a", "b", "me"))
+    assert Asked().answers(former, BEHIND[1]).listed
+    assert not Asked().answers(*BEHIND).listed
+    alone = look("a", f"{GROUP}:1-10", members=("a", "b", "me"), others="UNREACHABLE")
+    assert not Asked().answers(alone, BEHIND[1]).listed

@@ -176,6 +176,13 @@ def test_a_group_that_has_lost_most_of_its_members_is_not_joined() -> None:
     assert waits == Decision("Wait", "most of the group does not answer who is left of it, and it takes nobody in")
 
 
+def test_nobody_joins_whom_the_group_takes_for_a_member() -> None:
+    """It ended a moment ago, and they have not noticed."""
+    group, me = GtidSet.parse(f"{GROUP}:1-10"), member(1, "Offline", has=f"{GROUP}:1-10")
+    waits = decision(me, *others("Online"), group=group, listed=True)
+    assert waits == Decision("Wait", "the group has not put out yet who this one was before it ended")
+
+
 @pytest.mark.parametrize("state", ["Stopped", "Starting", "Joining", "Recovering", "Failed", "Cloning"])
 def test_a_group_is_founded_only_when_everybody_says_that_he_is_in_none(state: State) -> None:
     assert decision(member(0, "Offline"), member(1, "Offline"), member(2, state)).deed == "Wait"
