@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchmarks.databases.operator_pod import OperatorPod
 from benchmarks.measurement import Figure, Measurement, Processors
@@ -72,8 +77,13 @@ class Bench:
         with self.place(name) as place:
             cluster = ClusterUnderTest(place, spec={**engine.small, "instances": instances, **spec}, engine=engine)
             cluster.apply()
-            cluster.wait_ready()
-            yield cluster
+            try:
+                cluster.wait_ready()
+                yield cluster
+            except Exception:
+                # It goes with its namespace, and what befell it may not come again for hundreds of runs.
+                self._report(cluster)
+                raise
 
     def measured(
         self, title: str, who: str, run: Callable[[], Iterable[Figure]], prefix: str = ""
@@ -104,6 +114,20 @@ class Bench:
             found, stolen = _watched(run)
         taken = Figure("taken by the machine's host", stolen, "% of the processors")
         return [*found, taken, Figure("repeated", float(repeated), "times")]
+
+    def _report(self, cluster: ClusterUnderTest) -> None:
+        where = Path(tempfile.mkdtemp(prefix="steersman-bench-")) / f"{cluster.name}.tar.gz"
+        config = {} if self.target.kubeconfig is None else {"KUBECONFIG": str(self.target.kubeconfig)}
+        program = (sys.executable, "-c", "from steersman_databases.kubectl.app import main; main()")
+        done = subprocess.run(
+            [*program, "report", cluster.name, f"--namespace={cluster.place.namespace}", f"--file={where}"],
+            env={**os.environ, **config},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        self.tell(f"what there was of {cluster.name}: {where if done.returncode == 0 else done.stderr}")
 
     def _delete(self, namespace: str) -> None:
         command = ("delete", "namespace", namespace, "--ignore-not-found", "--timeout=900s")
