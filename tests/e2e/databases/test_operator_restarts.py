@@ -15,7 +15,9 @@ import operator_under_test
 from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
 from cluster_under_test import ClusterUnderTest, Place, writing
 from devcluster import wheels
-from devcluster.images import CHECKOUT, OPERATOR, Recipe, ensure, load
+from devcluster.images import CHECKOUT, OPERATOR, Recipe, ensure, load, tag
+from devcluster.images import MYSQL as MYSQL_IMAGE
+from devcluster.images import POSTGRESQL as POSTGRESQL_IMAGE
 from devcluster.operator import DEPLOYMENT, NAMESPACE, install
 from devcluster.progress import Progress
 from devcluster.target import Target
@@ -32,6 +34,8 @@ RESTARTING: Mapping[Engine, tuple[str, str]] = {
 """A parameter that needs a restart, and a value."""
 WORKING: Mapping[Engine, tuple[str, str]] = {POSTGRESQL: ("work_mem", "5MB"), MYSQL: ("sort_buffer_size", "1048576")}
 """One that needs none."""
+IMAGES: Mapping[Engine, str] = {POSTGRESQL: POSTGRESQL_IMAGE.reference, MYSQL: MYSQL_IMAGE.reference}
+"""What the operator has its servers run."""
 
 
 def with_one_more(engine: Engine, name: str, value: str) -> dict[str, Any]:
@@ -92,13 +96,19 @@ def without_it(three: ClusterUnderTest) -> dict[str, Any]:
 
 @pytest.fixture
 def next_operator(cluster: Target, of: Engine, tmp_path: Path) -> Iterator[str]:
-    """Another version of the operator, whose own part of an instance's pod is another; afterwards the former."""
+    """Another version of the operator, whose own part of an instance's pod is another, and whose image of servers.
+
+    Afterwards the former. The other image is the same by another name: no newer minor version is to be had here.
+    """
     if not cluster.is_devcluster:
         pytest.skip("loads an image into the devcluster")
     checkout = tmp_path / "checkout"
     wheels.copy(wheels.sources(CHECKOUT), CHECKOUT, checkout)
     part = checkout / f"operators/databases/src/steersman_databases/engines/{of.settings}/pod.py"
     part.write_text(part.read_text().replace("failures=21600", "failures=21599"))
+    versions = checkout / "operators/databases/src/steersman_databases/engines/versions.py"
+    versions.write_text(versions.read_text().replace(f'"{IMAGES[of]}"', f'"{IMAGES[of]}-newer"'))
+    tag(IMAGES[of], f"{IMAGES[of]}-newer")
     recipe = Recipe(
         "steersman.dev/databases-operator:next",
         OPERATOR.base,
@@ -113,15 +123,18 @@ def next_operator(cluster: Target, of: Engine, tmp_path: Path) -> Iterator[str]:
     install(cluster, Progress())
 
 
+def upgrade(cluster: Target, image: str) -> None:
+    """The operator's own."""
+    cluster.kubectl("set", "image", f"deployment/{DEPLOYMENT}", f"manager={image}", f"--namespace={NAMESPACE}")
+    operator_under_test.rolled_out(cluster)
+
+
 def test_another_version_restarts_no_database(
     cluster: Target, three: ClusterUnderTest, next_operator: str, record_property: Record
 ) -> None:
     before = without_it(three)
     with writing(three, "shop-app") as seen:
-        cluster.kubectl(
-            "set", "image", f"deployment/{DEPLOYMENT}", f"manager={next_operator}", f"--namespace={NAMESPACE}"
-        )
-        operator_under_test.rolled_out(cluster)
+        upgrade(cluster, next_operator)
 
         def declared() -> bool:
             instances = [three.place.get("statefulset", instance) for instance in three.nodes()]
@@ -153,3 +166,24 @@ def test_a_restart_of_it_is_noticed_by_no_database(
         record_property("longest gap in writes, in seconds", round(seen.gap, 2))
         assert seen.errors == []
     assert without_it(three) == before
+
+
+def test_its_newer_image_is_taken_when_somebody_says_so(
+    cluster: Target, three: ClusterUnderTest, next_operator: str, record_property: Record
+) -> None:
+    former, newer = three.status["image"], f"{IMAGES[three.engine]}-newer"
+    upgrade(cluster, next_operator)
+    three.place.wait_reason(three.kind, three.name, "MinorAvailable", "Upgraded", seconds=120)
+    assert three.status["availableImage"] == newer and three.status["image"] == former
+    three.wait_ready()
+    primary = three.primary
+    with writing(three, "shop-app") as seen:
+        three.place.patch(three.kind, three.name, {"spec": {"minorUpgrades": "Automatic"}})
+        three.place.wait_reason(three.kind, three.name, "Current", "Upgraded", seconds=400)
+        three.wait_ready(seconds=400)
+        seen.goes_on(time.time())
+        record_property("longest gap in writes, in seconds", round(seen.gap, 2))
+        assert seen.lost() == 0
+    pods = [three.pod(member["name"]) for member in three.status["members"]]
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {newer}
+    assert three.status["image"] == newer and three.primary != primary, "replicas first, then the primary hands over"
