@@ -207,7 +207,9 @@ class Agent:
             if known is not None and known.state in ("ONLINE", "RECOVERING") and time.monotonic() < at + _REMEMBERED:
                 return known
             look = None
-        if look is not None:
+        if look is None:
+            self._starts.waits(self._server)
+        else:
             self._starts.answers()
         self._last = None if look is None else (look, time.monotonic())
         self._applying.see(look)

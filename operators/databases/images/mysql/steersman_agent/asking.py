@@ -29,8 +29,8 @@ class Answers:
     """What the members of a group that answered have together.
 
     `purged` is what each has no binary logs of any more; `everybody`: no other is in the group. `majority`: somebody
-    reaches most of it; `listed`: one of those counts this one as a member still. `errant` is what this one has beside,
-    where it is certain.
+    reaches most of it; `listed`: one of those counts this one as a member still. `errant` is what this one has
+    beside, where it is certain.
     """
 
     has: GtidSet

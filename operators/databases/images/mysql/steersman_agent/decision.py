@@ -103,8 +103,8 @@ class View:
     `me` is what it finds of itself now, `members` what all pods said in one list, its own left out. `majority`: it
     reaches more than half of its group. `group` is what online members have, asked while we are in no group, and
     `purged` what each of them has no binary logs of; `everybody`: nobody else is in the group; `blocked`:
-    none of them reaches most of it; `listed`: it counts this one as a member still. `errant` is what we have and it surely has not.
-    `superseded`: if it is in a group, another was founded since.
+    none of them reaches most of it; `listed`: it counts this one as a member still. `errant` is what we have and it
+    surely has not. `superseded`: if it is in a group, another was founded since.
     `blind` says why neither store nor members could be read: then whoever serves goes on, and nobody joins or founds.
     `tried` is what was done since it is to stop: nothing is waited for twice. `patient`: who has the same data may
     go first. `failed_donors` are instances of which no copy could be had, who failed last at the end.

@@ -69,6 +69,11 @@ class Place:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+_UNREADABLE = ("[MY-011904]", "[MY-011906]")
+"""With these its log tells of a page that is not what it should be. It may end by that, or stand still: 9.7.4 does
+where it meets them as it recovers."""
+
+
 class Server:
     """One mysqld with its data, started and stopped. `local` asks it."""
 
@@ -77,7 +82,7 @@ class Server:
         self.local = LocalServer(str(place.socket))
         self._process: subprocess.Popen[bytes] | None = None
         self._making: subprocess.Popen[bytes] | None = None
-        self.last_words = ""
+        self.last_words, self.unreadable = "", False
 
     @property
     def runs(self) -> bool:
@@ -129,12 +134,12 @@ class Server:
         file = self._configured(options, parameters, "member")
         # A restarted container finds its predecessor's socket, and nobody must take it for the new server's.
         self.place.socket.unlink(missing_ok=True)
-        self.last_words = ""
+        self.last_words, self.unreadable = "", False
         self._process = self._run(f"--defaults-file={file}", stderr=subprocess.PIPE)
         threading.Thread(target=self._pass_on, args=(self._process,), daemon=True).start()
 
     def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
-        """What it says goes into the container's log, and the last error stays."""
+        """What it says goes into the container's log; the last error stays, and whether it cannot read its data."""
         assert process.stderr is not None
         for line in process.stderr:
             sys.stderr.buffer.write(line)
@@ -142,6 +147,7 @@ class Server:
             words = line.decode(errors="replace").partition("[ERROR]")[2].strip()
             # The last one of all only tells that there was another.
             if words and not words.endswith("Aborting"):
+                self.unreadable |= words.startswith(_UNREADABLE)
                 self.last_words = words
 
     def stop(self, seconds: float = 45) -> None:

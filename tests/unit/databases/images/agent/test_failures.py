@@ -303,6 +303,48 @@ def test_a_server_that_is_killed_says_nothing_of_its_data(place: Place, monkeypa
         assert not api.last["unstarted"]
 
 
+def test_a_server_that_stands_still_at_what_it_cannot_read_is_one_that_does_not_start(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recovering takes as long as it takes, but not then."""
+    monkeypatch.setattr(starts, "_STANDS_STILL", 0.0)
+    server, api = Played(place, runs=True), Api()
+    one = member(server, api)
+    server.last_words = words = "[MY-011904] [InnoDB] Space id and page number stored in the page read in"
+    one.tick()
+    assert (api.last["state"], api.last["unstarted"]) == ("Starting", ""), "it recovers"
+    server.unreadable = True
+    one.tick()
+    assert (api.last["state"], api.last["unstarted"]) == ("Starting", words)
+    played(monkeypatch, "ONLINE")
+    until(one, lambda: api.last["state"] == "Online" and not api.last["unstarted"])
+
+
+def test_one_that_reads_what_is_broken_has_its_time(place: Place) -> None:
+    server, told = Played(place, runs=True), Starts()
+    told.begun()
+    server.unreadable, server.last_words = True, "Space id and page number"
+    told.waits(server)
+    assert not told.words
+
+
+@pytest.mark.parametrize(
+    ("said", "unreadable"), [("[MY-011906] [InnoDB] Database page", True), ("[MY-010119] x", False)]
+)
+def test_a_servers_log_tells_whether_it_can_read_its_data(tmp_path: Path, said: str, unreadable: bool) -> None:
+    program = tmp_path / "mysqld"
+    program.write_text(f"#!/bin/sh\necho '17 0 [ERROR] {said}' >&2\nexec sleep 60\n")
+    program.chmod(0o755)
+    server = Server(Place(volume=tmp_path, run=tmp_path, program=(str(program),)))
+    server.start({}, {})
+    end = time.monotonic() + 20
+    while server.last_words != said:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    server.stop()
+    assert server.unreadable is unreadable
+
+
 def test_what_is_told_is_short_and_tells_no_statement() -> None:
     failures = Failures()
     failures.failed(
