@@ -207,10 +207,10 @@ class Agent:
             if known is not None and known.state in ("ONLINE", "RECOVERING") and time.monotonic() < at + _REMEMBERED:
                 return known
             look = None
-        if look is None:
-            self._starts.waits(self._server)
-        else:
+        if look is not None:
             self._starts.answers()
+        elif self._starts.stands_still(self._server):
+            self._server.stop(0)
         self._last = None if look is None else (look, time.monotonic())
         self._applying.see(look)
         if look is not None and look.state in ("ERROR", "RECOVERING"):

@@ -29,7 +29,7 @@ class Answers:
     """What the members of a group that answered have together.
 
     `purged` is what each has no binary logs of any more; `everybody`: no other is in the group. `majority`: somebody
-    reaches most of it; `listed`: one of those counts this one as a member still. `errant` is what this one has
+    reaches most of it; `listed`: all of those count this one as a member still. `errant` is what this one has
     beside, where it is certain.
     """
 
@@ -62,7 +62,7 @@ class Asking:
         expected = {uuid for uuid, state in listed.items() if state != "RECOVERING"}
         everybody = expected <= {look.uuid for look in inside} and all(look.majority for look in inside)
         settled = everybody and me.uuid not in listed and not any(look.uncertified for look in inside)
-        unknown = me.has - has
+        unknown, reaching = me.has - has, [look for look in inside if look.majority]
         if settled and not unknown & certified and not self._errant >= unknown:
             self._errant, self._since = unknown, self.clock()
         self._errant &= unknown
@@ -71,6 +71,6 @@ class Asking:
             purged=[look.purged for look in inside],
             everybody=everybody,
             majority=any(look.majority for look in inside),
-            listed=any(member.uuid == me.uuid for look in inside if look.majority for member in look.members),
+            listed=bool(reaching) and all(me.uuid in {m.uuid for m in look.members} for look in reaching),
             errant=self._errant if self.clock() >= self._since + _SURELY else GtidSet(),
         )

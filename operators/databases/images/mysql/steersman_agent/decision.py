@@ -308,7 +308,7 @@ def _enter(view: View) -> Decision:
         because = f"nobody in the group {because}: its data are replaced by another copy"
         return Decision("Clone", because, view.donors()[0].instance)
     if view.listed:
-        # It is refused as long, and who was refused once may try in vain for another 45 s.
+        # It is refused as long, and who was refused once may try in vain for two minutes.
         return Decision("Wait", "the group has not put out yet who this one was before it ended")
     return Decision("Join", f"instance {online[0].instance} is online")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shlex
@@ -93,6 +94,16 @@ class Server:
         """Whether it has ended itself, and not in order. Who was killed says nothing of its data."""
         ended = None if self._process is None else self._process.poll()
         return ended not in (None, 0, -signal.SIGKILL, -signal.SIGTERM)
+
+    @property
+    def used(self) -> float:
+        """Seconds of the processors' time that it has taken."""
+        if self._process is None:
+            return 0.0
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0
 
     @property
     def has_data(self) -> bool:

@@ -27,8 +27,9 @@ BROKEN = b"-----BEGIN CERTIFICATE-----\nMIIBx\n-----END CERTIFICATE-----\n"
 class Api(ApiServer):
     """Of a group of two, of whom 0 is primary; it remembers what this member says."""
 
-    def __init__(self) -> None:
+    def __init__(self, view: str = "") -> None:
         self.said: list[Mapping[str, Any]] = []
+        self.view = view
 
     def get(self, path: str) -> Mapping[str, Any] | None:
         if "labelSelector" in path:
@@ -37,7 +38,11 @@ class Api(ApiServer):
                     pod(Member(instance=n, state="Online", primary=n == 0, address=f"[::1]:{n}")) for n in (0, 1)
                 ]
             }
-        agreed = {store.GROUP: json.dumps({"epoch": 1}), store.GROUP_NAME: "g", store.INSTANCES: "0,1,2"}
+        agreed = {
+            store.GROUP: json.dumps({"epoch": 1, "view": self.view}),
+            store.GROUP_NAME: "g",
+            store.INSTANCES: "0,1,2",
+        }
         return {"metadata": {"resourceVersion": "1", "annotations": agreed}}
 
     def patch(self, path: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,6 +74,11 @@ class Played(Server):
         super().__init__(place)
         self._runs, self._copied, self.asked, self.sound = runs, False, list[int](), True
         self.ended, self.starts = 0, 0
+        self.taken = 0.0
+
+    @property
+    def used(self) -> float:
+        return self.taken
 
     @property
     def runs(self) -> bool:
@@ -101,6 +111,9 @@ class Played(Server):
     def start(self, options: Mapping[str, str], parameters: Mapping[str, str]) -> None:
         self.starts += 1
         self._runs = True
+
+    def stop(self, seconds: float = 45) -> None:
+        self._runs = False
 
 
 def mount(directory: Path, authority: Authority, *, broken: bool = False) -> None:
@@ -303,29 +316,73 @@ def test_a_server_that_is_killed_says_nothing_of_its_data(place: Place, monkeypa
         assert not api.last["unstarted"]
 
 
-def test_a_server_that_stands_still_at_what_it_cannot_read_is_one_that_does_not_start(
+def test_a_server_that_stands_still_over_what_it_cannot_read_is_ended_and_does_not_start(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recovering takes as long as it takes, but not then."""
-    monkeypatch.setattr(starts, "_STANDS_STILL", 0.0)
-    server, api = Played(place, runs=True), Api()
+    monkeypatch.setattr(starts, "_LONGEST", 0.0)
+    monkeypatch.setattr(starts, "_STANDS_STILL", -1.0)
+    server, api = Played(place, runs=False), Api()
+    server.ends(-9)
     one = member(server, api)
-    server.last_words = words = "[MY-011904] [InnoDB] Space id and page number stored in the page read in"
+    words = "[MY-011904] [InnoDB] Space id and page number stored in the page read in"
+    until(one, lambda: api.last["state"] == "Starting")
     one.tick()
-    assert (api.last["state"], api.last["unstarted"]) == ("Starting", ""), "it recovers"
-    server.unreadable = True
-    one.tick()
-    assert (api.last["state"], api.last["unstarted"]) == ("Starting", words)
+    assert (api.last["unstarted"], server.starts, server.runs) == ("", 1, True), "it recovers"
+    server.unreadable, server.last_words = True, words
+    until(one, lambda: server.starts == 2)
+    assert api.last["unstarted"] == words
+    server.unreadable = False
     played(monkeypatch, "ONLINE")
     until(one, lambda: api.last["state"] == "Online" and not api.last["unstarted"])
 
 
-def test_one_that_reads_what_is_broken_has_its_time(place: Place) -> None:
+def test_who_is_still_a_member_in_the_eyes_of_the_group_does_not_join(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = played(monkeypatch, "OFFLINE")
+    server, api = Played(place, runs=True), Api(view="1:1")
+    one, states = member(server, api), {"b": "ONLINE", "c": "ONLINE", "a": "UNREACHABLE"}
+
+    def ask(_: str) -> group.Look:
+        seen = [
+            group.Other(uuid=uuid, host="", port=0, state=state, primary=uuid == "b")
+            for uuid, state in states.items()
+        ]
+        return group.Look(
+            uuid="b", version="", state="ONLINE", view="1:1", members=seen, has=GtidSet(), queued=0, applied=0
+        )
+
+    monkeypatch.setattr(server, "ask", ask)
+
+    def joined() -> bool:
+        return any(statement.startswith("START GROUP_REPLICATION") for statement in done)
+
+    for _ in range(3):
+        one.tick()
+        assert str(api.last["because"]).startswith("the group has not put out yet") and not joined()
+    del states["a"]
+    until(one, joined)
+
+
+def test_one_that_reads_what_is_broken_has_its_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     server, told = Played(place, runs=True), Starts()
+    server.unreadable = True
     told.begun()
-    server.unreadable, server.last_words = True, "Space id and page number"
-    told.waits(server)
-    assert not told.words
+    for _ in range(20):
+        now, server.taken = now + 60, server.taken + 2
+        assert not told.stands_still(server), "it works"
+    now += 119
+    assert not told.stands_still(server)
+    now, server.taken = now + 2, server.taken + 0.1
+    assert told.stands_still(server)
+    told.begun()
+    assert not told.stands_still(server), "it was started anew"
+    told.answers()
+    now += 1000
+    assert not told.stands_still(server), "what was there before says nothing of what it waits for now"
 
 
 @pytest.mark.parametrize(
@@ -341,6 +398,7 @@ def test_a_servers_log_tells_whether_it_can_read_its_data(tmp_path: Path, said: 
     while server.last_words != said:
         assert time.monotonic() < end
         time.sleep(0.01)
+    assert server.used < 5
     server.stop()
     assert server.unreadable is unreadable
 
