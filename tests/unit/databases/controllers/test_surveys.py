@@ -14,7 +14,7 @@ from steersman.testing import virtual_runtime, virtual_time
 from steersman_databases.controllers.servers import Located
 from steersman_databases.controllers.surveys import DATABASE, ServerBusy, Surveys
 from steersman_databases.engines.desired import EACH, Claim, DesiredGrant, DesiredUser, ObjectKind
-from steersman_databases.engines.errors import AdministratorRejected, EngineError, ServerUnreachable
+from steersman_databases.engines.errors import AdministratorRejected, EngineError, ObjectsMissing, ServerUnreachable
 from steersman_databases.engines.model import ModelSessions
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Login, Server, Verification
@@ -42,6 +42,7 @@ class Contents(ContentsInMemory):
         self.broken = False
         self.lost_at_work = False
         self.takes_seconds = 0.0
+        self.shut: dict[str, str] = {}
         self.at_work = self.most_at_work = 0
         super().__init__({HOST: self.held}, "postgresql")
 
@@ -51,7 +52,9 @@ class Contents(ContentsInMemory):
     async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
         if self.broken:
             raise ZeroDivisionError("nobody thought of that")
-        return await super().survey(sessions, scope, timeout)
+        found = await super().survey(sessions, scope, timeout)
+        shut = {name: why for name, why in self.shut.items() if name in found.inside}
+        return replace(found, inside={k: v for k, v in found.inside.items() if k not in shut}, unseen=shut)
 
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
         self.at_work += 1
@@ -241,6 +244,44 @@ async def test_what_is_new_in_a_database_is_found_in_time_however_many_there_are
         contents.held.make_table(f"shop{number}", "later")
     await runtime.clock.sleep(within)
     assert {key.name for key in told} == {f"clerk{number}" for number in range(databases)}
+    for task in (looking, listening):
+        task.cancel()
+    await asyncio.gather(looking, listening, return_exceptions=True)
+
+
+@virtual_time
+async def test_a_database_that_cannot_be_looked_inside_of_is_told_to_those_who_want_something_there() -> None:
+    runtime = virtual_runtime()
+    surveys, contents = Surveys(runtime), Contents()
+    told: list[str] = []
+
+    def push(request: Request, *, priority: int = 0) -> None:
+        told.append(request.name)
+
+    looking = asyncio.create_task(surveys.run(nowhere, runtime))
+    listening = asyncio.create_task(surveys.tells(KIND).run(push, runtime))
+
+    async def grant(number: int) -> None:
+        tables = DesiredGrant(f"shop{number}", frozenset({"SELECT"}), ObjectKind.TABLE, "public", (EACH,))
+        key = ObjectKey("default", f"clerk{number}")
+        desired = DesiredUser(key.name, "s3cret", claim=Claim("here", KIND, "default", key.name), grants=(tables,))
+        await surveys.settle(located(contents), KIND, key, (desired,))
+
+    for number in range(3):
+        contents.held.make_database(f"shop{number}", "kept")
+        await grant(number)
+    await runtime.clock.sleep(30)
+    told.clear()
+    contents.shut = {"shop1": "no such library"}
+    await runtime.clock.sleep(8)
+    with pytest.raises(ObjectsMissing, match="look inside: no such library"):
+        await grant(1)
+    await runtime.clock.sleep(30)
+    assert told == ["clerk1"], "and all is quiet as long as nothing changes"
+    contents.shut = {}
+    await runtime.clock.sleep(8)
+    assert told == ["clerk1", "clerk1"]
+    await grant(1)
     for task in (looking, listening):
         task.cancel()
     await asyncio.gather(looking, listening, return_exceptions=True)

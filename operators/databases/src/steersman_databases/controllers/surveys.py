@@ -437,16 +437,20 @@ def _patience(scope: Scope) -> float:
 def _joined(found: Survey, former: Survey | None) -> Survey:
     if former is None:
         return found
-    kept = {d: inside for d, inside in former.inside.items() if d in found.databases}
-    return replace(found, inside={**kept, **found.inside})
+    kept = {d: i for d, i in former.inside.items() if d in found.databases and d not in found.unseen}
+    unseen = {d: why for d, why in former.unseen.items() if d in found.databases and d not in found.inside}
+    return replace(found, inside={**kept, **found.inside}, unseen={**unseen, **found.unseen})
 
 
 def _concerns(contents: Contents, desired: tuple[Desired, ...], former: Survey | None, latest: Survey) -> bool:
     """Whether an object is to be reconciled, since what it wants is not what is there."""
     for each in desired:
         scope = Scope.of([each])
-        if former is not None and _seen(former, scope) == _seen(latest, scope):
-            continue
+        if former is not None:
+            if _unseen(former, scope) != _unseen(latest, scope):
+                return True
+            if _seen(former, scope) == _seen(latest, scope):
+                continue
         try:
             plan = planned(contents, latest, each)
         except EngineError:
@@ -461,3 +465,7 @@ def _seen(survey: Survey, scope: Scope) -> tuple[object, ...]:
     users = [survey.users.get(name) for name in sorted(scope.users)]
     wrong = {name for name in scope.users if not survey.opened.get(name, True)}
     return (users, wrong, [survey.databases.get(name) for name in sorted(scope.databases)], inside)
+
+
+def _unseen(survey: Survey, scope: Scope) -> list[str | None]:
+    return [survey.unseen.get(database) for database in sorted(scope.inside)]

@@ -188,7 +188,9 @@ class _Found:
             return
         inside = self._survey.inside.get(grant.database)
         if inside is None:
-            self.missing.append(f"database {grant.database} does not let the operator look inside")
+            why = self._survey.unseen.get(grant.database)
+            reason = f": {why}" if why else ""
+            self.missing.append(f"database {grant.database} does not let the operator look inside{reason}")
             return
         if grant.schema is not None and grant.schema not in inside.schemas:
             self.missing.append(f"schema {grant.database}.{grant.schema} is not there yet")

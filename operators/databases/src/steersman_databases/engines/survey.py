@@ -171,6 +171,7 @@ class Survey:
     accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `orphaned`
     are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
     `hasty` says for whom it is set on the server that commits wait for no replica (PostgreSQL).
+    `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
     """
 
     product: str
@@ -186,6 +187,7 @@ class Survey:
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
     orphaned: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     hasty: frozenset[str] = frozenset()
+    unseen: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

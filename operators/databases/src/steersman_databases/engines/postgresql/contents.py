@@ -126,6 +126,13 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         await self._stack.aclose()
 
     async def _do(self, action: Action) -> None:
+        try:
+            await self._done(action)
+        except ServerUnreachable as failure:
+            place = self._place[0] if self._place is not None else None
+            raise await self._sessions.own_trouble(place, failure, self._deadline) from None
+
+    async def _done(self, action: Action) -> None:
         if isinstance(action, GiveBack):
             session = await self._at(action.database, elevated=True)
             await ownership.give_back(session, action)
@@ -172,8 +179,9 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         place = (database, elevated and self._sessions.can_elevate)
         if self._session is None or place != self._place or not self._session.usable:
             await self._stack.aclose()
+            self._session, self._place = None, place
             session = await self._stack.enter_async_context(self._sessions.at(database, self._deadline, elevated))
             if database is not None:
                 await ownership.require_untriggered(session, database)
-            self._session, self._place = session, place
+            self._session = session
         return self._session

@@ -49,6 +49,8 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     outside = tuple(_outside(survey, state, desired))
     # What is wrong inside is seen once one gets in, and belongs to the right owner.
     if desired.name not in survey.inside or state.owner != desired.owner:
+        if not outside and (why := survey.unseen.get(desired.name)) is not None:
+            raise SqlFailed(f"looking inside database {desired.name}", None, why)
         return Plan(outside, again=bool(outside))
     return Plan(outside) + plan_inside(survey, survey.inside[desired.name], desired)
 

@@ -2,7 +2,8 @@
 
 Every connection pins `search_path` to `pg_catalog` in its startup packet, which outranks whatever a database's
 owner has set with ALTER DATABASE or ALTER ROLE: no function or operator planted in another schema is ever
-called. Statements are composed by psycopg, values go as bound parameters.
+called. Statements are composed by psycopg, values go as bound parameters. What else was set for a database is
+overridden by name (`overriding`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
+from types import MappingProxyType
 from typing import Any, LiteralString, cast
 
 import psycopg
@@ -113,7 +116,10 @@ class Session:
     async def rows(self, doing: str, query: LiteralString, *values: object) -> list[TupleRow]:
         """What a query finds, its `%s` bound to the values."""
         cursor = await self._execute(doing, query, values)
-        return await cursor.fetchall()
+        try:
+            return await cursor.fetchall()
+        except psycopg.Error as error:
+            raise self._failure(doing, error) from None
 
     async def run(self, doing: str, statement: sql.Composed) -> None:
         """Run a statement that changes something. `doing` says in words what, for a possible error."""
@@ -179,13 +185,17 @@ _BOUNDS = """
 
 
 @contextlib.asynccontextmanager
-async def logged_in(server: Server, deadline: float, database: str | None = None) -> AsyncGenerator[Session]:
+async def logged_in(
+    server: Server, deadline: float, database: str | None = None, over: Mapping[str, str] = MappingProxyType({})
+) -> AsyncGenerator[Session]:
     """A session with the server's own login, in the maintenance database unless another is given, during the block.
+
+    `over` is as for `connect`.
 
     Raises `AdministratorRejected`, and else as `connect` does.
     """
     try:
-        session = await connect(server, server.login, database or server.maintenance_database, deadline)
+        session = await connect(server, server.login, database or server.maintenance_database, deadline, over)
     except LoginRejected as refusal:
         raise AdministratorRejected(server.login.username, str(refusal)) from None
     try:
@@ -194,9 +204,12 @@ async def logged_in(server: Server, deadline: float, database: str | None = None
         await session.close()
 
 
-async def connect(server: Server, login: Login, database: str, deadline: float) -> Session:
+async def connect(
+    server: Server, login: Login, database: str, deadline: float, over: Mapping[str, str] = MappingProxyType({})
+) -> Session:
     """A session in a database, by the deadline (the event loop's time, seconds).
 
+    `over` are parameters and their values, whatever is set for the database: see `overriding`.
     Passwords are given away by SCRAM only, so a server that is not ours never gets to see them.
 
     Raises `LoginRejected`, `ServerUnreachable` or, where the login may not come into the database, `SqlFailed`.
@@ -219,7 +232,7 @@ async def connect(server: Server, login: Login, database: str, deadline: float) 
                     application_name="steersman",
                     client_encoding="utf8",
                     connect_timeout=max(1, math.ceil(remaining)),
-                    options=_OPTIONS,
+                    options=_options({**over, **_PINNED}),
                     context=_ADAPTERS,
                     **cast(Any, tls),
                 )
@@ -290,15 +303,22 @@ def _trusted() -> str:
     return ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
 
 
-_OPTIONS = " ".join(
-    f"-c {name}={value}"
-    for name, value in {
-        "search_path": "pg_catalog",
-        # Owners of databases may have set others for all who come.
-        "role": "none",
-        "idle_session_timeout": "0",
-        "idle_in_transaction_session_timeout": "60s",
-        "default_transaction_read_only": "off",
-        "standard_conforming_strings": "on",
-    }.items()
-)
+_PINNED = {
+    "search_path": "pg_catalog",
+    # Owners of databases may have set others for all who come.
+    "role": "none",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "60s",
+    "default_transaction_read_only": "off",
+    "standard_conforming_strings": "on",
+    # As long as one logs in it has no other bound, and who waits there goes on when its client is gone.
+    "lock_timeout": "5s",
+}
+
+
+def _options(values: Mapping[str, str]) -> str:
+    """As the startup packet has them. Source: `pg_split_opts` in src/backend/utils/init/postinit.c."""
+    return " ".join(f"-c {name}=" + _SEPARATING.sub(r"\\\g<0>", value) for name, value in values.items())
+
+
+_SEPARATING = re.compile(r"[\\\s]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, LiteralString
 
 from ..desired import ObjectKind
-from ..errors import Raced, SqlFailed
+from ..errors import AdministratorRejected, Raced, ServerUnreachable, SqlFailed
 from ..survey import (
     DatabaseState,
     ExtensionOnDisk,
@@ -23,6 +24,7 @@ from ..survey import (
     UserState,
 )
 from .names import deputy_name
+from .overriding import overridden
 from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
 from .session import FULL, Session
@@ -201,6 +203,11 @@ _ON_DISK = """
 _ITS_OWN = frozenset({"42501", FULL, "22P05"})
 """SQLSTATEs of one database: insufficient_privilege, too_many_connections, untranslatable_character."""
 
+_VISIT_SECONDS = 6.0
+"""The longest that one database may let those that come after it wait, where it has not just done so."""
+_LEAST_SECONDS = 1.0
+"""With less, no more visits are begun: whose are left out is looked at the next time, before those that hung."""
+
 
 async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> Survey:
     """One survey: a few queries in the maintenance database, and one visit to each database to look inside of."""
@@ -221,7 +228,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
     wanted = {name: found[name] for name in scope.users & found.keys()}
     # Since version 16 a member may act as a role only if it was said so.
     acting = "MEMBER" if number < 160000 else "SET"
-    inside = await _visits(sessions, scope, wanted, databases, acting, deadline)
+    inside, unseen = await _visits(sessions, scope, wanted, databases, acting, deadline)
     return Survey(
         product="PostgreSQL",
         version=divmod(number, 10000),
@@ -233,6 +240,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         databases=databases,
         inside=inside,
         hasty=frozenset(name or "all roles" for (name,) in hasty),
+        unseen=unseen,
     )
 
 
@@ -281,26 +289,53 @@ async def _visits(
     databases: Mapping[str, DatabaseState],
     acting: str,
     deadline: float,
-) -> dict[str, Inside]:
+) -> tuple[dict[str, Inside], dict[str, str]]:
+    """What is inside of databases; and of which nothing is known though the operator may come in, and why.
+
+    What one database does to whoever comes to it is no matter of the others on the server.
+    """
     wanted = dict(scope.inside)
     if scope.follow:
         for user in users.values():
             for name in user.stands_in:
                 wanted.setdefault(name, frozenset())
+    open_ones = [
+        name
+        for name in sorted(wanted)
+        if (state := databases.get(name)) is None or (state.allows_connections and state.connection_limit != -2)
+    ]
     inside: dict[str, Inside] = {}
-    for name, schemas in sorted(wanted.items()):
-        state = databases.get(name)
-        if state is not None and (not state.allows_connections or state.connection_limit == -2):
+    unseen: dict[str, str] = {}
+    if not open_ones:
+        return inside, unseen
+    async with sessions.at(None, deadline) as session:
+        over = await overridden(session, open_ones)
+    now = asyncio.get_running_loop().time
+    turn = sessions.in_turn(open_ones)
+    for name in turn:
+        if (trouble := sessions.hangs(name)) is not None:
+            unseen[name] = trouble
             continue
+        begun = now()
+        if deadline - begun < _LEAST_SECONDS and (inside or unseen):
+            break
+        within = None if name == turn[-1] else _VISIT_SECONDS
         try:
-            async with sessions.at(name, deadline) as session:
-                inside[name] = await _inside(session, name, schemas, scope, acting)
-        except (Raced, SqlFailed) as failed:
-            # Gone meanwhile, full, not open to us, or in an encoding that has not all names of users: then nothing is
-            # known of what is inside. All others on the server must not suffer for it.
-            if not isinstance(failed, Raced) and failed.sqlstate not in _ITS_OWN:
-                raise
-    return inside
+            async with sessions.at(name, deadline, over=over.get(name, {}), within=within) as session:
+                inside[name] = await _inside(session, name, wanted[name], scope, acting)
+            sessions.hung(name, None)
+        except Raced:
+            pass  # Gone meanwhile, or closed.
+        except SqlFailed as failed:
+            # Full, not open to us, or in an encoding that has not all names of users: that comes and goes, and is
+            # nobody's fault.
+            if failed.sqlstate not in _ITS_OWN:
+                unseen[name] = str(failed)
+        except (ServerUnreachable, AdministratorRejected) as failure:
+            took_long = now() - begun > _VISIT_SECONDS / 2
+            unseen[name] = (await sessions.own_trouble(name, failure, deadline)).message
+            sessions.hung(name, unseen[name] if took_long else None)
+    return inside, unseen
 
 
 async def _inside(session: Session, database: str, schemas: frozenset[str], scope: Scope, acting: str) -> Inside:

@@ -11,6 +11,7 @@ from typing import LiteralString
 
 from ..cluster import InUse
 from ..server import Server
+from .overriding import overridden
 from .session import logged_in
 
 _SECONDS = 30.0
@@ -61,10 +62,11 @@ async def in_use(server: Server) -> InUse:
         problems = [row[0] for row in await session.rows("looking at the server", _OF_SERVER)]
         [(size,)] = await session.rows("measuring the databases", _SIZE)
         databases = [row[0] for row in await session.rows("looking for databases", _DATABASES)]
+        over = await overridden(session, databases)
         libraries: set[str] = {row[0] for row in await session.rows("looking at libraries", _LOADED)}
     extensions: set[str] = set()
     for database in databases:
-        async with logged_in(server, deadline, database) as session:
+        async with logged_in(server, deadline, database, over.get(database, {})) as session:
             await session.begin_use(deadline)
             problems += [row[0] for row in await session.rows("looking at columns", _OF_DATABASE)]
             extensions |= {row[0] for row in await session.rows("looking at extensions", _EXTENSIONS)}
