@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -263,6 +264,53 @@ async def test_who_passed_something_on_is_dropped_and_it_is_gone(at: At) -> None
     await at.sql(GIVE, PLACE, NAME, JANE.username, who=CLERK)
     assert await at.drop(CLERK.username) == ["UserDropped"]
     assert await held(at, JANE) == []
+
+
+EVERYTHING = """
+GRANT SELECT, INSERT ON {0}.{1} TO {4} WITH GRANT OPTION;
+GRANT UPDATE (id) ON {0}.{1} TO {4} WITH GRANT OPTION;
+GRANT USAGE ON SEQUENCE {0}.{2} TO {4} WITH GRANT OPTION;
+GRANT EXECUTE ON FUNCTION {0}.{1}(integer, {0}.{3}) TO {4} WITH GRANT OPTION;
+GRANT EXECUTE ON PROCEDURE {0}.proc(text) TO {4} WITH GRANT OPTION;
+GRANT USAGE ON TYPE {0}.{3} TO {4} WITH GRANT OPTION;
+GRANT USAGE ON SCHEMA {0} TO {4} WITH GRANT OPTION;
+GRANT CONNECT ON DATABASE {5} TO {4} WITH GRANT OPTION
+"""
+
+
+async def test_who_holds_what_no_owner_granted_is_dropped(at: At) -> None:
+    """DROP OWNED takes what owners granted, and no more."""
+    ada = Credentials("ada", "s3cret")
+    await at.make(user(ada.username))
+    chain = (OWNER, JANE, CLERK, ada)
+    for giver, taker in itertools.pairwise(chain):
+        await at.sql(EVERYTHING, PLACE, NAME, TICKETS, COLOUR, taker.username, SHOP, who=giver)
+    # Who has it from her gives it back; and by what she has from its owner, too, and to herself.
+    await at.sql("GRANT INSERT ON {0}.{1} TO {2}", PLACE, NAME, CLERK.username, who=ada)
+    await at.sql(GIVE, PLACE, NAME, CLERK.username, who=OWNER)
+    await at.sql("GRANT SELECT ON {0}.{1} TO {2}", PLACE, NAME, CLERK.username, who=CLERK)
+    await at.sql("CREATE TABLE {}.hers (id int)", PLACE, who=OWNER)
+    await at.sql("ALTER TABLE {}.hers OWNER TO {}", PLACE, CLERK.username)
+    kept = await held(at, JANE)
+    assert await at.drop(CLERK.username, heir=OWNER.username) == ["UserDropped"]
+    assert await held(at, JANE) == kept
+    assert await held(at, ada) == []
+    assert await at.sql("SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname = 'hers'") == OWNER.username
+
+
+async def test_who_holds_what_somebody_granted_who_may_not_use_its_schema_is_dropped(at: At) -> None:
+    if at.rank == "modest":
+        return
+    at.postgresql.administer("CREATE ROLE stranger LOGIN PASSWORD 's3cret'")
+    stranger = Credentials("stranger", "s3cret")
+    await at.sql(EVERYTHING, PLACE, NAME, TICKETS, COLOUR, "stranger", SHOP, who=OWNER)
+    await at.sql(GIVE, PLACE, NAME, CLERK.username, who=stranger)
+    execute = "GRANT EXECUTE ON FUNCTION {0}.{1}(integer, {0}.{2}) TO {3}"
+    await at.sql(execute, PLACE, NAME, COLOUR, CLERK.username, who=stranger)
+    await at.sql("REVOKE ALL ON SCHEMA {} FROM stranger", PLACE, who=OWNER)
+    kept = await held(at, stranger)
+    assert await at.drop(CLERK.username) == ["UserDropped"]
+    assert await held(at, stranger) == kept
 
 
 async def test_what_somebody_may_have_from_two_is_revoked_of_both(at: At) -> None:

@@ -46,6 +46,7 @@ from ..desired import ObjectKind
 from ..errors import NotSupported
 from ..survey import PUBLIC, SecuredObject
 from .names import arguments
+from .revoking import all_revoked
 
 Name = sql.Identifier
 
@@ -386,7 +387,11 @@ def _extension(
 
 @work.register
 def _(action: Reassign) -> Work:
-    statements = (_unless_owning(action.name), _sql("DROP OWNED BY {}", Name(action.name)))
+    statements = (
+        _unless_owning(action.name),
+        _sql("DROP OWNED BY {}", Name(action.name)),
+        all_revoked(action.name),
+    )
     if action.heir is None:
         doing = f"revoking what {action.name} has in database {action.database}"
         return Work(doing, statements, action.database, elevated=True)
