@@ -13,7 +13,7 @@ from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, ad
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind
-from steersman_databases.engines.errors import NotSupported, ObjectsMissing
+from steersman_databases.engines.errors import NotSupported, ObjectsMissing, SqlFailed
 
 CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
 JANE = Credentials("jane's", "s3cret")
@@ -334,6 +334,40 @@ async def test_what_a_stranger_granted_is_revoked_too(at: At) -> None:
     await at.sql(GIVE, PLACE, NAME, CLERK.username, who=Credentials("stranger", "s3cret"))
     assert await held(at) == [(f"r {NAME}", "SELECT", "stranger", False)]
     assert await at.make(user(CLERK.username)) == ["GrantRevoked"]
+    assert await held(at) == []
+
+
+REFUSING = """
+CREATE FUNCTION public.refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$
+BEGIN IF current_query() ~ 'GRANT.* ON (SEQUENCE|ROUTINE)' THEN RAISE 'not here'; END IF; END $$;
+CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('GRANT') EXECUTE FUNCTION public.refuse()
+"""
+
+
+async def test_a_refused_grant_keeps_nothing_else_from_being_granted_and_revoked(at: At) -> None:
+    """Who is to lose something must not keep it because something else cannot be given."""
+    await at.make(user(CLERK.username, grants=(CONNECT, USE, TABLE)))
+    await at.sql(REFUSING)
+    refused = (on(ObjectKind.SEQUENCE, TICKETS), on(ObjectKind.FUNCTION, "none()"))
+    given = on(ObjectKind.TABLE, NAME, privileges=("INSERT",))
+    with pytest.raises(SqlFailed, match=r"(?s)granting .* on sequence .*granting .* on function .*not here") as told:
+        await at.make(user(CLERK.username, grants=(CONNECT, USE, *refused, given)))
+    assert sorted(change.reason for change in told.value.changes) == ["GrantRevoked", "Granted"]
+    assert [privilege for what, privilege, *_ in await held(at) if what[0] in "rSf"] == ["INSERT"]
+
+
+async def test_a_refused_attribute_keeps_nothing_from_being_revoked(at: At) -> None:
+    if at.rank != "modest":
+        return
+    await at.make(role("reader"))
+    await at.make(user(CLERK.username, grants=(CONNECT, TABLE), roles=(DesiredMembership("reader"),)))
+    given = on(ObjectKind.TABLE, NAME, privileges=("INSERT",))
+    wanted = user(CLERK.username, grants=(given,), bypass_row_level_security=True)
+    with pytest.raises(SqlFailed, match="altering user") as told:
+        await at.make(wanted)
+    assert sorted(change.reason for change in told.value.changes) == [
+        *("GrantRevoked", "GrantRevoked", "MembershipRevoked"),
+    ]
     assert await held(at) == []
 
 

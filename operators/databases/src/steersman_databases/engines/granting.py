@@ -272,7 +272,8 @@ def _grants(
     for (on, owner, grantable), privileges in lacking.items():
         names = tuple(sorted(privileges))
         step = Grant(desired.name, on, names, how.acting(survey, on.database, owner), grantable)
-        yield Step(step, Change("Granted", f"granted {', '.join(names)} on {on} to {desired.name}"))
+        change = Change("Granted", f"granted {', '.join(names)} on {on} to {desired.name}")
+        yield Step(step, change, alone=True)
 
 
 def _revokes(
@@ -286,4 +287,4 @@ def _revokes(
         revoke = Revoke(desired.name, on, names, how.acting(survey, on.database, grantor), only_option)
         what = f"the right to pass on {', '.join(names)}" if only_option else ", ".join(names)
         change = Change("GrantRevoked", f"revoked {what} on {on} from {desired.name}")
-        yield revoke, Step(revoke, change, alone=True)
+        yield revoke, Step(revoke, change, alone=True, takes=True)

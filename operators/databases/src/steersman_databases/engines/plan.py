@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from .actions import Action
-from .errors import EngineError, SqlFailed
+from .errors import EngineError, Raced, SqlFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,14 @@ class Step:
     """One action, which happens wholly or not at all, and what to tell of it (nothing where another step does).
 
     `alone`: nothing needs it to be done before, so what comes after it is done even where the server refuses it.
+    `takes`: it takes something away and needs nothing to be done before, so it is done even where the server refuses
+    what comes before. Whoever is to lose something must not keep it because he cannot be given something else.
     """
 
     action: Action
     change: Change | None = None
     alone: bool = False
+    takes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +69,26 @@ Hands = AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]
 async def carried_out(plan: Plan, hands: Hands) -> tuple[Change, ...]:
     """Do the steps in their order, and say what was changed; an `EngineError` says it in its `changes`.
 
-    What the server refused of steps that stand alone is raised at the end, all in one.
+    What the server refused is raised at the end, all in one.
     """
     changes: list[Change] = []
     refused: list[SqlFailed] = []
+    stopped = False
     try:
         async with hands as do:
             for step in plan.steps:
+                if stopped and not step.takes:
+                    continue
                 try:
                     await do(step.action)
                 except SqlFailed as failure:
                     refused.append(failure)
-                    if not step.alone:
+                    stopped = stopped or not step.alone
+                except Raced:
+                    if stopped:
+                        # It may be because of that, and to look again would be of no use.
                         break
+                    raise
                 else:
                     changes += [step.change] if step.change else []
             if refused:

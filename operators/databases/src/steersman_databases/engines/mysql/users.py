@@ -165,7 +165,8 @@ def _replication(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
         server = SecuredObject(ObjectKind.SERVER, EVERYWHERE)
         action = Grant if desired.replication else Revoke
         change = Change("UserAltered", f"altered user {desired.name} (replication)")
-        yield Step(action(desired.name, server, (REPLICATION,), ""), change)
+        todo = action(desired.name, server, (REPLICATION,), "")
+        yield Step(todo, change, alone=True, takes=not desired.replication)
 
 
 def _replicates(survey: Survey, name: str) -> bool:
@@ -207,6 +208,8 @@ def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tupl
         Step(
             RevokeRole(desired.name, one.role, one.grantor),
             Change("MembershipRevoked", f"revoked membership in {one.role} from {desired.name}"),
+            alone=True,
+            takes=True,
         )
         for one in sorted(excess, key=lambda one: (one.role, one.grantor))
     ]
@@ -214,7 +217,8 @@ def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tupl
     for one in desired.roles:
         if one.role in survey.users.keys() - refused - there:
             change = Change("MembershipGranted", f"made {desired.name} a member of {one.role}")
-            steps.append(Step(GrantRole(desired.name, Membership(one.role, "", one.admin)), change))
+            membership = Membership(one.role, "", one.admin)
+            steps.append(Step(GrantRole(desired.name, membership), change, alone=True))
     missing = [f"role {one.role} is not there yet" for one in desired.roles if one.role not in survey.users]
     missing += [f"role {role} has rights over the whole server: revoke them, or leave it out" for role in refused]
     return steps + _defaults(survey, desired, held, refused), tuple(sorted(missing))
@@ -235,7 +239,7 @@ def _defaults(
         return []
     told = ", ".join(sorted(wanted)) or "none"
     change = Change("UserAltered", f"altered user {desired.name} (roles that are active from the login on: {told})")
-    return [Step(SetDefaultRoles(desired.name, tuple(sorted(wanted))), change)]
+    return [Step(SetDefaultRoles(desired.name, tuple(sorted(wanted))), change, alone=True)]
 
 
 def _second(survey: Survey, state: UserState, desired: DesiredUser) -> Iterator[Step]:

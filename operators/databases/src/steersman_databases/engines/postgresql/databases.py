@@ -75,7 +75,7 @@ def _finished(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
     mark = desired.claim.text if desired.claim else None
     finish = FinishDatabase(desired.name, desired.owner, desired.connection_limit, mark)
     yield Step(finish, Change("DatabaseCreated", f"created database {desired.name}"))
-    yield from _privileges(survey, _fresh(desired))
+    yield from _privileges(survey, _fresh(desired), settled=False)
 
 
 def _fresh(desired: DesiredDatabase) -> DatabaseState:
@@ -94,7 +94,8 @@ def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> 
         message = f"{word} database {state.name} to connections" if opens else f"set {state.name}'s connection limit"
         alter = AlterDatabase(state.name, state.owner, None, limit, None if state.allows_connections else True)
         yield Step(alter, Change(reason, message))
-    if state.owner != desired.owner:
+    settled = state.owner == desired.owner
+    if not settled:
         # Somebody who gave the database away, and no more, left its contents to the declared owner. One who has none
         # is new: dropped, so that they went to the present owner, or declared now, in the place of the present one.
         change = Change("OwnerRestored", f"gave database {state.name} back to {desired.owner} from {state.owner}")
@@ -106,7 +107,7 @@ def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> 
     if desired.claim is not None and state.mark != desired.claim.text:
         change = Change("DatabaseAdopted", f"took over database {state.name}")
         yield Step(MarkDatabase(state.name, desired.claim.text, desired.owner), change)
-    yield from _privileges(survey, state)
+    yield from _privileges(survey, state, settled)
 
 
 def _is_half_made(survey: Survey, state: DatabaseState) -> bool:
@@ -169,7 +170,8 @@ def _inherited(state: DatabaseState, owner: str) -> DatabaseState:
     return DatabaseState(state.name, owner, mark=state.mark, privileges=privileges)
 
 
-def _privileges(survey: Survey, state: DatabaseState) -> Iterator[Step]:
+def _privileges(survey: Survey, state: DatabaseState, settled: bool) -> Iterator[Step]:
+    """`settled`: it is there and its owner's already, so that nothing has to be done before."""
     on = SecuredObject(ObjectKind.DATABASE, state.name)
     own = {one.privilege for one in state.privileges if one.grantee == state.owner}
     if lacking := _EVERYTHING - own:
@@ -185,4 +187,5 @@ def _privileges(survey: Survey, state: DatabaseState) -> Iterator[Step]:
             public.setdefault(one.grantor, set()).add(one.privilege)
     for grantor, privileges in sorted(public.items()):
         change = Change("PublicAccessRevoked", f"closed database {state.name} to other users")
-        yield Step(Revoke(PUBLIC, on, tuple(sorted(privileges)), grantor), change)
+        revoke = Revoke(PUBLIC, on, tuple(sorted(privileges)), grantor)
+        yield Step(revoke, change, alone=settled, takes=settled)

@@ -374,7 +374,8 @@ def _explicit(survey: Survey, desired: DesiredUser, wanted: DesiredMembership) -
 def _revoked(survey: Survey, name: str, one: Membership) -> Step:
     change = Change("MembershipRevoked", f"revoked membership in {one.role} from {name}")
     ordinary = survey.version[0] < INHERITING or one.grantor == survey.administrator
-    return Step(RevokeRole(name, one.role, one.grantor, elevated=not ordinary), change)
+    revoke = RevokeRole(name, one.role, one.grantor, elevated=not ordinary)
+    return Step(revoke, change, alone=True, takes=True)
 
 
 def _granted(survey: Survey, name: str, wanted: DesiredMembership) -> Step:
@@ -384,7 +385,7 @@ def _granted(survey: Survey, name: str, wanted: DesiredMembership) -> Step:
     elevated = not _administers(survey, wanted.role)
     membership = Membership(wanted.role, survey.administrator, wanted.admin, wanted.inherit, wanted.set_role)
     change = Change("MembershipGranted", f"made {name} a member of {wanted.role}")
-    return Step(GrantRole(name, membership, elevated), change)
+    return Step(GrantRole(name, membership, elevated), change, alone=True)
 
 
 def _administers(survey: Survey, role: str) -> bool:
