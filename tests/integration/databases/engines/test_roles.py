@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import psycopg
 import pytest
@@ -130,6 +130,25 @@ async def test_who_replicates_is_altered_and_dropped_as_others_are(at: At) -> No
 async def test_any_end_is_taken(at: At, end: datetime) -> None:
     await at.make(user(CLERK.username, valid_until=end))
     assert await at.postgresql.can_log_in(CLERK, "postgres") is (end.year > 2100)
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "<+12>+12"])
+async def test_an_end_is_a_moment_whatever_the_server_calls_it(at: At, zone: str) -> None:
+    login = at.sessions.server.login.username
+    at.postgresql.administer(f"ALTER ROLE {{}} SET timezone = '{zone}'", login)
+    at.postgresql.administer("ALTER ROLE {} SET datestyle = 'SQL, DMY'", login)
+    try:
+        # New ones, for which it counts.
+        await at.sessions.close()
+        for end in (
+            datetime(9998, 12, 31, 20, tzinfo=UTC),
+            datetime(9999, 1, 1, tzinfo=UTC),
+            datetime(2, 1, 1, 4, tzinfo=UTC),
+            datetime(2035, 3, 4, 23, 30, tzinfo=timezone(timedelta(hours=-5))),
+        ):
+            await at.make(user(CLERK.username, valid_until=end))
+    finally:
+        at.postgresql.administer("ALTER ROLE {} RESET ALL", login)
 
 
 MEMBERSHIPS = """

@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, LiteralString
 
 from ..desired import ObjectKind
@@ -34,6 +34,7 @@ DATABASE_OWNER = "pg_database_owner"
 
 EARLIEST, LATEST = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 """Python has every moment in between, whatever the time zone; what is later on a server counts as no end."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ME = """
     SELECT pg_catalog.current_setting('server_version_num')::int, session_user, r.rolsuper,
@@ -47,9 +48,10 @@ _ME = """
 _ROLES = """
     SELECT r.rolname, r.rolcanlogin, r.rolinherit, r.rolsuper, r.rolcreaterole, r.rolcreatedb, r.rolreplication,
            r.rolbypassrls, r.rolconnlimit,
-           CASE WHEN r.rolvaliduntil >= '9999-01-01' THEN NULL
-                WHEN r.rolvaliduntil < '0002-01-01' THEN '0002-01-01'::pg_catalog.timestamptz
-                ELSE r.rolvaliduntil END,
+           (EXTRACT(epoch FROM CASE WHEN r.rolvaliduntil >= '9999-01-01T00:00:00Z' THEN NULL
+                                    WHEN r.rolvaliduntil < '0002-01-01T00:00:00Z'
+                                    THEN '0002-01-01T00:00:00Z'::pg_catalog.timestamptz
+                                    ELSE r.rolvaliduntil END) * 1000000)::int8,
            pg_catalog.shobj_description(r.oid, 'pg_authid'),
            (SELECT s.setconfig FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = r.oid AND s.setdatabase = 0),
            ARRAY(SELECT DISTINCT d.datname::text
@@ -67,7 +69,9 @@ _ROLES = """
                    AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass)
     FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%s)
 """
-"""What is held in no database (of parameters, tablespaces, as who let somebody into a role) counts as in this one."""
+"""An end in microseconds: no `TimeZone` of a server moves it, and the driver reads no `DateStyle` but one.
+
+What is held in no database (of parameters, tablespaces, as who let somebody into a role) counts as in this one."""
 
 _HASTY = """
     SELECT pg_catalog.concat_ws(' in ', 'role ' || r.rolname, 'database ' || d.datname)
@@ -253,6 +257,8 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
     users: dict[str, dict[str, Any]] = {}
     for name, *values, settings, stands_in, owns_in in await session.rows("looking at users", _ROLES, wanted):
         state = dict(zip(fields, values, strict=True))
+        if (end := state["valid_until"]) is not None:
+            state["valid_until"] = _EPOCH + timedelta(microseconds=end)
         places = {"stands_in": frozenset(stands_in), "owns_in": frozenset(owns_in)}
         users[name] = {**state, "settings": frozenset(settings or ()), **places}
     memberships: dict[str, set[Membership]] = defaultdict(set)
