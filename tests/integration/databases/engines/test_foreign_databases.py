@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from steersman_databases.engines.actions import CreateDatabase
 from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredUser
 from steersman_databases.engines.errors import AlreadyExists
 from steersman_databases.engines.plan import Plan, Step
+from steersman_databases.engines.postgresql.ownership import CONTENTS as CONTENTS_OF
+from steersman_databases.engines.postgresql.pool import PostgreSQLSessions
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
@@ -138,3 +141,20 @@ async def test_what_one_database_cannot_say_is_no_matter_of_the_others(
     finally:
         postgresql.administer("ALTER ROLE {} RESET ALL", OWNER.username)
         postgresql.administer("DROP DATABASE IF EXISTS {}", SOUND.name)
+
+
+async def test_what_is_in_a_database_is_told_in_one_order(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    """Whatever is written to catalogs moves in them, and messages that name things would differ each time."""
+    await make(administrator, DATABASE)
+    for statement in ("CREATE TABLE goods (); CREATE TABLE audit (); CREATE TABLE zones ()", "CREATE SCHEMA attic"):
+        await postgresql.execute(statement, credentials=OWNER, database=DATABASE.name)
+    for table in ("audit", "goods"):
+        await postgresql.execute("GRANT SELECT ON {} TO PUBLIC", table, credentials=OWNER, database=DATABASE.name)
+    found = await seen(administrator)
+    assert [on.name for on in found.inside[DATABASE.name].objects] == ["audit", "goods", "zones"]
+    assert isinstance(administrator, PostgreSQLSessions)
+    async with administrator.at(DATABASE.name, asyncio.get_running_loop().time() + 10) as session:
+        rows = await session.rows("looking", CONTENTS_OF, OWNER.username)
+    assert [row[2] for row in rows] == ["", "audit", "goods", "zones"]

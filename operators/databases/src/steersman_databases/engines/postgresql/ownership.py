@@ -37,8 +37,9 @@ CONTENTS = """
       AND NOT EXISTS (
         SELECT FROM pg_catalog.pg_depend extension
         WHERE extension.classid = found.tableoid AND extension.objid = found.oid AND extension.deptype = 'e')
+    ORDER BY found.kind <> 'SCHEMA', 1, 2, 3, 4
 """
-"""What a role owns in the connected database, system schemas and members of extensions aside.
+"""What a role owns in the connected database, system schemas and members of extensions aside, in one order.
 
 ALTER TABLE serves views, sequences and the like as well; the sequence of a column follows its table.
 """

@@ -136,8 +136,9 @@ _OBJECTS = """
         FROM pg_catalog.pg_proc
     ) found JOIN pg_catalog.pg_namespace n ON n.oid = found.namespace
     WHERE n.nspname = ANY(%s)
+    ORDER BY 1, 2, 3, 4
 """
-"""What is in some schemas and whose it is; nobody's, where it belongs to an extension."""
+"""What is in some schemas and whose it is, in one order; nobody's, where it belongs to an extension."""
 
 _COLUMNS = """
     SELECT n.nspname, c.relname, a.attname
