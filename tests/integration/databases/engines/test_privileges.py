@@ -259,6 +259,21 @@ async def test_a_database_and_a_schema_that_were_passed_on(at: At) -> None:
     assert {option for *_, option in await held(at)} == {False}
 
 
+async def test_two_who_passed_something_on_to_each_other_lose_it(at: At) -> None:
+    """Each has it from the owner, too: what one has from the other can go at once."""
+    both = (CLERK, JANE)
+    for who in both:
+        await at.make(user(who.username, grants=(CONNECT, USE, PASSED_ON)))
+    for one, other in (both, both[::-1]):
+        await at.sql(GIVE + " WITH GRANT OPTION", PLACE, NAME, other.username, who=one)
+    with pytest.raises(ObjectsMissing, match="who passed it on to jane's: revoke that first"):
+        await at.make(user(CLERK.username))
+    assert await held(at) == [(f"r {NAME}", "SELECT", OWNER.username, True)]
+    for who in (JANE, CLERK):
+        await at.make(user(who.username))
+        assert await held(at, who) == []
+
+
 async def test_who_passed_something_on_is_dropped_and_it_is_gone(at: At) -> None:
     await at.make(user(CLERK.username, grants=(CONNECT, USE, PASSED_ON)))
     await at.sql(GIVE, PLACE, NAME, JANE.username, who=CLERK)

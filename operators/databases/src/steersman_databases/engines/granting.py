@@ -95,6 +95,23 @@ def _staying(surplus: list[Privilege], held: list[Privilege], passed_on: PassedO
         others = {name for it in goes if it.grantable for name in passed_on.get((it.on, it.privilege), ())}
         if others:
             found[one] = others
+    of_one = [
+        one for one in found if (one.on, one.privilege, one.grantor) not in of_columns and one.on.column is None
+    ]
+    return {one: others for one, others in found.items() if one not in _had_twice(of_one, held, found)}
+
+
+def _had_twice(ones: list[Privilege], held: list[Privilege], stays: Mapping[Privilege, set[str]]) -> set[Privilege]:
+    """What a user has the right to pass on from another, too, so that nothing hangs on this one.
+
+    Two who passed something on to each other would wait for each other for ever. What comes from those to whom it
+    was passed on goes first.
+    """
+    found: set[Privilege] = set()
+    for one in sorted(ones, key=lambda one: (one.grantor not in stays[one], one.grantor)):
+        same = {it for it in held if (it.on, it.privilege) == (one.on, one.privilege) and it.grantable}
+        if same - found - {one}:
+            found.add(one)
     return found
 
 
