@@ -299,7 +299,7 @@ class Client:
             ],
         }
         spec = {
-            "terminationGracePeriodSeconds": 0,
+            "terminationGracePeriodSeconds": 1,
             # It sees what happens when a node is lost: it is not moved.
             "tolerations": [{"operator": "Exists"}],
             "nodeSelector": {"kubernetes.io/hostname": self.on} if self.on else {},
@@ -320,8 +320,13 @@ class Client:
         return self.cluster.place.kubectl("exec", self.name, "--", *command, seconds=40).strip()
 
     def stop(self) -> None:
-        force = ("--ignore-not-found", "--force", "--grace-period=0")
-        self.cluster.place.kubectl("delete", "pod", self.name, *force)
+        """Waits until it has ended: it would go on writing, and what it writes to may be the next one's by then."""
+        delete = ("delete", "pod", self.name, "--ignore-not-found")
+        try:
+            self.cluster.place.kubectl(*delete, "--timeout=20s")
+        except CommandFailed:
+            # Its node is lost.
+            self.cluster.place.kubectl(*delete, "--force", "--grace-period=0")
 
 
 @dataclass
