@@ -137,9 +137,10 @@ class DatabaseUnderTest:
         return set(found.split())
 
     def one(self, kind: str, name: str) -> dict[str, Any]:
-        """One object of the namespace. It must exist."""
+        """One object of the namespace. Raises CommandFailed where there is none."""
         found = self.cluster.get(kind, name, f"--namespace={self.namespace}")
-        assert found is not None, f"{kind} {name} is missing"
+        if found is None:
+            raise CommandFailed(f"{kind} {name} is missing")
         return found
 
     def secret(self, suffix: str = "app") -> dict[str, str]:
