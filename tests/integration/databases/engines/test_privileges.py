@@ -322,10 +322,13 @@ async def test_who_holds_what_somebody_granted_who_may_not_use_its_schema_is_dro
     await at.sql(GIVE, PLACE, NAME, CLERK.username, who=stranger)
     execute = "GRANT EXECUTE ON FUNCTION {0}.{1}(integer, {0}.{2}) TO {3}"
     await at.sql(execute, PLACE, NAME, COLOUR, CLERK.username, who=stranger)
+    at.postgresql.administer('GRANT SET ON PARAMETER tickets."select" TO stranger WITH GRANT OPTION')
+    await at.sql('GRANT SET ON PARAMETER tickets."select" TO {}', CLERK.username, who=stranger)
     await at.sql("REVOKE ALL ON SCHEMA {} FROM stranger", PLACE, who=OWNER)
     kept = await held(at, stranger)
     assert await at.drop(CLERK.username) == ["UserDropped"]
     assert await held(at, stranger) == kept
+    at.postgresql.administer('REVOKE SET ON PARAMETER tickets."select" FROM stranger')
 
 
 async def test_what_somebody_may_have_from_two_is_revoked_of_both(at: At) -> None:

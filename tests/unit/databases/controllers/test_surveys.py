@@ -19,7 +19,7 @@ from steersman_databases.engines.model import ModelSessions
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Login, Server, Verification
 from steersman_databases.engines.sessions import Sessions
-from steersman_databases.engines.survey import Scope, Survey
+from steersman_databases.engines.survey import NOT_YET, Scope, Survey
 from users_world import HOST
 
 KIND = "DatabaseUser"
@@ -282,6 +282,9 @@ async def test_a_database_that_cannot_be_looked_inside_of_is_told_to_those_who_w
     await runtime.clock.sleep(8)
     assert told == ["clerk1", "clerk1"]
     await grant(1)
+    contents.shut = {"shop1": NOT_YET}
+    await runtime.clock.sleep(30)
+    assert told == ["clerk1", "clerk1"], "what was known of one that is left out once is still known"
     for task in (looking, listening):
         task.cancel()
     await asyncio.gather(looking, listening, return_exceptions=True)

@@ -25,7 +25,7 @@ from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Credentials, Server
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import planned, settle
-from steersman_databases.engines.survey import Inside, Scope, Survey
+from steersman_databases.engines.survey import NOT_YET, Inside, Scope, Survey
 
 Desired = DesiredDatabase | DesiredUser
 DATABASE = Database.api_resource.kind
@@ -437,9 +437,11 @@ def _patience(scope: Scope) -> float:
 def _joined(found: Survey, former: Survey | None) -> Survey:
     if former is None:
         return found
-    kept = {d: i for d, i in former.inside.items() if d in found.databases and d not in found.unseen}
+    # Of a database that was left out this time, what was known of it is.
+    anew = {d: why for d, why in found.unseen.items() if why != NOT_YET or d not in former.inside}
+    kept = {d: i for d, i in former.inside.items() if d in found.databases and d not in anew}
     unseen = {d: why for d, why in former.unseen.items() if d in found.databases and d not in found.inside}
-    return replace(found, inside={**kept, **found.inside}, unseen={**unseen, **found.unseen})
+    return replace(found, inside={**kept, **found.inside}, unseen={**unseen, **anew})
 
 
 def _concerns(contents: Contents, desired: tuple[Desired, ...], former: Survey | None, latest: Survey) -> bool:

@@ -85,10 +85,9 @@ async def carried_out(plan: Plan, hands: Hands) -> tuple[Change, ...]:
                     refused.append(failure)
                     stopped = stopped or not step.alone
                 except Raced:
-                    if stopped:
-                        # It may be because of that, and to look again would be of no use.
-                        break
-                    raise
+                    # It may be because of that, and to look again would be of no use.
+                    if not stopped:
+                        raise
                 else:
                     changes += [step.change] if step.change else []
             if refused:

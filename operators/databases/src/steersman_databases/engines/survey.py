@@ -10,6 +10,8 @@ from .desired import EMPTY_TEMPLATE, NO_LIMITS, DesiredDatabase, DesiredUser, Ho
 
 PUBLIC = ""
 """The grantee that everybody is."""
+NOT_YET = "not looked at yet: other databases of the server took the time"
+"""Why nothing is known of what is inside a database that may be well."""
 
 
 @dataclass(frozen=True, slots=True)

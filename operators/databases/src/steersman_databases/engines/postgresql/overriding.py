@@ -18,10 +18,13 @@ _SET = """
     CROSS JOIN LATERAL pg_catalog.unnest(o.setconfig) AS said
     JOIN pg_catalog.pg_settings s ON pg_catalog.lower(s.name) = pg_catalog.lower(pg_catalog.split_part(said, '=', 1))
     WHERE d.datname = ANY(%s) AND o.setrole = 0 AND s.context = 'user'
-      AND s.name NOT IN ('default_tablespace', 'default_table_access_method', 'default_toast_compression')
+      AND s.name NOT IN ('default_tablespace', 'default_table_access_method', 'default_toast_compression',
+                         'transaction_isolation', 'transaction_read_only', 'transaction_deferrable')
     ORDER BY d.datname, s.name
 """
-"""Where tables are made is a database's own matter: extensions have some, too. What only superusers set is theirs."""
+"""Where tables are made is a database's own matter: extensions have some, too. What only superusers set is theirs.
+
+The last three are of the transaction in which one logs in, and some of their values end that."""
 
 
 async def overridden(session: Session, databases: Iterable[str]) -> Mapping[str, Mapping[str, str]]:

@@ -123,8 +123,12 @@ class PostgreSQLSessions:
         return trouble if asyncio.get_running_loop().time() < since + _AGAIN_SECONDS else None
 
     def in_turn(self, databases: Iterable[str]) -> list[str]:
-        """Databases, by name, and those last that have let one wait before."""
-        return sorted(databases, key=lambda name: (name in self._hung, name))
+        """Databases, by name; those last that have let one wait before, and of these who did so longest ago.
+
+        The last has all the time that is left: who is only slow is seen when it is its turn.
+        """
+        since = {name: at for name, (at, _) in self._hung.items()}
+        return sorted(databases, key=lambda name: (name in since, -since.get(name, 0.0), name))
 
     async def close(self) -> None:
         for session in self._open:

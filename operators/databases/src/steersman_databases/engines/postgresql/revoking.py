@@ -53,7 +53,12 @@ _HELD = """
       UNION ALL
         SELECT pg_catalog.format('TABLESPACE %I', spcname), '', spcacl, NULL FROM pg_catalog.pg_tablespace
       UNION ALL
-        SELECT pg_catalog.format('PARAMETER %s', parname), '', paracl, NULL FROM pg_catalog.pg_parameter_acl
+        SELECT pg_catalog.format('PARAMETER %s', pg_catalog.array_to_string(
+                   ARRAY(SELECT pg_catalog.quote_ident(part)
+                         FROM pg_catalog.unnest(pg_catalog.string_to_array(parname, '.')) WITH ORDINALITY
+                              AS parts(part, number) ORDER BY number), '.')),
+               '', paracl, NULL
+        FROM pg_catalog.pg_parameter_acl
     ) held
     CROSS JOIN LATERAL pg_catalog.aclexplode(held.list) acl JOIN pg_catalog.pg_roles g ON g.oid = acl.grantor
     WHERE r.rolname = {} AND acl.grantee = r.oid AND g.oid <> r.oid
@@ -70,12 +75,14 @@ The right to pass on comes last: by it the role may have given others what they 
 _REVOKED = f"""
 DECLARE
     given record;
-    last record;
     place name;
 BEGIN
-    FOR attempt IN 1 .. 3 LOOP
+    FOR attempt IN 1 .. 4 LOOP
         FOR given IN {_HELD} LOOP
-            last := given;
+            IF attempt = 4 THEN
+                RAISE dependent_objects_still_exist USING MESSAGE = pg_catalog.format(
+                    'what %1$s granted to it cannot be revoked by %1$s: %2$s', given.grantor, given.statement);
+            END IF;
             FOREACH place IN ARRAY given.closed LOOP
                 EXECUTE pg_catalog.format('GRANT USAGE ON SCHEMA %I TO %I', place, given.grantor);
             END LOOP;
@@ -90,8 +97,6 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-    RAISE dependent_objects_still_exist USING MESSAGE = pg_catalog.format(
-        'what %1$s granted to it cannot be revoked by %1$s: %2$s', last.grantor, last.statement);
 END
 """
 

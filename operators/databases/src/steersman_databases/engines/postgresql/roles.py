@@ -330,7 +330,7 @@ def _gathered(state: UserState, user: str) -> Iterator[Step]:
     """What the deputy owns nevertheless, made after RESET ROLE, becomes the user's."""
     for database in sorted(state.stands_in):
         change = Change("OwnerRestored", f"gave what {state.name} had in database {database} to {user}")
-        yield Step(Reassign(database, state.name, user), change)
+        yield Step(Reassign(database, state.name, user), change, alone=True)
 
 
 def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tuple[str, ...]]:

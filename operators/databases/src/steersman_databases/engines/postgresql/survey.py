@@ -12,6 +12,7 @@ from typing import Any, LiteralString
 from ..desired import ObjectKind
 from ..errors import AdministratorRejected, Raced, ServerUnreachable, SqlFailed
 from ..survey import (
+    NOT_YET,
     DatabaseState,
     ExtensionOnDisk,
     ExtensionState,
@@ -325,7 +326,8 @@ async def _visits(
             continue
         begun = now()
         if deadline - begun < _LEAST_SECONDS and (inside or unseen):
-            break
+            unseen[name] = NOT_YET
+            continue
         within = None if name == turn[-1] else _VISIT_SECONDS
         try:
             async with sessions.at(name, deadline, over=over.get(name, {}), within=within) as session:
