@@ -435,7 +435,8 @@ async def test_what_another_makes_as_a_dropped_user_meanwhile_is_not_dropped(at:
     dropping = asyncio.create_task(at.drop(CLERK.username))
     await until_it_waits(at, dropping)
     await session.execute("COMMIT")
-    with pytest.raises(Raced, match="it has come to own something there"):
+    # A transaction that ends gives up its locks one after the other, that on the role perhaps as the last.
+    with pytest.raises(Raced, match=r"it has come to own something there|something is being made for it"):
         await dropping
     await session.close()
     assert await at.drop(CLERK.username) == ["UserDropped"]
