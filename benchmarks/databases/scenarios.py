@@ -118,9 +118,9 @@ class Bench:
     def _report(self, cluster: ClusterUnderTest) -> None:
         where = Path(tempfile.mkdtemp(prefix="steersman-bench-")) / f"{cluster.name}.tar.gz"
         config = {} if self.target.kubeconfig is None else {"KUBECONFIG": str(self.target.kubeconfig)}
-        program = (sys.executable, "-c", "from steersman_databases.kubectl.app import main; main()")
+        program = Path(sys.executable).with_name("kubectl-steersman")
         done = subprocess.run(
-            [*program, "report", cluster.name, f"--namespace={cluster.place.namespace}", f"--file={where}"],
+            [program, "report", cluster.name, f"--namespace={cluster.place.namespace}", f"--file={where}"],
             env={**os.environ, **config},
             capture_output=True,
             text=True,

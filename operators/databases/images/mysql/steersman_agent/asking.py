@@ -58,11 +58,12 @@ class Asking:
         for look in inside:
             has |= look.has
             certified |= look.certified
-        listed = {member.uuid: member.state for look in inside for member in look.members}
-        expected = {uuid for uuid, state in listed.items() if state != "RECOVERING"}
-        everybody = expected <= {look.uuid for look in inside} and all(look.majority for look in inside)
-        settled = everybody and me.uuid not in listed and not any(look.uncertified for look in inside)
-        unknown, reaching = me.has - has, [look for look in inside if look.majority]
+        reaching = [look for look in inside if look.majority]
+        states = {member.uuid: member.state for look in inside for member in look.members}
+        expected = {uuid for uuid, state in states.items() if state != "RECOVERING"}
+        everybody = expected <= {look.uuid for look in inside} and len(reaching) == len(inside)
+        settled = everybody and me.uuid not in states and not any(look.uncertified for look in inside)
+        unknown = me.has - has
         if settled and not unknown & certified and not self._errant >= unknown:
             self._errant, self._since = unknown, self.clock()
         self._errant &= unknown
@@ -70,7 +71,7 @@ class Asking:
             has=has,
             purged=[look.purged for look in inside],
             everybody=everybody,
-            majority=any(look.majority for look in inside),
+            majority=bool(reaching),
             listed=bool(reaching) and all(me.uuid in {m.uuid for m in look.members} for look in reaching),
             errant=self._errant if self.clock() >= self._since + _SURELY else GtidSet(),
         )

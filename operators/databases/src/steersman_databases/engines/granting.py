@@ -98,7 +98,8 @@ def _staying(surplus: list[Privilege], held: list[Privilege], passed_on: PassedO
     of_one = [
         one for one in found if (one.on, one.privilege, one.grantor) not in of_columns and one.on.column is None
     ]
-    return {one: others for one, others in found.items() if one not in _had_twice(of_one, held, found)}
+    twice = _had_twice(of_one, held, found)
+    return {one: others for one, others in found.items() if one not in twice}
 
 
 def _had_twice(ones: list[Privilege], held: list[Privilege], stays: Mapping[Privilege, set[str]]) -> set[Privilege]:
