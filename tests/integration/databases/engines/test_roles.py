@@ -211,8 +211,10 @@ async def test_options_of_a_membership_that_the_server_does_not_have_are_told(at
             continue
         for former in (user(CLERK.username), without):
             await at.make(former)
+            there = memberships(at)
             with pytest.raises(NotSupported, match=r"PostgreSQL 15 knows neither inherit nor set of a membership"):
                 await at.make(wanted)
+            assert memberships(at) == there
     if at.version >= 16:
         assert memberships(at) == [(READER, False, True, False)]
 

@@ -265,6 +265,33 @@ async def test_what_nobody_gets(world: World, desired: DesiredUser, error: type[
         await world.make(desired)
 
 
+async def test_what_a_server_does_not_have_keeps_nobody_from_losing_the_rest(world: World) -> None:
+    select, insert = (
+        DesiredGrant("shop", frozenset({what}), ObjectKind.TABLE, "public", ("orders",))
+        for what in ("SELECT", "INSERT")
+    )
+    clerk = DesiredUser("clerk", "p", claim=CLAIM, roles=(DesiredMembership("reader"),), grants=(select, insert))
+    await world.make(clerk)
+    more = replace(select, privileges=frozenset({"SELECT", "FLY"}))
+    wanted = replace(clerk, roles=(), connection_limit=3, grants=(more,))
+    with pytest.raises(NotSupported, match="has no FLY on a table") as told:
+        await world.make(wanted)
+    reasons = [change.reason for change in told.value.changes]
+    assert sorted(reasons) == ["GrantRevoked", "MembershipRevoked", "UserAltered"]
+    assert await world.left_to_do(wanted) == ()
+    with pytest.raises(NotSupported):
+        await world.make(wanted)
+
+
+async def test_a_role_that_has_become_mighty_is_nobodys(world: World) -> None:
+    clerk = DesiredUser("clerk", "p", claim=CLAIM, roles=(DesiredMembership("reader"),))
+    await world.make(clerk)
+    world.model.users["reader"] = replace(world.model.users["reader"], superuser=True)
+    with pytest.raises(ObjectsMissing, match="role reader has rights over the whole server") as told:
+        await world.make(replace(clerk, connection_limit=3))
+    assert sorted(change.reason for change in told.value.changes) == ["MembershipRevoked", "UserAltered"]
+
+
 async def test_a_guest_copies_no_database_of_others() -> None:
     world = await World(PostgreSQL()).start()
     of_others, claim = Claim("c1", "Database", "shop", "ledger"), Claim("c1", "Database", "guests", "till")

@@ -35,12 +35,12 @@ class Granting:
 def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     """Grants what is declared and missing; with `desired.exact` also revokes what is not declared.
 
-    Raises `NotSupported` for privileges that the server does not have.
+    The plan's `failure` is `NotSupported` for what the server has not; all the rest is done.
     """
-    wanted, missing = _wanted(survey, desired, how)
+    wanted, missing, failure = _wanted(survey, desired, how)
     held = list(_held(survey, desired.name))
     if not desired.exact:
-        return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing)
+        return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing, failure=failure)
     # What somebody passed on to itself gives it nothing, and would keep it from losing by what it did.
     own = [one for one in held if one.grantor == desired.name]
     back = [step for _, step in _revokes(survey, desired, own, {}, how)]
@@ -59,7 +59,8 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     last: list[Step] = []
     for revoke, step in _revokes(survey, desired, [one for one in surplus if one not in lost], wanted, how):
         (first if any((revoke.on, one) in narrowed for one in revoke.privileges) else last).append(step)
-    return Plan((*back, *first, *_grants(survey, desired, held, wanted, how), *last), missing)
+    grants = _grants(survey, desired, held, wanted, how)
+    return Plan((*back, *first, *grants, *last), missing, failure=failure)
 
 
 def _is_surplus(one: Privilege, wanted: Wanted) -> bool:
@@ -131,12 +132,16 @@ Wanted = dict[tuple[SecuredObject, str], tuple[str, bool]]
 """Object and privilege → the object's owner, and whether it may be passed on."""
 
 
-def _wanted(survey: Survey, desired: DesiredUser, how: Granting) -> tuple[Wanted, tuple[str, ...]]:
+def _wanted(
+    survey: Survey, desired: DesiredUser, how: Granting
+) -> tuple[Wanted, tuple[str, ...], NotSupported | None]:
+    """What is to be held, what of it is not there, and what the server does not have at all."""
     wanted: Wanted = {}
     missing: list[str] = []
+    refused: list[str] = []
     for grant in desired.grants:
-        privileges = _expanded(survey, grant, how.vocabulary(survey))
         found = _Found(survey, grant, how.spelled)
+        privileges = _expanded(survey, grant, how.vocabulary(survey), found.refused)
         for on, owner in found.objects():
             if owner == desired.name:
                 continue
@@ -146,10 +151,14 @@ def _wanted(survey: Survey, desired: DesiredUser, how: Granting) -> tuple[Wanted
                 _, grantable = wanted.get((on, privilege), (owner, False))
                 wanted[on, privilege] = owner, grantable or (grant.with_grant_option and not how.option_apart)
         missing += found.missing
-    return wanted, tuple(dict.fromkeys(missing))
+        refused += found.refused
+    failure = NotSupported("grants", "; ".join(dict.fromkeys(refused))) if refused else None
+    return wanted, tuple(dict.fromkeys(missing)), failure
 
 
-def _expanded(survey: Survey, grant: DesiredGrant, vocabulary: Mapping[ObjectKind, frozenset[str]]) -> frozenset[str]:
+def _expanded(
+    survey: Survey, grant: DesiredGrant, vocabulary: Mapping[ObjectKind, frozenset[str]], refused: list[str]
+) -> frozenset[str]:
     known = vocabulary.get(grant.kind, frozenset[str]())
     if grant.columns:
         known &= ON_COLUMNS
@@ -159,8 +168,8 @@ def _expanded(survey: Survey, grant: DesiredGrant, vocabulary: Mapping[ObjectKin
         named = " and ".join(sorted(unknown)) or ALL
         version = ".".join(map(str, survey.version))
         place = "column" if grant.columns else grant.kind.value
-        raise NotSupported("grants", f"{survey.product} {version} has no {named} on a {place}")
-    return known if ALL in given else frozenset(given)
+        refused.append(f"{survey.product} {version} has no {named} on a {place}")
+    return known if ALL in given else known & given
 
 
 ON_COLUMNS = frozenset({"SELECT", "INSERT", "UPDATE", "REFERENCES"})
@@ -173,13 +182,14 @@ _SYNONYMS = {"TEMP": "TEMPORARY", "ALL PRIVILEGES": ALL}
 
 
 class _Found:
-    """The objects that a grant names, and what of it is not there."""
+    """The objects that a grant names, what of it is not there, and what can never be granted."""
 
     def __init__(self, survey: Survey, grant: DesiredGrant, spelled: Callable[[SecuredObject], str]) -> None:
         self._survey = survey
         self._grant = grant
         self._spelled = spelled
         self.missing: list[str] = []
+        self.refused: list[str] = []
 
     def objects(self) -> Iterator[tuple[SecuredObject, str]]:
         """Each object with its owner."""
@@ -236,9 +246,10 @@ class _Found:
                 place = ".".join(part for part in (grant.database, grant.schema, name) if part)
                 self.missing.append(f"{grant.kind.value} {place} is not there yet")
             for on, owner in found:
-                if not owner:
-                    raise NotSupported("grants", f"{on} belongs to an extension, which decides itself who may use it")
-                yield from self._columns(inside, on, owner) if grant.columns else [(on, owner)]
+                if owner:
+                    yield from self._columns(inside, on, owner) if grant.columns else [(on, owner)]
+                else:
+                    self.refused.append(f"{on} belongs to an extension, which decides itself who may use it")
 
     def _columns(self, inside: Inside, table: SecuredObject, owner: str) -> Iterator[tuple[SecuredObject, str]]:
         for name in self._grant.columns:

@@ -54,8 +54,8 @@ class Plan:
     failure: EngineError | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do."""
-        return bool(self.steps)
+        """Whether there is anything to do, or to raise."""
+        return bool(self.steps) or self.failure is not None
 
     def __add__(self, other: Plan) -> Plan:
         again, failure = self.again or other.again, self.failure or other.failure

@@ -54,8 +54,7 @@ class _Role:
 def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
     """See `Contents.plan_user`."""
     steps = [*_role(survey, _itself(desired)), *_deputy(survey, desired)]
-    memberships, missing = _memberships(survey, desired)
-    return Plan((*steps, *memberships), missing) + plan_grants(survey, desired, GRANTING)
+    return Plan(tuple(steps)) + _memberships(survey, desired) + plan_grants(survey, desired, GRANTING)
 
 
 def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
@@ -333,9 +332,13 @@ def _gathered(state: UserState, user: str) -> Iterator[Step]:
         yield Step(Reassign(database, state.name, user), change, alone=True)
 
 
-def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tuple[str, ...]]:
+def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
     state = survey.users.get(desired.name) or UserState(desired.name)
-    wanted = {want.role: _explicit(survey, desired, want) for want in desired.roles}
+    declared = {want.role: want for want in desired.roles}
+    # What else is declared is done, an end above all.
+    beyond = {name for name, want in declared.items() if _is_unknown(survey, want)}
+    mighty = {name for name in declared if _is_mighty(survey, name)}
+    wanted = {name: _explicit(survey, desired, declared[name]) for name in declared.keys() - beyond - mighty}
     # What it gave itself first: that hangs on what it was given.
     held = sorted(state.memberships, key=lambda one: (one.grantor != desired.name, one.role, one.grantor))
     fitting = [
@@ -344,17 +347,36 @@ def _memberships(survey: Survey, desired: DesiredUser) -> tuple[list[Step], tupl
         if one.role in wanted and one.grantor != desired.name and _fits(survey, one, wanted[one.role])
     ]
     # One that fits not quite is revoked too: a second one beside it would leave what it has too much.
-    unfitting = [one for one in held if one not in fitting and (desired.exact or one.role in wanted)]
+    unfitting = [
+        one
+        for one in held
+        if one not in fitting and one.role not in beyond and (desired.exact or one.role in declared)
+    ]
     # Who let others in by it cannot lose it as long as they are in.
     stays = [one for one in unfitting if one.admin and _let_in(state, one.role)]
-    missing = [f"role {name} is not there yet" for name in wanted if name not in survey.users]
+    missing = [f"role {name} is not there yet" for name in declared if name not in survey.users]
+    missing += [
+        f"role {name} has rights over the whole server: revoke them, or leave it out" for name in sorted(mighty)
+    ]
     for name in sorted({one.role for one in stays}):
         others = ", ".join(_let_in(state, name))
         missing.append(f"membership in {name} stays with {desired.name}, who let {others} in: put them out first")
     there = {one.role for one in (*fitting, *stays)}
-    lacking = [want for name, want in wanted.items() if name in survey.users and name not in there]
+    lacking = [wanted[name] for name in declared if name in wanted.keys() & survey.users.keys() - there]
     steps = [_revoked(survey, desired.name, one) for one in unfitting if one not in stays]
-    return [*steps, *(_granted(survey, desired.name, want) for want in lacking)], tuple(missing)
+    steps += [_granted(survey, desired.name, want) for want in lacking]
+    told = f"PostgreSQL {survey.version[0]} knows neither inherit nor set of a membership"
+    return Plan(tuple(steps), tuple(missing), failure=NotSupported("roles", told) if beyond else None)
+
+
+def _is_unknown(survey: Survey, wanted: DesiredMembership) -> bool:
+    """Whether the server has no such memberships."""
+    return survey.version[0] < INHERITING and (wanted.inherit is not None or wanted.set_role is not None)
+
+
+def _is_mighty(survey: Survey, role: str) -> bool:
+    state = survey.users.get(role)
+    return state is not None and (state.superuser or state.create_role)
 
 
 def _let_in(state: UserState, role: str) -> list[str]:
@@ -366,8 +388,6 @@ def _explicit(survey: Survey, desired: DesiredUser, wanted: DesiredMembership) -
     if survey.version[0] >= INHERITING:
         inherit = desired.inherit if wanted.inherit is None else wanted.inherit
         return replace(wanted, inherit=inherit, set_role=wanted.set_role is not False)
-    if wanted.inherit is not None or wanted.set_role is not None:
-        raise NotSupported("roles", f"PostgreSQL {survey.version[0]} knows neither inherit nor set of a membership")
     return wanted
 
 
@@ -379,9 +399,6 @@ def _revoked(survey: Survey, name: str, one: Membership) -> Step:
 
 
 def _granted(survey: Survey, name: str, wanted: DesiredMembership) -> Step:
-    state = survey.users[wanted.role]
-    if state.superuser or state.create_role:
-        raise InvalidName("roles", wanted.role, "it has rights over the whole server; choose another role")
     elevated = not _administers(survey, wanted.role)
     membership = Membership(wanted.role, survey.administrator, wanted.admin, wanted.inherit, wanted.set_role)
     change = Change("MembershipGranted", f"made {name} a member of {wanted.role}")
