@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import msgspec
+
 from job_runner import JobRunner
 from patroni_model import Hosts, Patroni, Volume, is_fenced
 from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
+from steersman.api.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
@@ -56,7 +58,7 @@ class ClusterKubelet:
         """Never returns."""
         seen = None
         while True:
-            news = self._hosts.upgrade_hangs, self._hosts.unrolled, self._members.news()
+            news = self._hosts.upgrade_hangs, self._hosts.unrolled, self._hosts.refused, self._members.news()
             changes = self._server.changes(), *news
             if changes != seen:
                 await self.look()
@@ -89,6 +91,21 @@ class ClusterKubelet:
             await self._roll_out(deployment)
         self._server.collect_garbage()
 
+    async def _tell_refused(self, stateful: StatefulSet) -> None:
+        """As the StatefulSet's controller does: by an Event, and the same one when it happens again."""
+        name, namespace = stateful.metadata.name, stateful.metadata.namespace
+        said = f"create Pod {name}-0 in StatefulSet {name} failed error: {self._hosts.refused}"
+        key = ObjectKey(namespace, f"{name}.refused")
+        if self._server.read(Event, key) is not None:
+            return
+        about = ObjectReference(
+            api_version="apps/v1", kind="StatefulSet", namespace=namespace, name=name, uid=stateful.metadata.uid
+        )
+        metadata = ObjectMeta(name=key.name, namespace=namespace)
+        at = stateful.metadata.creation_timestamp
+        event = Event(metadata=metadata, involved_object=about, reason="FailedCreate", type="Warning", message=said)
+        await self._client.create(msgspec.structs.replace(event, first_timestamp=at, last_timestamp=at, count=1))
+
     async def _roll_out(self, deployment: Deployment) -> None:
         """Says that its pods are there and ready, of which there are none."""
         replicas = 0 if self._hosts.unrolled else deployment.spec.replicas or 0
@@ -114,6 +131,9 @@ class ClusterKubelet:
             if v.persistent_volume_claim
         }
         assert claim.metadata.name not in claimed, f"{key} is started while an upgrade writes to {claim.key}"
+        if self._hosts.refused:
+            await self._tell_refused(stateful)
+            return
         bound = MergePatch({"status": {"phase": "Bound"}})
         await self._client.patch(PersistentVolumeClaim, claim.key, bound, subresource="status")
         template = stateful.spec.template

@@ -125,6 +125,10 @@ class DatabaseUnderTest:
 
         return wait_until(f"{self.name} says {reason}", found, seconds=seconds)
 
+    def forbid_pods(self) -> None:
+        """Leaves its namespace no room for a pod, before there is one."""
+        self.cluster.kubectl("create", "quota", "no-pods", "--hard=pods=0", f"--namespace={self.namespace}")
+
     def delete(self, *flags: str, seconds: float = 150) -> None:
         """``kubectl delete``, which waits until the object is gone."""
         arguments = ("delete", "database", self.name, f"--namespace={self.namespace}", *flags)

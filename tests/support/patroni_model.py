@@ -52,6 +52,8 @@ class Hosts:
     """How many were given to pods."""
     history: list[str] = field(default_factory=list[str])
     unschedulable: set[str] = field(default_factory=set[str])
+    refused: str = ""
+    """In what words the API server refuses pods; it takes them where this is empty."""
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Parameters and values with which no server starts."""
     refusal: str = "FATAL:  could not map anonymous shared memory HINT:  reduce shared_buffers or max_connections"

@@ -41,9 +41,10 @@ def test_namespace_deleted_as_a_whole(database: DatabaseUnderTest) -> None:
         doomed = DatabaseUnderTest(cluster, inner, "orders", database.engine)
         never_ready = DatabaseUnderTest(cluster, inner, "invoices", database.engine)
         doomed.apply()
-        never_ready.apply(version="1")
         doomed.wait_ready()
-        never_ready.wait_reason("UnsupportedVersion")
+        never_ready.forbid_pods()
+        never_ready.apply()
+        never_ready.wait_reason("InstanceRefused")
     finally:
         cluster.kubectl("delete", "namespace", inner, "--timeout=180s", seconds=190)
     assert cluster.get("namespace", inner) is None

@@ -144,7 +144,9 @@ def test_policy_at_the_moment_of_deletion_counts(postgresql: DatabaseUnderTest) 
 
 
 def test_deleting_what_never_became_ready(database: DatabaseUnderTest) -> None:
-    database.apply(version="1", deletionPolicy="Delete")
-    database.wait_reason("UnsupportedVersion")
+    database.forbid_pods()
+    database.apply(deletionPolicy="Delete")
+    condition = database.wait_reason("InstanceRefused")
+    assert "exceeded quota: no-pods" in condition["message"]
     database.delete(seconds=30)
     assert not database.objects()

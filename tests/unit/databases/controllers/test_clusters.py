@@ -458,6 +458,28 @@ async def test_a_stuck_pod_is_renewed_when_something_else_is_declared() -> None:
 
 
 @virtual_time
+async def test_a_pod_that_is_refused_says_why_until_it_is_taken() -> None:
+    """Quotas and admission policies: the StatefulSet's controller tells it in an Event, and nobody else does."""
+    world = ClusterWorld()
+    async with world.operator():
+        world.hosts.refused = 'pods "orders-0-0" is forbidden: exceeded quota: none, requested: pods=1'
+        await world.create(instances=2)
+        await world.until("told", lambda: world.condition("Ready") == "False/InstanceRefused")
+        said = 'the API server takes no pod of orders-0: pods "orders-0-0" is forbidden: exceeded quota: none'
+        assert world.message("Ready").startswith(said)
+        assert world.status.phase == "Pending"
+        assert "InstanceRefused" in world.events()
+        world.hosts.refused = ""
+        await world.ready(2)
+        world.hosts.refused = "no more of them"
+        await world.client.delete(Pod, NAMES.pod(1))
+        await world.until("told", lambda: world.condition("Ready") == "False/InstanceRefused")
+        assert world.status.primary == "orders-0"
+        world.hosts.refused = ""
+        await world.ready(2)
+
+
+@virtual_time
 async def test_a_crash_of_the_primary_is_a_failover() -> None:
     world = ClusterWorld()
     async with world.operator():

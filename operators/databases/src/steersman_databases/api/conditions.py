@@ -11,6 +11,7 @@ from collections.abc import Mapping
 Reasons = Mapping[str, str]
 
 _ROOM = "raise spec.storage.size"
+_ALLOWED = "do what the API server's words ask for, such as a larger quota"
 _MORE_ROOM = f"{_ROOM} (of volume wal: spec.walStorage.size)"
 
 ON_ANY_SERVER: Reasons = {
@@ -42,6 +43,7 @@ DATABASE: Mapping[str, Reasons] = {
         "UnsupportedVersion": "set spec.version to one that is supported",
         "Unschedulable": "add a node, free resources, or check the storage class",
         "ImageUnavailable": "push the image where the nodes can pull it",
+        "InstanceRefused": _ALLOWED,
         "ServerStarting": "",
         "ServerTerminating": "",
         "ServerCrashing": "read the logs of the server",
@@ -77,6 +79,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "UnsupportedVersion": "set spec.version to one that is supported",
         "RetainedDataMismatch": "use the version that the retained data are of, or delete the claims to give them up",
         "InstanceCrashing": "read the logs of the instance",
+        "InstanceRefused": _ALLOWED,
         "NoPrimary": "see the logs of the instances",
         "NoSynchronousStandby": "see which replica is missing",
         "SwitchoverRefused": "ask by the annotation databases.steersman.dev/switchover, or declare something else",
@@ -149,7 +152,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "RollingOut": "",
         "PoolerNotReady": "see the logs of the pooler",
         "PoolerCrashing": "read the logs of the pooler; its image must have PgBouncer",
-        "PoolersRefused": "do what the API server's words ask for, such as a larger quota",
+        "PoolersRefused": _ALLOWED,
         "Unschedulable": "add a node, or free resources",
         "ImageUnavailable": "push the image where the nodes can pull it",
     },

@@ -17,7 +17,7 @@ _CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError
 class Trouble:
     """``reason`` is one of the condition Ready of a cluster."""
 
-    reason: Literal["Unschedulable", "ImageUnavailable", "InstanceCrashing"]
+    reason: Literal["Unschedulable", "ImageUnavailable", "InstanceCrashing", "InstanceRefused"]
     message: str
 
 

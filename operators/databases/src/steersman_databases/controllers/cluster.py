@@ -44,6 +44,7 @@ from steersman_databases.controllers.outpaced import Outpaced
 from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.patience import Patience
 from steersman_databases.controllers.poolers import Poolers, no_console, serving_in
+from steersman_databases.controllers.refused import Refused
 from steersman_databases.controllers.routing import is_routed, route
 from steersman_databases.controllers.servers import ContentsOf, Servers
 from steersman_databases.controllers.serving import Serving, Shower
@@ -123,6 +124,7 @@ class ClusterReconciler(Reconciler[C]):
             self._parts.engine, self._parts.topology, clock, self._parts.settings, self._parts.take_back
         )
         self._poolers = Poolers(clock, console or no_console)
+        self._refused = Refused(self.client.live, clock)
         furnish, servers = self._parts.furnish, Servers(self.client, contents, clock)
         mark = ClusterMark(self.client)
         self._accounts = (
@@ -207,7 +209,7 @@ class ClusterReconciler(Reconciler[C]):
             report.findings.tell("Ready", False, "InstanceNotReady", str(error))
             report.busy = True
         else:
-            self._describe(charge, cluster, step, report)
+            await self._describe(charge, cluster, step, report)
         return report
 
     async def _step(
@@ -342,11 +344,14 @@ class ClusterReconciler(Reconciler[C]):
         if self._accounts is not None:
             self._accounts.judge(charge.view.key, report.findings)
 
-    def _describe(self, charge: Charge, cluster: C, step: Step | Wait | None, report: _Report) -> None:
+    async def _describe(self, charge: Charge, cluster: C, step: Step | Wait | None, report: _Report) -> None:
         observed, findings = report.observed, report.findings
         assert observed is not None
         cluster_status.describe(cluster, charge.view, step, findings)
-        if isinstance(step, Wait) and (trouble := trouble_of(observed.instances)):
+        trouble = None
+        if isinstance(step, Wait):
+            trouble = trouble_of(observed.instances) or await self._refused.look(cluster.key, observed)
+        if trouble is not None:
             findings.tell("Ready", False, trouble.reason, trouble.message)
         elif isinstance(step, Wait) and (
             broken := next((m for m in observed.members.members if m.state == "StartFailed" and m.because), None)
@@ -368,7 +373,7 @@ class ClusterReconciler(Reconciler[C]):
             self._poolers.forget(cluster.key)
             self._settings.forget(cluster.key)
             self._initial.forget(cluster.key)
-            for each in (self._serving, self._accounts, self._outpaced):
+            for each in (self._serving, self._accounts, self._outpaced, self._refused):
                 if each is not None:
                     each.forget(cluster.key)
             return Result()

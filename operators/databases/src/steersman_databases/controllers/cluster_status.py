@@ -39,6 +39,7 @@ ALARMING = frozenset(
         "ImageUnavailable",
         "InstanceCrashing",
         "InstanceFailing",
+        "InstanceRefused",
         "NameTaken",
         "NoMajority",
         "NoPrimary",
@@ -249,7 +250,7 @@ _NEEDS_A_PERSON = frozenset(
         "UnsupportedVersion",
     }
 )
-_NEEDS_THE_CLUSTER = frozenset({"Unschedulable", "ImageUnavailable"})
+_NEEDS_THE_CLUSTER = frozenset({"Unschedulable", "ImageUnavailable", "InstanceRefused"})
 _ONCE_READY = ("Ready", "Degraded", "Failed", "Hibernated")
 
 

@@ -8,6 +8,7 @@ from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import (
     ConfigMap,
+    Event,
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -117,6 +118,7 @@ def setup_clusters(manager: Manager, own: OwnOf[C], parts: PartsOf, contents: Co
         .permits(NetworkPolicy, "create", "patch", "delete")
         .permits(PersistentVolume, "get")
         .permits(Node, "list")
+        .permits(Event, "list")
         .max_concurrent_reconciles(WORKERS)
         .max_retry_delay(RECHECK_SECONDS)
     )

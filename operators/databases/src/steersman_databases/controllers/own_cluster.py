@@ -26,13 +26,13 @@ from steersman_databases.resources.own_cluster import own_cluster
 # What of a cluster's troubles a Database tells in the same word; of the others it only waits for a server.
 _SAME = frozenset(
     {
-        *("AdministratorSecretMissing", "ImageUnavailable", "NameTaken"),
+        *("AdministratorSecretMissing", "ImageUnavailable", "InstanceRefused", "NameTaken"),
         *("RetainedDataMismatch", "Unschedulable", "UnsupportedVersion"),
     }
 )
 # The API server's own words: quotas, admission policies.
 _REFUSED = frozenset({"BadRequest", "Forbidden", "Invalid"})
-_OUTSIDE = frozenset({"ImageUnavailable", "ServerNotReady", "Unschedulable"})
+_OUTSIDE = frozenset({"ImageUnavailable", "InstanceRefused", "ServerNotReady", "Unschedulable"})
 _OTHER = {
     **dict.fromkeys(("InstanceCrashing", "InstanceFailing"), "ServerCrashing"),
     **dict.fromkeys(("DiskFull", "Fenced", "Hibernated"), "ServerNotReady"),

@@ -1,0 +1,80 @@
+"""Finds out why an instance has no pod: a quota, a limit or an admission policy refuses it to its StatefulSet.
+
+A Deployment has the condition ReplicaFailure for that. A StatefulSet has none: its controller tells it in an Event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import Event
+from steersman.client import Client
+from steersman.meta import ObjectKey
+from steersman.observability.runtime import Clock
+from steersman_databases.clusters.observed import Observed
+from steersman_databases.clusters.trouble import Trouble
+
+_AGAIN_SECONDS = 10.0
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found for a StatefulSet, by its UID, and when. Forgotten with the process."""
+
+    uid: str
+    at: float
+    trouble: Trouble | None
+
+
+class Refused:
+    """Of all clusters. One for a controller."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._clusters: dict[ObjectKey, _Look] = {}
+
+    async def look(self, cluster: ObjectKey, observed: Observed) -> Trouble | None:
+        """Why the first instance without a pod has none, where somebody refused it.
+
+        The API server keeps Events in no cache, so they are not asked for each time.
+        """
+        lacking = next(iter(_lacking(observed)), None)
+        if lacking is None:
+            self.forget(cluster)
+            return None
+        uid, now = lacking.metadata.uid, self._clock.monotonic()
+        known = self._clusters.get(cluster)
+        if known is None or known.uid != uid or now - known.at >= _AGAIN_SECONDS:
+            known = self._clusters[cluster] = _Look(uid, now, await self._find(lacking))
+        return known.trouble
+
+    async def _find(self, stateful: StatefulSet) -> Trouble | None:
+        found = await self._client.list(
+            Event,
+            namespace=stateful.metadata.namespace,
+            field_selector=f"involvedObject.uid={stateful.metadata.uid}",
+        )
+        last = _last_of_a_pod(found.items)
+        if last is None or last.reason != "FailedCreate":
+            return None
+        said = (last.message or "").partition(" failed error: ")[2] or last.message or ""
+        return Trouble("InstanceRefused", f"the API server takes no pod of {stateful.metadata.name}: {said}")
+
+    def forget(self, cluster: ObjectKey) -> None:
+        """The cluster is gone, or has its pods."""
+        self._clusters.pop(cluster, None)
+
+
+def _lacking(observed: Observed) -> Sequence[StatefulSet]:
+    return [i.statefulset for i in observed.instances if i.statefulset and i.pod is None and not i.stopped]
+
+
+def _last_of_a_pod(events: Sequence[Event]) -> Event | None:
+    """The last that tells of a pod that was made or refused; of two in one second the one that was made."""
+    told = [e for e in events if e.reason in ("FailedCreate", "SuccessfulCreate")]
+    return max(told, key=lambda e: (e.last_timestamp or e.event_time or _NEVER, e.reason or ""), default=None)
