@@ -34,6 +34,7 @@ _SOON = 0.1
 _CALM = 3.0  # seconds between two reads of the store where all is well
 _POLITE = 60.0  # seconds for which somebody else with the same data may found the group
 _REMEMBERED = 15.0  # seconds for which a server that does not answer is taken for what it was
+_DESERTED = 10.0  # seconds in which nobody is online in a group that is joined
 _PAUSE = 3.0  # seconds before something else is tried when it has failed
 _STATES: dict[str, State] = {"ONLINE": "Online", "RECOVERING": "Recovering", "ERROR": "Failed"}
 _MEANWHILE: dict[Deed, State] = {"Clone": "Cloning", "Found": "Joining", "Join": "Joining"}
@@ -106,6 +107,7 @@ class Agent:
         self._starts = Starts()
         self._apart = Apart(place.volume / "apart")
         self._alone_since: float | None = None
+        self._deserted_since: float | None = None
 
     def run(self) -> None:
         """Until it was told to stop, and has."""
@@ -145,6 +147,10 @@ class Agent:
         if self._doing is not None:
             if view.stopping and self._deed in ("Initialise", "Clone"):
                 self._server.abandon()
+            elif self._joins_nobody(view):
+                # It would ask those who are gone for two minutes, and whoever may found a group waits for it.
+                self._log.say("deserted", "nobody is left in the group that it joins: its server is started anew")
+                self._server.stop(0)
         elif view.stopping and me.state in ("Empty", "Stopped"):
             return True
         elif view.stopping or time.monotonic() >= self._not_before:
@@ -161,6 +167,15 @@ class Agent:
         now = time.monotonic()
         self._alone_since = self._alone_since or now
         return replace(view, patient=now < self._alone_since + _POLITE)
+
+    def _joins_nobody(self, view: View) -> bool:
+        """Whether nobody has been in the group for a while that this one is about to be in."""
+        if self._deed != "Join" or view.me.state != "Joining" or view.blind or view.online():
+            self._deserted_since = None
+            return False
+        now = time.monotonic()
+        self._deserted_since = self._deserted_since or now
+        return now >= self._deserted_since + _DESERTED
 
     def _see_done(self) -> None:
         if self._doing is None or not self._doing.done():

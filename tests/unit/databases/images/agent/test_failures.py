@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from certificates import Authority
 from steersman_agent import agent, certificates, group, starts, store
 from steersman_agent.agent import Agent, Cluster
-from steersman_agent.decision import Decision, Member, View
+from steersman_agent.decision import Decision, Member, State, View
 from steersman_agent.failures import CERTIFICATES, MEMBERSHIP, Failures
 from steersman_agent.gtids import GtidSet
 from steersman_agent.kubernetes import ApiServer
@@ -30,12 +31,13 @@ class Api(ApiServer):
     def __init__(self, view: str = "") -> None:
         self.said: list[Mapping[str, Any]] = []
         self.view = view
+        self.state: State = "Online"
 
     def get(self, path: str) -> Mapping[str, Any] | None:
         if "labelSelector" in path:
             return {
                 "items": [
-                    pod(Member(instance=n, state="Online", primary=n == 0, address=f"[::1]:{n}")) for n in (0, 1)
+                    pod(Member(instance=n, state=self.state, primary=n == 0, address=f"[::1]:{n}")) for n in (0, 1)
                 ]
             }
         agreed = {
@@ -46,7 +48,8 @@ class Api(ApiServer):
         return {"metadata": {"resourceVersion": "1", "annotations": agreed}}
 
     def patch(self, path: str, change: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.said.append(json.loads(change["metadata"]["annotations"][store.MEMBER]))
+        if (member := change["metadata"]["annotations"].get(store.MEMBER)) is not None:
+            self.said.append(json.loads(member))
         return {}
 
     @property
@@ -337,6 +340,24 @@ def test_a_server_that_stands_still_over_what_it_cannot_read_is_ended_and_does_n
     until(one, lambda: api.last["state"] == "Online" and not api.last["unstarted"])
 
 
+def leads(server: Server, monkeypatch: pytest.MonkeyPatch, states: Mapping[str, str]) -> None:
+    """Has the primary, b, answer a server: it sees its group as in ``states``."""
+
+    def ask(_: str) -> group.Look:
+        return led_by_b(states)
+
+    monkeypatch.setattr(server, "ask", ask)
+
+
+def led_by_b(states: Mapping[str, str]) -> group.Look:
+    seen = [
+        group.Other(uuid=uuid, host="", port=0, state=state, primary=uuid == "b") for uuid, state in states.items()
+    ]
+    return group.Look(
+        uuid="b", version="", state="ONLINE", view="1:1", members=seen, has=GtidSet(), queued=0, applied=0
+    )
+
+
 def test_who_is_still_a_member_in_the_eyes_of_the_group_does_not_join(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,22 +365,46 @@ def test_who_is_still_a_member_in_the_eyes_of_the_group_does_not_join(
     server, api = Played(place, runs=True), Api(view="1:1")
     one, states = member(server, api), {"b": "ONLINE", "c": "ONLINE", "a": "UNREACHABLE"}
 
-    def ask(_: str) -> group.Look:
-        seen = [
-            group.Other(uuid=uuid, host="", port=0, state=state, primary=uuid == "b")
-            for uuid, state in states.items()
-        ]
-        return group.Look(
-            uuid="b", version="", state="ONLINE", view="1:1", members=seen, has=GtidSet(), queued=0, applied=0
-        )
-
-    monkeypatch.setattr(server, "ask", ask)
+    leads(server, monkeypatch, states)
     for _ in range(3):
         one.tick()
         assert str(api.last["because"]).startswith("the group has not put out yet")
     del states["a"]
     one.tick()
     assert (api.last["state"], api.last["because"]) == ("Joining", "instance 1 is online")
+
+
+def test_who_joins_a_group_that_everybody_has_left_does_not_wait_for_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attempt ends after two minutes, and nobody may found a group before."""
+    monkeypatch.setattr(agent, "_DESERTED", 0.1)
+    played(monkeypatch, "OFFLINE")
+    server, api, gone = Played(place, runs=True), Api(view="1:1"), threading.Event()
+    leads(server, monkeypatch, {"b": "ONLINE"})
+
+    def joins(_: group.LocalServer, *, founding: bool) -> None:
+        assert not founding and gone.wait(20)
+        raise group.Unreachable(OSError("the server is gone"))
+
+    def stops(seconds: float = 45) -> None:
+        server.ends(-9)
+        gone.set()
+
+    def sets(_: group.LocalServer, _name: str, _value: str) -> None: ...
+
+    monkeypatch.setattr(group.LocalServer, "set_global", sets)
+    monkeypatch.setattr(group.LocalServer, "start_group", joins)
+    monkeypatch.setattr(server, "stop", stops)
+    one = member(server, api)
+    until(one, lambda: api.last["state"] == "Joining")
+    for _ in range(5):
+        time.sleep(0.05)
+        one.tick()
+    assert server.runs, "somebody is there"
+    api.state = "Offline"
+    until(one, lambda: server.starts == 1 and api.last["state"] == "Offline")
+    assert not api.last["unstarted"]
 
 
 def test_one_that_reads_what_is_broken_has_its_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
