@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+import group_model
+import patroni_model
 from database_world import KEY, VERSIONS, CuttableTransport, World
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.api.discovery_v1 import EndpointSlice
@@ -26,6 +28,7 @@ from steersman_databases.api.database import Extension, Schema
 from steersman_databases.api.references import ClusterReference
 from steersman_databases.clusters.view import kind_of
 from steersman_databases.engines import Credentials
+from users_world import FORCED
 
 PORTS = {"postgresql": 5432, "mysql": 3306}
 each_engine = pytest.mark.parametrize("engine", VERSIONS)
@@ -290,6 +293,27 @@ async def test_the_policy_of_the_moment_decides(engine: str) -> None:
         await world.deleted()
         assert world.claim() is None
         assert not world.secret("orders-admin") and not world.secret("orders-app")
+
+
+@each_engine
+@virtual_time
+async def test_force_is_handed_on_to_its_cluster(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(_members: object, _pod: Pod) -> bool:
+        return False
+
+    for members in (group_model.Agents, patroni_model.Patroni):
+        monkeypatch.setattr(members, "ended", never)
+    world = World(engine)
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        await world.client.delete(Database, KEY)
+        await world.until("it waits", lambda: world.reason == "Deleting")
+        await world.runtime.clock.sleep(60)
+        assert world.database is not None, "the pod is on a node that is gone"
+        await world.client.patch(Database, KEY, MergePatch(FORCED))
+        await world.until("by force", lambda: world.database is None, 10)
+        assert world.cluster is None and world.claim() is not None
 
 
 @each_engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.client import MergePatch
@@ -12,6 +13,7 @@ from steersman.errors import NotFound
 from steersman.meta import Condition, find_condition
 from steersman_databases.api import Cluster, Database
 from steersman_databases.api.database import Phase
+from steersman_databases.api.group import FORCE_DELETE
 from steersman_databases.clusters.observed import is_retired, number_of
 from steersman_databases.clusters.view import kind_of
 from steersman_databases.controllers.instances import CLUSTER_INDEX
@@ -95,18 +97,27 @@ class OwnCluster:
         if cluster is None or not self._controls(cluster):
             await self._tell_retained()
             return
-        policy = self.database.spec.deletion_policy
         try:
-            if cluster.spec.deletion_policy != policy:
-                metadata = {"resourceVersion": cluster.metadata.resource_version}
-                body = MergePatch({"metadata": metadata, "spec": {"deletionPolicy": policy}})
-                await self.client.patch(self._kind, cluster.key, body)
+            if changes := self._unlike(cluster):
+                version = cluster.metadata.resource_version
+                changes["metadata"] = {**changes.get("metadata", {}), "resourceVersion": version}
+                await self.client.patch(self._kind, cluster.key, MergePatch(changes))
             if cluster.metadata.deletion_timestamp is None:
                 await self.client.delete(self._kind, cluster.key, uid=cluster.metadata.uid)
         except NotFound:
             pass
         message = f"waiting for {_named(cluster)} to stop"
         raise Blocked("Deleting", "Deleting", message, retry_after=2.0)
+
+    def _unlike(self, cluster: Cluster) -> dict[str, Any]:
+        """What the cluster is to know of its deletion and does not; empty where there is nothing."""
+        changes: dict[str, Any] = {}
+        if cluster.spec.deletion_policy != (policy := self.database.spec.deletion_policy):
+            changes["spec"] = {"deletionPolicy": policy}
+        forced = self.database.metadata.annotations.get(FORCE_DELETE) == "true"
+        if forced and cluster.metadata.annotations.get(FORCE_DELETE) != "true":
+            changes["metadata"] = {"annotations": {FORCE_DELETE: "true"}}
+        return changes
 
     async def _tell_retained(self) -> None:
         if self.database.spec.deletion_policy != "Delete" and (claims := await self.claims()):
