@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,6 +13,7 @@ from steersman.crd import definition
 from steersman_databases.api import CLUSTERS, UserCondition
 from steersman_databases.api.conditions import BY_KIND, next_step
 from steersman_databases.api.users import set_user_condition
+from steersman_databases.controllers.cluster_wiring import mysql_parts, postgresql_parts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -56,6 +58,12 @@ def test_a_reason_of_trouble_says_what_to_do_next() -> None:
         if not next_step(kind, condition, reason)
     }
     assert silent == going_on_by_themselves | well
+
+
+def test_who_is_not_asked_for_its_certificate_is_not_said_to_lack_trust() -> None:
+    for kind, parts in (("PostgreSQLCluster", postgresql_parts), ("MySQLCluster", mysql_parts)):
+        asked = parts(Mock()).shown is not None
+        assert ("NotTrusted" in BY_KIND[kind]["CertificatesValid"]) is asked, kind
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)

@@ -177,6 +177,8 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
         "InstanceFailing": "mend what its words tell; it goes on trying, and the log of the instance says more",
     },
     "StorageSufficient": {"Sufficient": "", "RunningLow": _ROOM, "DiskFull": _ROOM},
+    # Its members read the next certificates by themselves, and nobody asks them which they show.
+    "CertificatesValid": {r: words for r, words in CLUSTER["CertificatesValid"].items() if r != "NotTrusted"},
     # Servers bring their data from one version to the next by themselves.
     "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},
     "Available": {
