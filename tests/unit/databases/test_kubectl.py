@@ -16,12 +16,14 @@ from plugin_under_test import GROUP, KEY, MEMBERS, Reached, call, reached, serve
 from steersman.client import Client, MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
-from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.api import MySQLCluster, PostgreSQLCluster
+from steersman_databases.api.mysql_cluster import Loss
 from steersman_databases.clusters.view import REPLACE, SWITCHOVER
 from steersman_databases.kubectl import actions, place
 
 __all__ = ["reached", "server"]
 
+STOCK = ObjectKey(KEY.namespace, "stock")
 OPERATOR = Path(__file__).parents[3] / "operators" / "databases"
 
 GOLDEN = """\
@@ -204,6 +206,45 @@ def test_pause_restart_and_hibernation_are_written_where_the_operator_looks(serv
     assert hibernated()
     call("wake", "shop")
     assert not hibernated()
+
+
+def lost(server: InMemoryApiServer, reason: str) -> None:
+    """A group none of whose instances surely has everything."""
+    choices = [
+        {"instance": "stock-1", "loss": {"instances": ["stock-0"]}},
+        {"instance": "stock-2", "loss": {"instances": ["stock-0"], "transactions": "0b1f:812-815"}},
+    ]
+    condition = {"type": "Recoverable", "status": "False", "reason": reason, "message": "it is lost"}
+    metadata = {"name": STOCK.name, "namespace": STOCK.namespace}
+    server.load({"apiVersion": f"{GROUP}/v1alpha1", "kind": "MySQLCluster", "metadata": metadata, "spec": {}})
+    status = {
+        "outage": {"epoch": 4, "choices": choices},
+        "conditions": [{**condition, "lastTransitionTime": "2026-11-20T10:00:00Z"}],
+    }
+    asyncio.run(Client(server).patch(MySQLCluster, STOCK, MergePatch({"status": status}), subresource="status"))
+
+
+@pytest.mark.parametrize("reason", ["ConsentNeeded", "ConsentMismatch"])
+def test_status_has_what_a_person_may_consent_to(server: InMemoryApiServer, reason: str) -> None:
+    lost(server, reason)
+    told = json.loads(call("status", "stock", "-o", "json").stdout)["outage"]
+    assert (told["epoch"], [choice["instance"] for choice in told["choices"]]) == (4, ["stock-1", "stock-2"])
+    shown = call("status", "stock").output.splitlines()
+    consents = [line.removeprefix("  spec.recovery: ") for line in shown if line.startswith("  spec.recovery: ")]
+    assert len(consents) == 2
+    for consent in consents:
+        body = MergePatch({"spec": {"recovery": json.loads(consent)}})
+        asyncio.run(Client(server).patch(MySQLCluster, STOCK, body))
+    taken = server.read(MySQLCluster, STOCK)
+    assert taken is not None and taken.spec.recovery is not None
+    assert (taken.spec.recovery.epoch, taken.spec.recovery.instance) == (4, "stock-2")
+    assert taken.spec.recovery.loss == Loss(transactions="0b1f:812-815", instances=("stock-0",))
+
+
+def test_status_has_nothing_to_consent_to_while_it_may_come_back(server: InMemoryApiServer) -> None:
+    lost(server, "Recovering")
+    assert "spec.recovery" not in call("status", "stock").output
+    assert json.loads(call("status", "shop", "-o", "json").stdout)["outage"] is None
 
 
 def switch(server: InMemoryApiServer, outcome: str) -> Result:

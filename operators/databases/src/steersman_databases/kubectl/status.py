@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from steersman.client import Client
-from steersman.meta import Condition, FrozenStruct, ObjectKey
+from steersman.meta import Condition, FrozenStruct, ObjectKey, encode
 from steersman_databases.api import Cluster, ClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, LastSwitchover
 from steersman_databases.api.conditions import next_step
 from steersman_databases.api.group import PAUSED
-from steersman_databases.api.mysql_cluster import MySQLMember
+from steersman_databases.api.mysql_cluster import MySQLClusterStatus, MySQLMember, Outage, Recovery
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterStatus, PostgreSQLMember
 from steersman_databases.kubectl.found import all_clusters, find_cluster
 
@@ -48,6 +48,7 @@ class ClusterReport(FrozenStruct):
     paused: bool
     members: tuple[ClusterMember, ...]
     last_switchover: LastSwitchover | None
+    outage: Outage | None
     problems: tuple[Problem, ...]
 
 
@@ -78,6 +79,7 @@ def report(cluster: Cluster) -> ClusterReport:
         paused=cluster.metadata.annotations.get(PAUSED) == "true",
         members=tuple(sorted(status.members, key=lambda m: (m.role != "Primary", m.name))),
         last_switchover=status.last_switchover,
+        outage=status.outage if isinstance(status, MySQLClusterStatus) else None,
         problems=tuple(
             sorted(_problems(kind, status.conditions), key=lambda p: (p.condition != "Ready", p.condition))
         ),
@@ -86,6 +88,7 @@ def report(cluster: Cluster) -> ClusterReport:
 
 _BAD_WHEN_TRUE = frozenset({"Paused"})
 _NEWS = frozenset({"MinorAvailable"})
+_ASKS_FOR_CONSENT = frozenset({"ConsentNeeded", "ConsentMismatch"})
 
 
 def _problems(kind: str, conditions: Iterable[Condition]) -> Iterable[Problem]:
@@ -136,6 +139,16 @@ def show(report: ClusterReport) -> None:
             _print(f"  {problem.message}")
         if problem.next_step and problem.next_step not in problem.message:
             _print(f"  Next: {problem.next_step}")
+        for consent in _consents(report.outage) if problem.reason in _ASKS_FOR_CONSENT else ():
+            _print(f"  spec.recovery: {consent}")
+
+
+def _consents(outage: Outage | None) -> list[str]:
+    """What a person may copy: to go on with the data of one instance each."""
+    if outage is None:
+        return []
+    recoveries = (Recovery(epoch=outage.epoch, instance=c.instance, loss=c.loss) for c in outage.choices)
+    return [encode(each).decode() for each in recoveries]
 
 
 def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
