@@ -15,14 +15,21 @@ import yaml
 from click import Context
 from typer.main import get_command
 
+from cluster_views import view
 from documented import DOCS
 from steersman.client.transport import HttpRequest
 from steersman.crd import definition
-from steersman.meta import ObjectKey
+from steersman.meta import ObjectKey, to_builtins
 from steersman.testing import InMemoryApiServer
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.postgresql.patroni import PORT, REST_PORT
 from steersman_databases.kubectl.app import app as plugin
+from steersman_databases.resources.jobs import configuration_labels
+from steersman_databases.resources.labels import cluster_labels
+from steersman_databases.resources.policy import network_policy
+from steersman_databases.resources.pooler import pooler_labels
 
 ROOT = DOCS.parent
 OPERATOR = ROOT / "operators/databases/src/steersman_databases"
@@ -112,6 +119,23 @@ def test_manifests_are_taken_as_they_stand(server: InMemoryApiServer) -> None:
             assert code == 201, f"{page}: {manifest['metadata']['name']}: {words}"
             taken.add(manifest["kind"])
     assert taken == {kind.__name__ for kind in KINDS}
+
+
+def test_a_policy_of_ones_own_lets_in_whom_a_cluster_needs() -> None:
+    page = DOCS / "how-to/encrypt-and-log-in.md"
+    (shown,) = (found for found in manifests(page) if found["kind"] == "NetworkPolicy")
+    names = ClusterNames(ObjectKey("default", "shop"))
+    ours: Any = to_builtins(network_policy(names, {}, PORT, [REST_PORT], "steersman-databases-system"))
+    assert shown["spec"]["podSelector"] == ours["spec"]["podSelector"]
+    assert shown["metadata"]["name"] != ours["metadata"]["name"]
+    needed = shown["spec"]["ingress"][-1]
+    assert [p["port"] for p in needed["ports"]] == [PORT, REST_PORT]
+    members, operator = needed["from"]
+    assert operator == ours["spec"]["ingress"][-1]["from"][-1]
+    selected = members["podSelector"]["matchLabels"].items()
+    shop = view("shop")
+    for labels in (cluster_labels(shop), pooler_labels(shop, "rw"), configuration_labels(shop)):
+        assert selected <= labels.items()
 
 
 def test_patches_name_fields_that_there_are(server: InMemoryApiServer) -> None:
