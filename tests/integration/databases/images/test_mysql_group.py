@@ -130,6 +130,23 @@ def test_all_that_are_killed_come_back_with_everything(group: Members, primary: 
     write(again)
 
 
+def test_who_joins_a_group_as_everybody_leaves_it_does_not_keep_them_waiting(group: Members, primary: Member) -> None:
+    """The server tries it for one or two minutes, and as long nobody else may found a group."""
+    late, epoch = replicas(group, primary)[0], group.epoch()
+    late.end()
+    write(primary)
+    rows, others = kept(primary), [one for one in group.all if one is not late]
+    late.start()
+    until("it joins", lambda: late.says()["state"] == "Joining")
+    for one in others:
+        one.kill()
+    for one in others:
+        one.start()
+    until("a group is founded", lambda: group.epoch() == epoch + 1, 60)
+    settled(group)
+    until("all have them", lambda: all(kept(one) == rows for one in group.all))
+
+
 def test_a_store_that_is_deleted_while_the_group_lives_is_written_anew(group: Members, primary: Member) -> None:
     epoch, name, (replica, *_) = group.epoch(), group.name(), replicas(group, primary)
     assert group.agreed()["members"] == [0, 1, 2]
