@@ -12,6 +12,7 @@ Reasons = Mapping[str, str]
 
 _ROOM = "raise spec.storage.size"
 _ALLOWED = "do what the API server's words ask for, such as a larger quota"
+_WEBHOOK = "see whether the webhook that its words name runs, or else the API server; it is tried again within 30 s"
 _MORE_ROOM = f"{_ROOM} (of volume wal: spec.walStorage.size)"
 
 ON_ANY_SERVER: Reasons = {
@@ -44,6 +45,7 @@ DATABASE: Mapping[str, Reasons] = {
         "Unschedulable": "add a node, free resources, or check the storage class",
         "ImageUnavailable": "push the image where the nodes can pull it",
         "InstanceRefused": _ALLOWED,
+        "RequestFailed": _WEBHOOK,
         "ServerStarting": "",
         "ServerTerminating": "",
         "ServerCrashing": "read the logs of the server",
@@ -80,6 +82,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "RetainedDataMismatch": "use the version that the retained data are of, or delete the claims to give them up",
         "InstanceCrashing": "read the logs of the instance",
         "InstanceRefused": _ALLOWED,
+        "RequestFailed": _WEBHOOK,
         "NoPrimary": "see the logs of the instances",
         "NoSynchronousStandby": "see which replica is missing",
         "SwitchoverRefused": "ask by the annotation databases.steersman.dev/switchover, or declare something else",
@@ -98,6 +101,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "Hibernated": "set spec.hibernated to false to wake the cluster",
         "Fenced": "remove the annotation databases.steersman.dev/fenced",
         "Upgrading": "",
+        "Deleting": "",
     },
     "ParametersApplied": {
         "Applied": "",

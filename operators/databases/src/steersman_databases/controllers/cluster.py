@@ -11,8 +11,9 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from steersman.api.core_v1 import Pod
-from steersman.controller import Context, Reconciler, Request, Result, add_finalizer
-from steersman.errors import BadRequest, Conflict, Forbidden, Invalid
+from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer
+from steersman.errors import ApiError
+from steersman.meta import ObjectKey
 from steersman_databases.api import Cluster, ClusterStatus, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import ClusterPhase, Pooler
 from steersman_databases.clusters.keyring import Keyring, KeysWish
@@ -34,6 +35,7 @@ from steersman_databases.controllers.accounts import Accounts
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
 from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys
@@ -125,6 +127,7 @@ class ClusterReconciler(Reconciler[C]):
         )
         self._poolers = Poolers(clock, console or no_console)
         self._refused = Refused(self.client.live, clock)
+        self._failures = Failures(clock)
         furnish, servers = self._parts.furnish, Servers(self.client, contents, clock)
         mark = ClusterMark(self.client)
         self._accounts = (
@@ -135,24 +138,47 @@ class ClusterReconciler(Reconciler[C]):
         self._initial = Initial(self.client, own.kind, self._parts.engine, servers, surveys)
 
     async def reconcile(self, request: Request) -> Result:
-        cluster = await self.client.get(self._own.kind, request)
-        if cluster.metadata.deletion_timestamp is not None:
-            return await self._delete(cluster)
-        if (problem := await self._problem(cluster)) is not None:
-            findings = Findings()
-            findings.tell("Ready", False, *problem)
-            await self._report(cluster, _Report(findings))
-            return Result(requeue_after=self._jittered(RECHECK_SECONDS))
-        available = image(self._parts.engine.name, cluster.spec.version)
-        charge = self._charge(cluster, available)
-        if charge.view.requests.paused:
-            return await self._pause(charge, cluster)
-        cluster = await add_finalizer(self.client, cluster, FINALIZER)
-        report = await self._advance(self._charge(cluster, available), cluster, available)
-        if report is None:
+        cluster = await self.client.find(self._own.kind, request)
+        if cluster is None:
+            self._forget(request)
             return Result()
-        await self._report(cluster, report)
+        report = _Report(Findings())
+        try:
+            await self._attend(cluster, report)
+        except ApiError as error:
+            if is_of_its_end(error):
+                return Result()
+            if not (reason := self._failures.reason(request, error)):
+                raise
+            report.findings.tell("Ready", False, reason, str(error))
+            await self._report(cluster, report)
+            if not is_refusal(error):
+                raise
+        else:
+            if report.over:
+                return Result()
+            await self._report(cluster, report)
         return Result(requeue_after=self._jittered(report.retry_after))
+
+    async def update_status(self, request: Request, outcome: Outcome) -> None:
+        """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
+        self._failures.note(request, outcome.error)
+
+    async def _attend(self, cluster: C, report: _Report) -> None:
+        """All of a reconcile but for telling what it found."""
+        if cluster.metadata.deletion_timestamp is not None:
+            await self._delete(cluster, report)
+            return
+        if (problem := await self._problem(cluster)) is not None:
+            report.findings.tell("Ready", False, *problem)
+            return
+        report.available = image(self._parts.engine.name, cluster.spec.version)
+        report.charge = charge = self._charge(cluster, report.available)
+        if charge.view.requests.paused:
+            await self._pause(charge, cluster, report)
+            return
+        cluster = await add_finalizer(self.client, cluster, FINALIZER)
+        await self._advance(self._charge(cluster, report.available), cluster, report)
 
     async def _problem(self, cluster: C) -> tuple[str, str] | None:
         """Why nothing at all may be done for it: a reason and its words."""
@@ -177,40 +203,31 @@ class ClusterReconciler(Reconciler[C]):
             clock=self.runtime.clock,
         )
 
-    async def _advance(self, charge: Charge, cluster: C, available: str) -> _Report | None:
-        """Everything up to and including one step. None where nothing can be told any more."""
+    async def _advance(self, charge: Charge, cluster: C, report: _Report) -> None:
+        """Everything up to and including one step."""
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
         told = "" if cluster.status is None else cluster.status.version or ""
         due = due_of(charge.view, told, seen.observed)
         if due is not None:
             charge = replace(charge, view=as_it_runs(charge.view, due))
-            available = charge.view.image
+            report.available = charge.view.image
         instances = Instances(charge, self._parts.engine, self._parts.topology)
         attempt = switchovers.attempt_of(charge.view, cluster.status, seen.observed.members)
         seen = replace(seen, observed=replace(seen.observed, attempt=attempt))
         upgrades = Upgrades(
             charge, self._parts.engine, self._parts.topology, self._parts.in_use, due, cluster.spec.image
         )
-        report = _Report(Findings(), charge, seen.observed, available)
+        report.charge, report.observed = charge, seen.observed
         self._judge(charge, seen.observed, report)
         try:
             step = await self._step(charge, cluster, _Hands(instances, upgrades), seen, report)
         except Blocked as blocked:
             report.findings.tell("Ready", False, blocked.outcome.reason, blocked.outcome.message)
-        except Conflict:
-            # Somebody was faster; what there is now is looked at at once.
-            raise
-        except (Forbidden, Invalid, BadRequest) as error:
-            if isinstance(error, Forbidden) and error.namespace_terminating:
-                return None
-            # Quota, admission policies, our own RBAC: the API server's words are the best advice there is.
-            report.findings.tell("Ready", False, type(error).__name__, str(error))
         except EngineError as error:
             report.findings.tell("Ready", False, "InstanceNotReady", str(error))
             report.busy = True
         else:
             await self._describe(charge, cluster, step, report)
-        return report
 
     async def _step(
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
@@ -365,24 +382,29 @@ class ClusterReconciler(Reconciler[C]):
             report.refused = step.message
         report.busy = step is not None and not (isinstance(step, Wait) and step.reason in _LASTING)
 
-    async def _delete(self, cluster: C) -> Result:
-        charge = self._charge(cluster, "")
+    async def _delete(self, cluster: C, report: _Report) -> None:
+        report.phase = "Deleting"
+        report.charge = charge = self._charge(cluster, "")
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        report.observed = seen.observed
+        cluster_status.judge_ending(charge.view, seen.observed, report.findings)
         outcome = await ClusterDeletion(charge).advance(seen.observed, seen.claims)
         if outcome is None:
-            self._poolers.forget(cluster.key)
-            self._settings.forget(cluster.key)
-            self._initial.forget(cluster.key)
-            for each in (self._serving, self._accounts, self._outpaced, self._refused):
-                if each is not None:
-                    each.forget(cluster.key)
-            return Result()
-        findings = Findings()
-        findings.tell("Ready", False, outcome.reason, outcome.message)
-        await self._report(cluster, _Report(findings, charge, seen.observed, phase="Deleting"))
-        return Result(requeue_after=self._jittered(_BUSY_SECONDS))
+            self._forget(cluster.key)
+            report.over = True
+            return
+        report.findings.tell("Ready", False, outcome.reason, outcome.message)
+        report.busy = True
 
-    async def _pause(self, charge: Charge, cluster: C) -> Result:
+    def _forget(self, cluster: ObjectKey) -> None:
+        self._poolers.forget(cluster)
+        self._settings.forget(cluster)
+        self._initial.forget(cluster)
+        for each in (self._serving, self._accounts, self._outpaced, self._refused):
+            if each is not None:
+                each.forget(cluster)
+
+    async def _pause(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Looks and tells, and writes nothing but the status. Poolers that wait would do so until it is over."""
         self._initial.forget(cluster.key)
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
@@ -391,11 +413,9 @@ class ClusterReconciler(Reconciler[C]):
                 ring = await ClusterKeys(charge, self._parts.engine).present(_wish(cluster), _data(seen))
                 pods = await self._poolers.pods(charge)
                 await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
-        report = _Report(Findings(), charge, seen.observed)
+        report.observed = seen.observed
         cluster_status.judge_available(charge.view, seen.observed, report.findings)
         report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
-        await self._report(cluster, report)
-        return Result(requeue_after=self._jittered(RECHECK_SECONDS))
 
     async def _report(self, cluster: C, report: _Report) -> None:
         if not (report.charge is not None and report.charge.view.requests.paused):
@@ -454,7 +474,7 @@ class _Hands:
 
 @dataclass(slots=True)
 class _Report:
-    """What a reconcile has to tell."""
+    """What a reconcile has to tell. ``over``: nothing, since the object has been let go."""
 
     findings: Findings
     charge: Charge | None = None
@@ -464,6 +484,7 @@ class _Report:
     refused: str = ""
     busy: bool = False
     settles: bool = False
+    over: bool = False
 
     @property
     def retry_after(self) -> float:

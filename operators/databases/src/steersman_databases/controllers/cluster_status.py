@@ -19,6 +19,7 @@ from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.parameters import lowers
 from steersman_databases.clusters.steps import Step, Wait, words_of
 from steersman_databases.clusters.trouble import trouble_in
+from steersman_databases.controllers.failures import REASONS
 from steersman_databases.controllers.outcome import shortened
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
@@ -26,7 +27,7 @@ from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 S = TypeVar("S", bound=ClusterStatus)
 
 _ORDER = {type_: number for number, type_ in enumerate(MYSQL_CLUSTER)}
-ALARMING = frozenset(
+ALARMING = REASONS | frozenset(
     {
         "AdministratorSecretMissing",
         "Claimed",
@@ -145,6 +146,13 @@ def judge_available(view: ClusterView, observed: Observed, findings: Findings) -
         findings.tell("Available", False, "FailingOver", "the instances choose another primary")
     else:
         findings.tell("Available", False, "NoPrimary", "no instance takes writes")
+
+
+def judge_ending(view: ClusterView, observed: Observed, findings: Findings) -> None:
+    """Whether somebody still takes writes while the cluster is being deleted: that nobody does is as it should be."""
+    judge_available(view, observed, findings)
+    if not findings.found["Available"].holds:
+        findings.tell("Available", False, "Deleting", "the cluster is being deleted")
 
 
 def judge_trust(view: ClusterView, observed: Observed, strangers: Container[str], findings: Findings) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from steersman.controller import Context, Reconciler, Request, Result, add_finalizer, remove_finalizer
-from steersman.errors import BadRequest, Forbidden, Invalid
+from steersman.controller import Outcome as Ending
+from steersman.errors import ApiError
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
+from steersman_databases.controllers.failures import REASONS, Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
 from steersman_databases.controllers.own_cluster import OwnCluster
-from steersman_databases.controllers.placed import PlacedDatabase
+from steersman_databases.controllers.placed import PlacedDatabase, not_dropped
 from steersman_databases.controllers.servers import ContentsOf, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Contents, Endpoint
@@ -33,6 +35,7 @@ class DatabaseReconciler(Reconciler[Database]):
         self._servers = Servers(self.client, contents, self.runtime.clock)
         self._surveys = surveys
         self._mark = ClusterMark(self.client)
+        self._failures = Failures(self.runtime.clock)
 
     async def reconcile(self, request: Request) -> Result:
         database = await self.client.find(Database, request)
@@ -48,17 +51,28 @@ class DatabaseReconciler(Reconciler[Database]):
             endpoint, outcome = await self._advance(database, engine)
         except ServerBusy as busy:
             return Result(requeue_after=busy.retry_after)
+        except ApiError as error:
+            if is_of_its_end(error):
+                return Result()
+            if not (reason := self._failures.reason(request, error)):
+                raise
+            outcome = _failed(database, reason, error)
+            await self._report(database, outcome, _own_endpoint(database, engine), engine)
+            if not is_refusal(error):
+                raise
+            return Result(requeue_after=self._jittered(outcome.retry_after))
         if outcome is None:
             return Result()
         await self._report(database, outcome, endpoint, engine)
         return Result(requeue_after=self._jittered(outcome.retry_after))
 
+    async def update_status(self, request: Request, outcome: Ending) -> None:
+        """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
+        self._failures.note(request, outcome.error)
+
     async def _advance(self, database: Database, engine: Contents) -> tuple[Endpoint | None, Outcome | None]:
         """One reconcile, and where applications connect to."""
-        cluster = known = None
-        if database.makes_cluster:
-            cluster = OwnCluster(self.client, self.events, database)
-            known = Endpoint(Names(database.key).host, engine.port)
+        cluster = OwnCluster(self.client, self.events, database) if database.makes_cluster else None
         placed = PlacedDatabase(self.client, self.events, self._servers, self._surveys, self._mark, database, cluster)
         try:
             if database.metadata.deletion_timestamp is not None:
@@ -71,9 +85,7 @@ class DatabaseReconciler(Reconciler[Database]):
                 await cluster.ensure(engine)
             return await placed.ensure()
         except Blocked as blocked:
-            return blocked.endpoint or known, blocked.outcome
-        except (Forbidden, Invalid, BadRequest) as error:
-            return known, _refused(error)
+            return blocked.endpoint or _own_endpoint(database, engine), blocked.outcome
 
     async def _report(
         self, database: Database, outcome: Outcome, endpoint: Endpoint | None, engine: Contents
@@ -85,7 +97,8 @@ class DatabaseReconciler(Reconciler[Database]):
         former = (await self.client.live.get(Database, database.key)).status
         await self.client.apply_status(database, status)
         if is_news(former, status):
-            emit = self.events.warning if outcome.phase in ("Failed", "Pending") else self.events.normal
+            alarming = outcome.phase in ("Failed", "Pending") or outcome.reason in REASONS
+            emit = self.events.warning if alarming else self.events.normal
             emit(database, outcome.reason, outcome.message)
 
     def _jittered(self, seconds: float | None) -> float | None:
@@ -99,10 +112,15 @@ def _paused(database: Database) -> Outcome:
     return Outcome(phase=phase, reason="Paused", message=message, retry_after=None)
 
 
-def _refused(error: Forbidden | Invalid | BadRequest) -> Outcome | None:
-    """What to tell of a write that the API server refuses; nothing while the namespace goes."""
-    if isinstance(error, Forbidden) and error.namespace_terminating:
-        return None
-    # Quota, admission policies, our own RBAC: the API server's words are the best advice there is. Not so
-    # their reason, which may be anything where a webhook wrote it.
-    return Outcome(phase="Failed", reason=type(error).__name__, message=str(error), retry_after=30.0)
+def _own_endpoint(database: Database, engine: Contents) -> Endpoint | None:
+    """Where applications connect to; None where that is not for the object to say."""
+    return Endpoint(Names(database.key).host, engine.port) if database.makes_cluster else None
+
+
+def _failed(database: Database, reason: str, error: ApiError) -> Outcome:
+    """What to tell of a request that the API server refuses, or does not carry out."""
+    if database.metadata.deletion_timestamp is not None:
+        return Outcome(phase="Deleting", reason=reason, message=not_dropped(database, str(error)), retry_after=15.0)
+    return Outcome(
+        phase="Failed" if is_refusal(error) else "Pending", reason=reason, message=str(error), retry_after=30.0
+    )

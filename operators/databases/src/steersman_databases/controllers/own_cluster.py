@@ -16,6 +16,7 @@ from steersman_databases.api.database import Phase
 from steersman_databases.api.group import FORCE_DELETE
 from steersman_databases.clusters.observed import is_retired, number_of
 from steersman_databases.clusters.view import kind_of
+from steersman_databases.controllers.failures import REASONS
 from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import READY, Blocked
@@ -30,11 +31,10 @@ _SAME = frozenset(
     {
         *("AdministratorSecretMissing", "ImageUnavailable", "InstanceRefused", "NameTaken"),
         *("RetainedDataMismatch", "Unschedulable", "UnsupportedVersion"),
+        *REASONS,
     }
 )
-# The API server's own words: quotas, admission policies.
-_REFUSED = frozenset({"BadRequest", "Forbidden", "Invalid"})
-_OUTSIDE = frozenset({"ImageUnavailable", "InstanceRefused", "ServerNotReady", "Unschedulable"})
+_OUTSIDE = frozenset({"ImageUnavailable", "InstanceRefused", "RequestFailed", "ServerNotReady", "Unschedulable"})
 _OTHER = {
     **dict.fromkeys(("InstanceCrashing", "InstanceFailing"), "ServerCrashing"),
     **dict.fromkeys(("DiskFull", "Fenced", "Hibernated"), "ServerNotReady"),
@@ -106,8 +106,7 @@ class OwnCluster:
                 await self.client.delete(self._kind, cluster.key, uid=cluster.metadata.uid)
         except NotFound:
             pass
-        message = f"waiting for {_named(cluster)} to stop"
-        raise Blocked("Deleting", "Deleting", message, retry_after=2.0)
+        raise Blocked("Deleting", "Deleting", _stopping(cluster), retry_after=2.0)
 
     def _unlike(self, cluster: Cluster) -> dict[str, Any]:
         """What the cluster is to know of its deletion and does not; empty where there is nothing."""
@@ -187,13 +186,19 @@ def _check(database: Database, contents: Contents) -> None:
         raise Blocked("Failed", "InvalidName", f"spec.{error.field}: {error}", retry_after=None) from error
 
 
+def _stopping(cluster: Cluster) -> str:
+    """What a cluster that is being deleted waits for; what it said before is of no use any more."""
+    waiting, status = f"waiting for {_named(cluster)} to stop", cluster.status
+    ready = find_condition(status.conditions, READY) if status is not None and status.phase == "Deleting" else None
+    return waiting if ready is None else f"{waiting}: {ready.message}"
+
+
 def _waiting(cluster: Cluster) -> Blocked:
     """Why a cluster does not serve yet, in the words of a ``Database``."""
     condition = find_condition(cluster.status.conditions, READY) if cluster.status is not None else None
     if condition is None or condition.status == "True":
         condition = Condition(type=READY, status="False", reason="Creating", message="waiting for its controller")
-    same = condition.reason in _SAME | _REFUSED
-    reason = condition.reason if same else _OTHER.get(condition.reason, "ServerStarting")
-    failed = reason in _REFUSED or (cluster.status is not None and cluster.status.phase == "Failed")
+    reason = condition.reason if condition.reason in _SAME else _OTHER.get(condition.reason, "ServerStarting")
+    failed = reason in REASONS or (cluster.status is not None and cluster.status.phase == "Failed")
     phase: Phase = "Pending" if reason in _OUTSIDE else "Failed" if failed else "Provisioning"
     return Blocked(phase, reason, f"{_named(cluster)}: {condition.message}")

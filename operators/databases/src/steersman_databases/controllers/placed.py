@@ -105,7 +105,7 @@ class PlacedDatabase:
             located = await self.servers.locate(self.database)
         except NotLocated as reason:
             if not reason.gone and not await self.servers.ends_with_its_namespace(self.database):
-                raise _waiting(str(reason)) from None
+                raise self._waiting(str(reason)) from None
             await self._retained(str(reason), kept=False)
         else:
             if left := await self._drop(located, claim_of(self.database, await self.mark.read())):
@@ -185,7 +185,7 @@ class PlacedDatabase:
                 self._tell(await work(lambda s: contents.plan_drop_user(s, owner, claim, None)))
         except EngineError as error:
             self._tell(error.changes)
-            raise _waiting(str(error)) from error
+            raise self._waiting(str(error)) from error
         return left
 
     async def _retained(self, why: str, *, kept: bool) -> None:
@@ -214,11 +214,18 @@ class PlacedDatabase:
             told = f"Secret {Names(self.database.key).application_secret.name}: {told}"
         return Blocked("Failed", reason, told, retry_after=30.0)
 
+    def _waiting(self, why: str) -> Blocked:
+        return Blocked("Deleting", "Deleting", not_dropped(self.database, why), retry_after=15.0)
+
     def _tell(self, changes: tuple[Change, ...]) -> None:
         for change in changes:
             self.events.normal(self.database, change.reason, change.message)
 
 
-def _waiting(why: str) -> Blocked:
-    forced = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the database"
-    return Blocked("Deleting", "Deleting", f"cannot drop the database: {why}; {forced}", retry_after=15.0)
+def not_dropped(database: Database, why: str) -> str:
+    """What to tell while a database that is being deleted waits, and how it is let go, if it can be."""
+    forced = database.metadata.annotations.get(FORCE_DELETE) == "true"
+    if database.makes_cluster or database.spec.deletion_policy != "Delete" or forced:
+        return why
+    advice = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the database"
+    return f"cannot drop the database: {why}; {advice}"

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from steersman.api.core_v1 import Secret
 from steersman.cache import Change
 from steersman.client import MergePatch
-from steersman.controller import Context, Reconciler, Request, Result, add_finalizer, remove_finalizer
-from steersman.errors import BadRequest, Forbidden, Invalid
+from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer, remove_finalizer
+from steersman.errors import ApiError
 from steersman.meta import ObjectKey, find_condition, to_builtins
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
 from steersman_databases.api.conditions import ON_ANY_SERVER
@@ -23,6 +23,7 @@ from steersman_databases.api.users import set_user_condition
 from steersman_databases.clusters.desires import claim_of, user_of
 from steersman_databases.clusters.schedule import Credentialed, Wanted, other_name, wanted
 from steersman_databases.clusters.tenancy import is_guest
+from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.rivals import require_first, require_tenant
@@ -103,29 +104,41 @@ class UserReconciler(Reconciler[DatabaseUser]):
         self._surveys = surveys
         self._targeted = targeted
         self._mark = ClusterMark(self.client)
+        self._failures = Failures(self.runtime.clock)
 
     async def reconcile(self, request: Request) -> Result:
         user = await self.client.find(DatabaseUser, request)
         if user is None or not self._targeted.takes(user):
             self._surveys.forget(KIND, request)
             return Result()
-        if user.metadata.deletion_timestamp is not None:
-            return await self._delete(user)
-        if is_paused(user):
+        deleted = user.metadata.deletion_timestamp is not None
+        if is_paused(user) and not deleted:
             self._surveys.forget(KIND, request)
             await self._report(user, user.status or DatabaseUserStatus(), None)
             return Result()
         try:
+            if deleted:
+                await self._delete(user)
+                return Result()
             user = await add_finalizer(self.client, user, FINALIZER)
             return await self._provision(user)
         except ServerBusy as busy:
             return Result(requeue_after=busy.retry_after)
         except Failed as failed:
             return await self._report_failure(user, failed)
-        except (Forbidden, Invalid, BadRequest) as error:
-            if isinstance(error, Forbidden) and error.namespace_terminating:
+        except ApiError as error:
+            if is_of_its_end(error):
                 return Result()
-            return await self._report_failure(user, Failed(str(error)))
+            if not self._failures.reason(request, error):
+                raise
+            told = await self._report_failure(user, Failed(str(error)))
+            if not is_refusal(error):
+                raise
+            return told
+
+    async def update_status(self, request: Request, outcome: Outcome) -> None:
+        """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
+        self._failures.note(request, outcome.error)
 
     async def _provision(self, user: DatabaseUser) -> Result:
         try:
@@ -138,7 +151,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             raise Failed(_with_advice(reason)) from None
         try:
             done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
-        except (Failed, Forbidden, Invalid, BadRequest) as failure:
+        except (Failed, ApiError) as failure:
             if isinstance(failure, Failed):
                 failure.server = str(located.server.endpoint)
             await self._end(user, located)
@@ -300,27 +313,20 @@ class UserReconciler(Reconciler[DatabaseUser]):
             self.events.normal(user, "SecretRepaired", f"completed Secret {secret.metadata.name}")
         return patched
 
-    async def _delete(self, user: DatabaseUser) -> Result:
+    async def _delete(self, user: DatabaseUser) -> None:
         self._surveys.forget(KIND, user.key)
         if FINALIZER not in user.metadata.finalizers:
-            return Result()
-        try:
-            left = await self._drop(user)
-        except ServerBusy as busy:
-            return Result(requeue_after=busy.retry_after)
-        except Failed as failed:
-            forced = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
-            return await self._report_failure(user, Failed(f"{failed}; {forced}", failed.retry))
+            return
+        left = await self._drop(user)
         if left and (server := (user.status or DatabaseUserStatus()).server):
             self.events.normal(user, "UserRetained", f"user {user.spec.user} was not dropped on {server}: {left}")
         await remove_finalizer(self.client, user, FINALIZER)
-        return Result()
 
     async def _drop(self, user: DatabaseUser) -> str:
         """Drops the user, or says why it is left as it is."""
         if user.spec.deletion_policy != "Delete":
             return f"deletionPolicy is {user.spec.deletion_policy}"
-        if user.metadata.annotations.get(FORCE_DELETE) == "true":
+        if _is_forced(user):
             return f"{FORCE_DELETE} is true"
         try:
             _require_unmoved(user)
@@ -365,8 +371,9 @@ class UserReconciler(Reconciler[DatabaseUser]):
             self.events.normal(user, change.reason, change.message)
 
     async def _report_failure(self, user: DatabaseUser, failed: Failed) -> Result:
-        message = f"{_FAILED}{failed}"
-        message = message if len(message) <= _LONGEST_MESSAGE else f"{message[: _LONGEST_MESSAGE - 1]}…"
+        message, forced = f"{_FAILED}{failed}", _way_out(user)
+        room = _LONGEST_MESSAGE - len(forced)
+        message = (message if len(message) <= room else f"{message[: room - 1]}…") + forced
         ready = UserCondition(type="Ready", status="False", reason="ProvisionFailed", message=message)
         former = user.status or DatabaseUserStatus()
         server = failed.server or former.server
@@ -405,6 +412,17 @@ def _require_unmoved(user: DatabaseUser) -> None:
             f"the user may have been made on {former}, and the label {TARGET_LABEL} names another cluster now:"
             " set it back, or delete this DatabaseUser while it names the former"
         )
+
+
+def _is_forced(user: DatabaseUser) -> bool:
+    return user.metadata.annotations.get(FORCE_DELETE) == "true"
+
+
+def _way_out(user: DatabaseUser) -> str:
+    """How a user whose deletion waits is let go; empty for others."""
+    if user.metadata.deletion_timestamp is None or user.spec.deletion_policy != "Delete" or _is_forced(user):
+        return ""
+    return f"; annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
 
 
 def _secret_key(user: DatabaseUser) -> ObjectKey:
