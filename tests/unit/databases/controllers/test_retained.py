@@ -1,8 +1,9 @@
-"""What data and the Secrets that open them are to each other: retired volumes, and claims that lost their labels."""
+"""What data and the Secrets that open them are to each other: retired volumes, lost labels, data that never were."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,8 @@ from cluster_world import KEY, NAMES, ClusterWorld
 from group_world import GroupWorld
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
 from steersman.client import MergePatch
-from steersman.testing import virtual_time
+from steersman.testing import matching, virtual_time
+from steersman_databases.api.cluster_parts import Pooler
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "databases.steersman.dev/instance"
@@ -118,6 +120,23 @@ async def test_nothing_is_begun_anew_beside_a_claim_that_lost_a_label() -> None:
 
 
 @virtual_time
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+async def test_secrets_of_data_that_never_were_go_with_the_cluster(policy: Any) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        world.server.fail_next(matching("POST", "/persistentvolumeclaims"), 403, times=10**6)
+        await world.create(instances=1, deletion_policy=policy, pooler=Pooler())
+        await world.until("refused", lambda: world.condition("Ready") == "False/Forbidden")
+        made = sorted(secrets(world))
+        assert "orders-admin" in made and "orders-pooler" in made
+        await deleted(world)
+        assert secrets(world) == {}
+        (told,) = world.messages("DataDeleted")
+        assert told.startswith(f"deleted Secret {made[0]}, ") and all(name in told for name in made)
+        assert "DataRetained" not in world.events()
+
+
+@virtual_time
 async def test_secrets_of_a_claim_that_lost_its_labels_are_retained() -> None:
     world = ClusterWorld()
     async with world.operator():
@@ -128,3 +147,18 @@ async def test_secrets_of_a_claim_that_lost_its_labels_are_retained() -> None:
         await deleted(world)
         await world.rest()
         assert secrets(world) == before
+
+
+@virtual_time
+async def test_what_poolers_log_in_with_goes_with_them() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler())
+        await world.ready(1)
+        before = set(secrets(world))
+        await world.change(pooler=None)
+        await world.until("gone", lambda: set(secrets(world)) == before - {"orders-pooler"})
+        await world.ready(1)
+        await world.change(pooler={})
+        await world.until("back", lambda: set(secrets(world)) == before)
+        await world.ready(1)

@@ -22,6 +22,7 @@ from steersman_databases.clusters.keyring import (
     credentials_in,
     generate_password,
     keyring,
+    pooler_certificate,
 )
 from steersman_databases.clusters.observed import is_retired
 from steersman_databases.controllers.declaring import Charge
@@ -30,7 +31,7 @@ from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.resources.connections import Connection
-from steersman_databases.resources.labels import cluster_labels, instance_labels
+from steersman_databases.resources.labels import belongs_to, cluster_labels, instance_labels
 from steersman_databases.resources.secrets import cluster_secret, owned_by
 
 T = TypeVar("T", bound=Object)
@@ -92,6 +93,8 @@ class ClusterKeys:
                 can open; or there is no password for the owner.
         """
         ring = await self._ensure_certificates(wish, data)
+        if not wish.pooler:
+            await self._forget_pooler()
         administrator = await self._ensure_administrator(data)
         if not wish.application:
             return Keys(ring=ring, administrator=administrator, application=None)
@@ -219,6 +222,12 @@ class ClusterKeys:
         fault = f"has lost the labels {lost}: put them back" if lost else "is there, and not seen yet"
         raise _pending(secret, f"PersistentVolumeClaim {owner.name}, which {fault}")
 
+    async def _forget_pooler(self) -> None:
+        """Deletes what poolers logged in with: it opens no data, and is signed again for the next ones."""
+        secret = await self._client.find(Secret, pooler_certificate(self._view))
+        if secret is not None and belongs_to(secret, self._view) and secret.metadata.deletion_timestamp is None:
+            await self._charge.delete(Secret, secret)
+
     async def _given(self, name: str) -> Data | None:
         """What a Secret of somebody else's holds. It bears none of our labels, so it is not in the cache."""
         secret = await find_live(self._client, Secret, ObjectKey(self._view.key.namespace, name))
@@ -278,4 +287,4 @@ def _listed(claims: Sequence[PersistentVolumeClaim]) -> str:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `ClusterKeys` does at the API server."""
-    return builder.permits(Secret, "get", "create", "patch").permits(PersistentVolumeClaim, "get")
+    return builder.permits(Secret, "get", "create", "patch", "delete").permits(PersistentVolumeClaim, "get")
