@@ -8,6 +8,9 @@ from typing import Literal
 import pytest
 
 from cluster_world import ClusterWorld
+from group_world import GroupWorld
+from planned_cluster import THREE, VIEW, member, observed, primary
+from steersman.api.core_v1 import Pod
 from steersman.errors import ConnectionFailed
 from steersman.meta import ObjectMeta
 from steersman.testing import matching, virtual_time
@@ -15,7 +18,9 @@ from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import LastSwitchover
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 from steersman_databases.clusters.view import view_of
-from steersman_databases.controllers.switchovers import attempt_of
+from steersman_databases.controllers.cluster_status import advanced
+from steersman_databases.controllers.postgresql import OfPostgreSQL
+from steersman_databases.controllers.switchovers import attempt_of, ended
 from steersman_databases.engines.topology import Members
 
 
@@ -97,3 +102,42 @@ def test_what_else_is_written_beside_a_request_asks_nobody(bears: str, sent: boo
     members = Members(cluster=cluster.key, asked=bears, store_versions={"orders-failover": "9"})
     attempt = attempt_of(view_of(cluster, ""), PostgreSQLClusterStatus(last_switchover=last), members)
     assert attempt is not None and attempt.sent is sent
+
+
+@virtual_time
+@pytest.mark.parametrize("world_of", [ClusterWorld, GroupWorld])
+@pytest.mark.parametrize("annotation", [{"switchover": "orders-1"}, {"restart": "2026-11-22T00:00:00Z"}])
+async def test_a_switchover_is_no_failover_and_the_next_to_the_same_instance_is(
+    world_of: type[ClusterWorld], annotation: dict[str, str]
+) -> None:
+    world = world_of()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.annotate(**annotation)
+        await world.until("switched", lambda: world.status.primary not in (None, "orders-0"))
+        await world.ready(3)
+        await world.rest()
+        wanted, last = world.status.primary, world.status.last_switchover
+        assert (last.to, last.outcome) == (wanted, "Succeeded") and "Failover" not in world.events()
+        followed: list[str] = []
+        while wanted not in followed:
+            former = world.status.primary
+            await world.client.delete(Pod, world.pods()[former].key)
+            await world.until("failed over", lambda former=former: world.status.primary not in (None, former))
+            await world.ready(3)
+            followed.append(world.status.primary)
+            assert any(m.startswith(f"{followed[-1]} took over") for m in world.messages("Failover")), followed
+
+
+def test_a_primary_whose_timeline_is_seen_later_was_still_asked_for() -> None:
+    own, at = OfPostgreSQL(), datetime(2026, 11, 22, tzinfo=UTC)
+    last = LastSwitchover(time=at, former="orders-0", to="orders-1", outcome="Requested", store_version="7")
+    status = PostgreSQLClusterStatus(primary="orders-0", timeline=1, last_switchover=last)
+    told: list[str] = []
+    for leader, timeline in ((1, 1), (1, 2), (0, 3), (1, 4)):
+        seen = observed(THREE, primary(leader, timeline=timeline), member(2))
+        former, status = status, advanced(status, 1, "Ready", (VIEW, seen))
+        status = ended(own.completed(status, VIEW, seen), at)
+        told.append(own.failover(former, status))
+    assert told == ["", "", "orders-0 took over: timeline 3 follows 2", "orders-1 took over: timeline 4 follows 3"]

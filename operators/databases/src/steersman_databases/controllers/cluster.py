@@ -461,7 +461,7 @@ def _wish(cluster: Cluster) -> KeysWish:
 
 
 def _data(seen: Seen) -> DataOfCluster:
-    return DataOfCluster(claims=seen.in_use, present=seen.present, initialized=seen.observed.members.initialized)
+    return DataOfCluster(claims=seen.in_use, present=seen.claims, initialized=seen.observed.members.initialized)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret
 from steersman.controller import remove_finalizer
 from steersman.meta import Object, ObjectKey
+from steersman_databases.clusters.keyring import pooler_certificate
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
@@ -41,16 +42,7 @@ class ClusterDeletion:
         if running and not self._is_overdue():
             message = f"waiting for {', '.join(sorted(running))} to stop"
             return Outcome(phase="Deleting", reason="Deleting", message=message, retry_after=2.0)
-        if self._charge.view.deletes_data:
-            await self._delete_data()
-        elif claims:
-            kept = ", ".join(sorted(c.metadata.name for c in claims))
-            self._charge.events.normal(
-                cluster,
-                "DataRetained",
-                f"kept {kept} and the Secrets that open them; a new cluster named {cluster.metadata.name} adopts "
-                "them, and deleting the claims deletes them all",
-            )
+        await self._settle_data(claims)
         await remove_finalizer(self._charge.client, cluster, FINALIZER)
         return None
 
@@ -73,27 +65,47 @@ class ClusterDeletion:
             return True
         return started is not None and self._charge.clock.now() - started > _PATIENCE
 
-    async def _delete_data(self) -> None:
-        deleted: list[str] = []
+    async def _settle_data(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        deletes = self._charge.view.deletes_data
+        if deletes or not claims:
+            claims = await self._live_claims()
+        if claims and not deletes:
+            self._tell_retained(claims)
+            return
+        for claim in claims:
+            await self._charge.delete(PersistentVolumeClaim, claim)
+        deleted = [f"PersistentVolumeClaim {claim.metadata.name}" for claim in claims]
+        # They are owned by the claims; but those may be waiting for a pod, or were never made.
+        for kind, key in _kept(self._charge.view):
+            obj = await find_live(self._charge.client, kind, key)
+            if obj is None or not belongs_to(obj, self._charge.view):
+                continue
+            # A claim that has lost its labels is not seen: what has owners may open data, and goes with those.
+            if deletes or (kind is Secret and not obj.metadata.owner_references):
+                await self._charge.delete(kind, obj)
+                deleted.append(f"{kind.api_resource.kind} {key.name}")
+        if deleted:
+            words = "" if deletes else ": there are no data that they would open"
+            message = f"deleted {', '.join(sorted(deleted))}{words}"
+            self._charge.events.normal(self._charge.cluster, "DataDeleted", message)
+
+    async def _live_claims(self) -> Sequence[PersistentVolumeClaim]:
         # Live: whatever is overlooked now is forgotten for good.
-        claims = await self._charge.client.live.list(
+        found = await self._charge.client.live.list(
             PersistentVolumeClaim,
             namespace=self._names.key.namespace,
             label_selector=",".join(f"{k}={v}" for k, v in cluster_selector(self._charge.view).items()),
         )
-        for claim in claims.items:
-            if not belongs_to(claim, self._charge.view):
-                continue
-            await self._charge.delete(PersistentVolumeClaim, claim)
-            deleted.append(f"PersistentVolumeClaim {claim.metadata.name}")
-        # They are owned by the claims; but those may be waiting for a pod, and what is cut before that owns nothing.
-        for kind, key in _kept(self._charge.view):
-            obj = await find_live(self._charge.client, kind, key)
-            if obj is not None and belongs_to(obj, self._charge.view):
-                await self._charge.delete(kind, obj)
-                deleted.append(f"{kind.api_resource.kind} {key.name}")
-        if deleted:
-            self._charge.events.normal(self._charge.cluster, "DataDeleted", f"deleted {', '.join(sorted(deleted))}")
+        return [claim for claim in found.items if belongs_to(claim, self._charge.view)]
+
+    def _tell_retained(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        cluster, kept = self._charge.cluster, ", ".join(sorted(c.metadata.name for c in claims))
+        self._charge.events.normal(
+            cluster,
+            "DataRetained",
+            f"kept {kept} and the Secrets that open them; a new cluster named {cluster.metadata.name} adopts "
+            "them, and deleting the claims deletes them all",
+        )
 
 
 def _kept(view: ClusterView) -> list[tuple[type[Object], ObjectKey]]:
@@ -106,5 +118,6 @@ def _kept(view: ClusterView) -> list[tuple[type[Object], ObjectKey]]:
         names.operator_certificate,
         names.administrator_secret,
         names.application_secret,
+        pooler_certificate(view),
     )
     return [*((Secret, key) for key in secrets), *((ConfigMap, key) for key in view.store.every)]

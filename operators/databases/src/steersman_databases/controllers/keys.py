@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.controller import Builder
-from steersman.meta import Object, ObjectKey, to_builtins
+from steersman.meta import Object, ObjectKey, OwnerReference, to_builtins
 from steersman_databases.clusters.keyring import (
     Data,
     Keyring,
@@ -22,14 +22,16 @@ from steersman_databases.clusters.keyring import (
     credentials_in,
     generate_password,
     keyring,
+    pooler_certificate,
 )
+from steersman_databases.clusters.observed import is_retired
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.resources.connections import Connection
-from steersman_databases.resources.labels import cluster_labels
+from steersman_databases.resources.labels import belongs_to, cluster_labels, instance_labels
 from steersman_databases.resources.secrets import cluster_secret, owned_by
 
 T = TypeVar("T", bound=Object)
@@ -59,7 +61,8 @@ class DataOfCluster:
 
     Attributes:
         claims: for data that are there and wanted: they own the Secrets.
-        present: these, and those that are on their way out.
+        present: all that there are: these, those that are on their way out, and retired ones, which the same Secrets
+            open.
         initialized: a server of ours made the data, so its superuser lets the operator in by certificate and a lost
             password can be replaced. Not so in volumes that were made before there were clusters.
     """
@@ -90,6 +93,8 @@ class ClusterKeys:
                 can open; or there is no password for the owner.
         """
         ring = await self._ensure_certificates(wish, data)
+        if not wish.pooler:
+            await self._forget_pooler()
         administrator = await self._ensure_administrator(data)
         if not wish.application:
             return Keys(ring=ring, administrator=administrator, application=None)
@@ -189,14 +194,39 @@ class ClusterKeys:
         if secret is None:
             return None
         self._charge.require_labels(secret)
-        owners = {o.uid for o in secret.metadata.owner_references if o.kind == "PersistentVolumeClaim"}
-        if owners and owners.isdisjoint(c.metadata.uid for c in data.present):
-            raise Blocked(
-                "Pending",
-                "Creating",
-                f"Secret {key.name} belongs to volumes that are gone; waiting until the garbage collector removed it",
-            )
+        await self._require_data(secret, data)
         return secret
+
+    async def _require_data(self, secret: Secret, data: DataOfCluster) -> None:
+        """Returns if what ``secret`` opens is there, or not made yet. Raises Blocked."""
+        owners = [o for o in secret.metadata.owner_references if o.kind == "PersistentVolumeClaim"]
+        present = {c.metadata.uid: c for c in data.present}
+        known = [present[o.uid] for o in owners if o.uid in present]
+        if not owners or not all(map(is_retired, known)):
+            return
+        # New data are begun beside what is retained, and beside nothing that is only not seen.
+        for owner in owners:
+            if owner.uid not in present:
+                await self._require_gone(secret, owner)
+        if not known:
+            raise _pending(secret, "volumes that are gone; waiting until the garbage collector removed it")
+
+    async def _require_gone(self, secret: Secret, owner: OwnerReference) -> None:
+        """Returns if there is no such claim, whatever its labels. Raises Blocked, and says which it has lost."""
+        claim = await find_live(self._client, PersistentVolumeClaim, ObjectKey(self._view.key.namespace, owner.name))
+        if claim is None or claim.metadata.uid != owner.uid:
+            return
+        number = self._names.number(owner.name.partition("-")[2])
+        labels = self._labels if number is None else instance_labels(self._view, number)
+        lost = ", ".join(f"{k}={v}" for k, v in sorted(labels.items() - claim.metadata.labels.items()))
+        fault = f"has lost the labels {lost}: put them back" if lost else "is there, and not seen yet"
+        raise _pending(secret, f"PersistentVolumeClaim {owner.name}, which {fault}")
+
+    async def _forget_pooler(self) -> None:
+        """Deletes what poolers logged in with: it opens no data, and is signed again for the next ones."""
+        secret = await self._client.find(Secret, pooler_certificate(self._view))
+        if secret is not None and belongs_to(secret, self._view) and secret.metadata.deletion_timestamp is None:
+            await self._charge.delete(Secret, secret)
 
     async def _given(self, name: str) -> Data | None:
         """What a Secret of somebody else's holds. It bears none of our labels, so it is not in the cache."""
@@ -247,10 +277,14 @@ def _renewal(key: ObjectKey, former: Data, wanted: Data) -> tuple[str, str]:
     return "SecretRepaired", f"completed Secret {key.name}"
 
 
+def _pending(secret: Secret, whose: str) -> Blocked:
+    return Blocked("Pending", "Creating", f"Secret {secret.metadata.name} belongs to {whose}")
+
+
 def _listed(claims: Sequence[PersistentVolumeClaim]) -> str:
     return ", ".join(f"PersistentVolumeClaim {c.metadata.name}" for c in claims)
 
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `ClusterKeys` does at the API server."""
-    return builder.permits(Secret, "get", "create", "patch")
+    return builder.permits(Secret, "get", "create", "patch", "delete").permits(PersistentVolumeClaim, "get")

@@ -10,6 +10,7 @@ from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLC
 from steersman_databases.api.mysql_cluster import Loss, MySQLMember, Outage, OutageChoice
 from steersman_databases.clusters import recovery
 from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.controllers import switchovers
 from steersman_databases.controllers.cluster_status import Findings, member_of, status_of
 from steersman_databases.engines.cluster import ClusterView, Consent
 from steersman_databases.engines.topology import Member
@@ -53,22 +54,25 @@ class OfMySQL:
         """With members as their agents tell them, and what a person may decide in an outage."""
         former = cast(MySQLClusterStatus, status)
         outage = None if view.hibernated else recovery.outage_of(view, observed)
-        return msgspec.structs.replace(
+        told = msgspec.structs.replace(
             former,
             # It stays until there is another: that it changed is how a failover is seen.
             last_primary=status.primary or former.last_primary,
             members=tuple(_member(view, observed, i) for i in observed.instances),
             outage=None if outage is None or outage.ends_by_itself else _told(outage),
         )
+        return switchovers.with_change(told) if _has_taken_over(former, told) else told
 
     def failover(self, former: ClusterStatus, status: ClusterStatus) -> str:
         """See `OwnOf.failover`."""
         was, now = cast(MySQLClusterStatus, former), cast(MySQLClusterStatus, status)
-        if not now.primary or not was.last_primary or now.primary == was.last_primary:
-            return ""
-        if was.last_switchover is not None and was.last_switchover.to == now.primary:
+        if not _has_taken_over(was, now) or switchovers.brought_about(was, now.primary):
             return ""
         return f"{now.primary} took over from {was.last_primary}"
+
+
+def _has_taken_over(was: MySQLClusterStatus, now: MySQLClusterStatus) -> bool:
+    return bool(now.primary) and bool(was.last_primary) and now.primary != was.last_primary
 
 
 def _is_cut_off(member: Member, instances: int) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from steersman_databases.api import Cluster, ClusterStatus, PostgreSQLCluster, PostgreSQLClusterStatus
 from steersman_databases.api.postgresql_cluster import PostgreSQLMember
 from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.controllers import switchovers
 from steersman_databases.controllers.cluster_status import Findings, member_of, status_of
 from steersman_databases.engines.cluster import ClusterView
 
@@ -37,22 +38,25 @@ class OfPostgreSQL:
         """With members as Patroni tells them, and the primary's timeline."""
         former = cast(PostgreSQLClusterStatus, status)
         member = None if observed.primary is None else observed.primary.member
-        return msgspec.structs.replace(
+        told = msgspec.structs.replace(
             former,
             # The last one stays until there is another: that it changed is how a failover is seen.
             timeline=former.timeline if member is None else member.timeline,
             members=tuple(_member(view, observed, i) for i in observed.instances),
         )
+        return switchovers.with_change(told) if _has_taken_over(former, told) else told
 
     def failover(self, former: ClusterStatus, status: ClusterStatus) -> str:
         """See `OwnOf.failover`: each begins a timeline."""
         was, now = cast(PostgreSQLClusterStatus, former), cast(PostgreSQLClusterStatus, status)
-        if not now.primary or now.timeline is None or now.timeline <= (was.timeline or now.timeline):
-            # An upgrade begins with the first timeline again.
-            return ""
-        if was.last_switchover is not None and was.last_switchover.to == now.primary:
+        if not _has_taken_over(was, now) or switchovers.brought_about(was, now.primary):
             return ""
         return f"{now.primary} took over: timeline {now.timeline} follows {was.timeline}"
+
+
+def _has_taken_over(was: PostgreSQLClusterStatus, now: PostgreSQLClusterStatus) -> bool:
+    # An upgrade begins with the first timeline again.
+    return bool(now.primary) and now.timeline is not None and now.timeline > (was.timeline or now.timeline)
 
 
 def _member(view: ClusterView, observed: Observed, instance: Instance) -> PostgreSQLMember:

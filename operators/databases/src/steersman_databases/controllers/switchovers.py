@@ -23,13 +23,14 @@ from steersman_databases.engines.topology import Members
 S = TypeVar("S", bound=ClusterStatus)
 
 _REQUESTED = "Requested"
+_SUCCEEDED = "Succeeded"
 
 
 def attempt_of(view: ClusterView, status: ClusterStatus | None, members: Members) -> Attempt | None:
     """The last switchover that was decided, as far as it did not succeed."""
     last = None if status is None else status.last_switchover
     to = None if last is None else view.names.number(last.to or "")
-    if last is None or to is None or last.time is None or last.outcome == "Succeeded":
+    if last is None or to is None or last.time is None or last.outcome == _SUCCEEDED:
         return None
     before = (view.names.number(name) for name in last.refused)
     return Attempt(
@@ -68,10 +69,27 @@ def ended(status: S, now: datetime, refused: str = "") -> S:
 
 
 def _over(last: LastSwitchover, now: datetime, refused: str) -> LastSwitchover:
-    if refused:
-        return replace(last, time=now, outcome=f"refused: {refused}")
-    # What it is told by that somebody was asked has done its work.
-    return replace(last, time=now, outcome="Succeeded", store_version=None)
+    return replace(last, time=now, outcome=f"refused: {refused}" if refused else _SUCCEEDED)
+
+
+def brought_about(status: ClusterStatus, primary: str | None) -> bool:
+    """Whether ``primary``, who takes over after ``status`` was written, does so by the switchover that it tells of.
+
+    Each brings about one change of primary: the next one to the same instance is a failover.
+    """
+    last = status.last_switchover
+    if last is None or last.to != primary or last.store_version is None:
+        return False
+    return last.outcome in (_REQUESTED, _SUCCEEDED)
+
+
+def with_change(status: S) -> S:
+    """``status``, the first that tells of a change of primary: the switchover that brought it about is used up."""
+    last = status.last_switchover
+    if last is None or not brought_about(status, status.primary):
+        return status
+    # Not as soon as it succeeded: that is written by who sees the new leader, and its timeline may be seen later.
+    return replace(status, last_switchover=replace(last, store_version=None))
 
 
 async def choose(charge: Charge, step: ChooseSwitchover) -> None:
