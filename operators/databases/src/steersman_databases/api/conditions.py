@@ -145,6 +145,8 @@ CLUSTER: Mapping[str, Reasons] = {
         "Valid": "",
         "Expiring": "renew the certificate in the Secret",
         "SecretInvalid": "correct the Secret; the former certificate is served meanwhile",
+        "NotShown": "let the operator reach the pod (see network policies and meshes), or restart it before the "
+        "certificate expires",
         "NotTrusted": "wait: who has not learnt of them within three minutes is restarted, the primary last",
     },
     "PoolersReady": {
@@ -177,6 +179,8 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
         "InstanceFailing": "mend what its words tell; it goes on trying, and the log of the instance says more",
     },
     "StorageSufficient": {"Sufficient": "", "RunningLow": _ROOM, "DiskFull": _ROOM},
+    # Agents see by themselves that files have changed.
+    "CertificatesValid": {r: words for r, words in CLUSTER["CertificatesValid"].items() if r != "NotShown"},
     # Servers bring their data from one version to the next by themselves.
     "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},
     "Available": {
