@@ -9,7 +9,7 @@ from typing import Any
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, ResourceRequirements
 from steersman.meta import ObjectKey, Quantity, decode_builtins
-from steersman_databases.clusters.observed import FENCED, RESTART_HASH, Instance, Observed
+from steersman_databases.clusters.observed import FENCED, RESTART_HASH, RETIRED, Instance, Observed
 from steersman_databases.clusters.rollout import restart_hash
 from steersman_databases.engines.cluster import ClusterView, InitialDatabase, PodSettings, Requests, Synchronous
 from steersman_databases.engines.topology import Member, Members
@@ -50,6 +50,13 @@ def instance(number: int, *, ready: bool = True, hash_: str | None = None, fence
         data=decode_builtins(claim, PersistentVolumeClaim),
         statefulset=decode_builtins(stateful, StatefulSet),
     )
+
+
+def cut_off(number: int) -> Instance:
+    """One that was being taken away: its claim is marked, and no more was done."""
+    there = instance(number)
+    claim = {"metadata": {"name": f"data-orders-{number}", "labels": {RETIRED: "true"}}, "status": {"phase": "Bound"}}
+    return replace(there, data=decode_builtins(claim, PersistentVolumeClaim))
 
 
 def member(number: int, **said: Any) -> Member:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from planned_cluster import NOW, THREE, VIEW, WELL, asking, instance, member, observed, primary
+from planned_cluster import NOW, THREE, VIEW, WELL, asking, cut_off, instance, member, observed, primary
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.meta import decode_builtins
@@ -24,6 +24,7 @@ from steersman_databases.clusters.steps import (
     CreateInstance,
     EndReplacement,
     EndSwitchover,
+    KeepInstance,
     RenewPod,
     RestartServer,
     RetireInstance,
@@ -100,6 +101,24 @@ def test_what_is_fenced_is_not_taken_away() -> None:
 def test_never_takes_the_only_synchronous_standby() -> None:
     seen = observed(THREE, primary(0), member(1, synchronous=False), member(2))
     assert next_step(replace(VIEW, instances=2), seen) == RetireInstance(1, "spec.instances is smaller")
+
+
+@pytest.mark.parametrize(
+    ("instances", "seen", "step"),
+    [
+        (2, observed([*THREE[:2], cut_off(2)], primary(0), member(1), member(2)), True),
+        # It took over meanwhile, is the only one that has all, or is wanted again; or nobody can be asked.
+        (2, observed([*THREE[:2], cut_off(2)], primary(2), member(0), member(1)), False),
+        (2, observed([*THREE[:2], cut_off(2)], primary(0), member(1, synchronous=False), member(2)), False),
+        (3, observed([*THREE[:2], cut_off(2)], primary(0), member(1), member(2)), False),
+        (2, observed([*THREE[:2], cut_off(2)], member(1), member(2)), False),
+    ],
+)
+def test_a_removal_that_was_cut_off_goes_on_only_where_it_would_begin_now(
+    instances: int, seen: Observed, step: bool
+) -> None:
+    goes, stays = RetireInstance(2, "spec.instances is smaller"), KeepInstance(2)
+    assert next_step(replace(VIEW, instances=instances), seen) == (goes if step else stays)
 
 
 def test_disturbs_nobody_while_one_is_not_well() -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from cluster_world import ClusterWorld
-from steersman.testing import virtual_time
+from cluster_world import KEY, NAMES, ClusterWorld
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
+from steersman.testing import matching, virtual_time
+from steersman_databases.api import PostgreSQLCluster
+from steersman_databases.clusters.observed import is_retired
 from steersman_databases.engines import server_pod, versions
 
 
@@ -37,6 +42,56 @@ async def test_claims_of_removed_instances_go_where_data_are_deleted() -> None:
         await world.change(instances=1)
         await world.ready(1)
         await world.until("claims gone", lambda: world.claims() == ["data-orders-0"])
+
+
+def leader(world: ClusterWorld) -> str | None:
+    store = world.server.read(ConfigMap, NAMES.store_leader)
+    return None if store is None else store.metadata.annotations.get("leader")
+
+
+def retired(world: ClusterWorld) -> set[str]:
+    return {c.metadata.name for c in world.server.read_all(PersistentVolumeClaim) if is_retired(c)}
+
+
+@virtual_time
+async def test_who_takes_over_while_it_is_taken_away_stays_with_its_data() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        world.server.fail_next(matching("DELETE", "/statefulsets/orders-1"), 503, times=12)
+        await world.change(instances=1)
+        await world.until("marked", lambda: retired(world) == {"data-orders-1"})
+    # The operator is away.
+    tasks = asyncio.create_task(world.kubelet(world.client).run(world.runtime.clock))
+    await world.client.delete(Pod, NAMES.pod(0))
+    await world.until("taken over", lambda: leader(world) == "orders-1-0")
+    tasks.cancel()
+    async with world.operator():
+        await world.ready(1)
+        assert (world.status.primary, world.statefulsets()) == ("orders-1", ["orders-1"])
+        assert retired(world) == {"data-orders-0"}
+        await world.client.delete(PostgreSQLCluster, KEY)
+        await world.until("gone", lambda: world.cluster is None)
+        await world.create(instances=1)
+        await world.ready(1)
+        assert world.status.primary == "orders-1", "it is adopted"
+        assert world.hosts.systems == 1
+
+
+@virtual_time
+async def test_who_is_wanted_again_while_it_is_taken_away_stays() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=3)
+        await world.ready(3)
+        before = world.uids()
+        world.server.fail_next(matching("DELETE", "/statefulsets/orders-2"), 503, times=12)
+        await world.change(instances=2)
+        await world.until("marked", lambda: retired(world) == {"data-orders-2"})
+        await world.change(instances=3)
+        await world.ready(3)
+        assert (world.uids(), retired(world)) == (before, set())
 
 
 @virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from cluster_views import cluster, view
@@ -10,6 +11,7 @@ from steersman.api.core_v1 import Container, Pod, PodSpec, PodStatus
 from steersman.meta import ObjectMeta
 from steersman.testing import virtual_runtime, virtual_time
 from steersman_databases.clusters.keyring import Keyring, KeysWish, keyring
+from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.serving import Serving, Shower
 from steersman_databases.engines.errors import CertificateRefused, ServerUnreachable
@@ -63,7 +65,7 @@ async def test_it_is_asked_until_it_shows_the_new_one_and_once_more() -> None:
 
     async def minutes(number: float, ring: Keyring) -> None:
         for _ in range(int(number * 6)):
-            await serving.follow(charge, [Shower(POD, server.reload)], ring)
+            await serving.follow(charge, [Shower(POD, server.reload)], ring, Findings())
             await clock.sleep(10)
 
     await minutes(3, old)
@@ -99,9 +101,9 @@ async def test_who_refuses_for_longer_than_a_kubelet_needs_is_estranged() -> Non
 
     async def minutes(number: float) -> Mapping[str, bool]:
         for _ in range(int(number * 6)):
-            await serving.follow(charge, [Shower(POD, reload)], ring)
+            await serving.follow(charge, [Shower(POD, reload)], ring, Findings())
             await clock.sleep(10)
-        return await serving.follow(charge, [Shower(POD, reload)], ring)
+        return await serving.follow(charge, [Shower(POD, reload)], ring, Findings())
 
     assert await minutes(2) == {"1": False}, "its kubelet may be slow"
     assert await minutes(1) == {"1": True}
@@ -113,3 +115,70 @@ async def test_who_refuses_for_longer_than_a_kubelet_needs_is_estranged() -> Non
     failure.clear()
     server.mounted = ring.served
     assert await minutes(1) == {}
+
+
+class Blocked:
+    """One whose port for the operator is closed, while clients get in: each attempt takes five seconds."""
+
+    def __init__(self, clock: Any, shows: str) -> None:
+        self.server = Server(clock, shows)
+        self.closed = True
+        self.asked: list[float] = []
+
+    async def reload(self) -> None:
+        clock = self.server.clock
+        self.asked.append(clock.monotonic())
+        if self.closed:
+            await clock.sleep(5)
+            raise ServerUnreachable(Endpoint("10.1.2.3", 8008), "no answer within 5 s")
+        await self.server.reload()
+
+
+@virtual_time
+async def test_who_cannot_be_told_of_a_renewed_certificate_is_named_and_holds_no_worker() -> None:
+    clock = virtual_runtime().clock
+    old = keyring(view(), KeysWish(), {}, None, clock.now())
+    new = keyring(view(), KeysWish(services=("outside",)), old.data, None, clock.now())
+    pod = Blocked(clock, old.served)
+    pod.server.mounted = new.served
+    serving = Serving(5432, clock, pod.server.ask)
+    charge = Charge(cluster=cluster(), view=view(), client=None, events=Events(), clock=clock)  # type: ignore[arg-type]
+
+    async def told(minutes: float) -> str:
+        """What is said at last of a certificate that is valid by its Secret."""
+        until, findings = clock.monotonic() + 60 * minutes, Findings()
+        while clock.monotonic() <= until:
+            findings = Findings()
+            findings.tell("CertificatesValid", True, "Valid", "")
+            assert await serving.follow(charge, [Shower(POD, pod.reload)], new, findings) == {}, "no stranger"
+            await clock.sleep(2)
+        found = findings.found["CertificatesValid"]
+        return f"{found.holds} {found.reason} {found.message}".strip()
+
+    words = "orders-0-0 shows a former certificate: cannot reach 10.1.2.3:8008: no answer within 5 s"
+    assert await told(2) == "True Valid", "its kubelet may be slow"
+    assert await told(3) == f"False NotShown {words}"
+    assert min(after - before for before, after in pairwise(pod.asked)) > 60
+    pod.server.answers = False
+    assert await told(1) == f"False NotShown {words}", "silence is no better news"
+    pod.server.answers, pod.closed = True, False
+    assert await told(2) == "True Valid"
+    assert pod.server.shows == new.served
+
+
+@virtual_time
+async def test_whose_files_are_never_renewed_is_named() -> None:
+    clock = virtual_runtime().clock
+    old = keyring(view(), KeysWish(), {}, None, clock.now())
+    new = keyring(view(), KeysWish(services=("outside",)), old.data, None, clock.now())
+    server, findings = Server(clock, old.served), Findings()
+    serving = Serving(5432, clock, server.ask)
+    charge = Charge(cluster=cluster(), view=view(), client=None, events=Events(), clock=clock)  # type: ignore[arg-type]
+    for _ in range(6):
+        # Read as late as that, the new ones may be there and are seen to be shown only with the next look.
+        await serving.follow(charge, [Shower(POD, server.reload)], new, findings)
+        assert not findings.found
+        await clock.sleep(30)
+    await serving.follow(charge, [Shower(POD, server.reload)], new, findings)
+    assert findings.found["CertificatesValid"].reason == "NotShown"
+    assert "its files" in findings.found["CertificatesValid"].message

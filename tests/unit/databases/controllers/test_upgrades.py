@@ -58,6 +58,23 @@ async def test_the_primary_is_upgraded_and_the_others_are_copied_anew() -> None:
         assert "Upgraded" in world.events() and "Failover" not in world.events()
 
 
+@pytest.mark.parametrize("replaced", ["OnRequest", "Automatic"])
+@virtual_time
+async def test_no_server_starts_on_former_data_that_could_not_be_taken_away(replaced: str) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(version="15", replace_failed_instances=replaced)
+        await world.ready(3)
+        for name in ("orders-1", "orders-2"):
+            world.server.fail_next(matching("DELETE", f"/statefulsets/{name}"), 503, times=2)
+        await world.change(version="17")
+        await world.ready(3)
+        assert world.hosts.unreadable == []
+        assert world.statefulsets() == ["orders-0", "orders-3", "orders-4"]
+        assert majors(world) == dict.fromkeys(("data-orders-0", "data-orders-3", "data-orders-4"), "17")
+        assert "InstanceReplaced" not in world.events(), "nothing failed"
+
+
 class CountingTransport(CuttableTransport):
     """Counts the objects that are read one by one, by their paths."""
 

@@ -149,6 +149,8 @@ CLUSTER: Mapping[str, Reasons] = {
         "Valid": "",
         "Expiring": "renew the certificate in the Secret",
         "SecretInvalid": "correct the Secret; the former certificate is served meanwhile",
+        "NotShown": "let the operator reach the pod (see network policies and meshes), or restart it before the "
+        "certificate expires",
         "NotTrusted": "wait: who has not learnt of them within three minutes is restarted, the primary last",
     },
     "PoolersReady": {
@@ -182,7 +184,11 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
     },
     "StorageSufficient": {"Sufficient": "", "RunningLow": _ROOM, "DiskFull": _ROOM},
     # Its members read the next certificates by themselves, and nobody asks them which they show.
-    "CertificatesValid": {r: words for r, words in CLUSTER["CertificatesValid"].items() if r != "NotTrusted"},
+    "CertificatesValid": {
+        reason: advice
+        for reason, advice in CLUSTER["CertificatesValid"].items()
+        if reason not in ("NotShown", "NotTrusted")
+    },
     # Servers bring their data from one version to the next by themselves.
     "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},
     "Available": {

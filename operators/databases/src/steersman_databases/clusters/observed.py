@@ -66,6 +66,13 @@ class Instance:
         return is_true(self.pod.status.conditions, "Ready")
 
     @property
+    def leaves(self) -> bool:
+        """Whether its claims are marked and its StatefulSet is there: its removal was cut off in between."""
+        if self.statefulset is None or self.statefulset.metadata.deletion_timestamp is not None:
+            return False
+        return any(is_retired(c) for c in (self.data, self.wal) if c is not None)
+
+    @property
     def grows_when_started(self) -> bool:
         """Whether one of its volumes has become larger, and its file system follows when a pod starts."""
         return bool(self._growing())
@@ -209,8 +216,13 @@ def number_of(obj: Object) -> int | None:
 
 
 def is_retired(claim: PersistentVolumeClaim) -> bool:
-    """Whether no instance uses it any more."""
+    """Whether it is marked: no instance is made with it again."""
     return RETIRED in claim.metadata.labels
+
+
+def is_in_use(claim: PersistentVolumeClaim, with_statefulset: Container[int | None]) -> bool:
+    """Whether an instance uses it, or will. Beside its StatefulSet it does so marked, too: see `Instance.leaves`."""
+    return not is_retired(claim) or number_of(claim) in with_statefulset
 
 
 def is_lost(instance: Instance) -> bool:
@@ -234,7 +246,7 @@ def observe(
     """Puts a cluster together. All objects are the cluster's own; ``lost_homes`` as in `Instance.home_lost`."""
     present = list(claims)
     stateful, running = _by_number(statefulsets), _by_number(pods)
-    in_use = [c for c in present if not is_retired(c)]
+    in_use = [c for c in present if is_in_use(c, stateful)]
     data = _by_number(c for c in in_use if c.metadata.name.startswith("data-"))
     wal = _by_number(c for c in in_use if c.metadata.name.startswith("wal-"))
     instances = tuple(

@@ -16,6 +16,7 @@ from steersman_databases.clusters.steps import (
     BeginAnew,
     CreateInstance,
     EndSwitchover,
+    KeepInstance,
     RenewPod,
     RetireInstance,
     StartInstance,
@@ -35,7 +36,18 @@ _DOWN: Sequence[MemberState] = ("Crashed", "Offline", "StartFailed", "Stopped")
 
 
 def next_step(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
-    """What to do now, what is waited for, or None: all is as declared."""
+    """What to do now, what is waited for, or None: all is as declared.
+
+    Who was being taken away when that was cut off goes on going only where it would be taken away now: meanwhile it
+    may lead, or be the only one that has all that was committed.
+    """
+    step = _next(cluster, observed)
+    goes = step.instance if isinstance(step, RetireInstance) else None
+    stays = next((i for i in observed.instances if i.leaves and i.number != goes), None)
+    return step if stays is None else KeepInstance(stays.number)
+
+
+def _next(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     observed, former = upgrade.apart(cluster, observed)
     if former and observed.primary is not None:
         return RetireInstance(former[0].number, f"the data are PostgreSQL {cluster.version}'s now")

@@ -54,6 +54,13 @@ class RetireInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepInstance:
+    """Take back that an instance is taken away: that was cut off, and it is not to go now."""
+
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
 class SwitchOver:
     """Make another instance the primary."""
 
@@ -99,6 +106,7 @@ Step: TypeAlias = (
     | StopInstance
     | RenewPod
     | RetireInstance
+    | KeepInstance
     | SwitchOver
     | RestartServer
     | ChooseSwitchover
@@ -144,6 +152,8 @@ def words_of(cluster: ClusterView, step: Step) -> str:
             return f"restarting instance {name(number)}: {because}"
         case RetireInstance(number, because):
             return f"removing instance {name(number)}: {because}"
+        case KeepInstance(number):
+            return f"keeping instance {name(number)}: its removal was cut off"
         case SwitchOver(to, because):
             return f"making {name(to)} the primary: {because}"
         case RestartServer(number, because):

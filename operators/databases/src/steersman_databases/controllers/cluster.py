@@ -240,7 +240,7 @@ class ClusterReconciler(Reconciler[C]):
         deployments = await self._poolers.ensure(charge, _pooler(cluster), observed)
         poolers = await self._poolers.pods(charge)
         cluster_status.judge_poolers(deployments, poolers, findings)
-        strangers = await self._follow(charge, observed, keys.ring, poolers)
+        strangers = await self._follow(charge, observed, keys.ring, poolers, findings)
         cluster_status.judge_trust(charge.view, observed, strangers, findings)
         observed = observed.with_estranged({uid for uid, lasting in strangers.items() if lasting})
         if seen.in_use:
@@ -315,7 +315,7 @@ class ClusterReconciler(Reconciler[C]):
         return surroundings
 
     async def _follow(
-        self, charge: Charge, observed: Observed, ring: Keyring, poolers: Sequence[Pod]
+        self, charge: Charge, observed: Observed, ring: Keyring, poolers: Sequence[Pod], findings: Findings
     ) -> Mapping[str, bool]:
         """Has servers and poolers show the certificate that they should; gives the pods that cannot, see `Serving`.
 
@@ -330,7 +330,8 @@ class ClusterReconciler(Reconciler[C]):
             # Ready it need not be: who follows nobody may do so for want of these certificates.
             if i.pod is not None and i.member is not None and i.member.state in ("Running", "Streaming")
         ]
-        refusing = await self._serving.follow(charge, [*showers, *self._poolers.showers(poolers, ring)], ring)
+        showers += self._poolers.showers(poolers, ring)
+        refusing = await self._serving.follow(charge, showers, ring, findings)
         for pod in poolers:
             if refusing.get(pod.metadata.uid):
                 await charge.delete(Pod, pod)

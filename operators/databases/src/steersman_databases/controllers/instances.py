@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from steersman.client import MergePatch
+from steersman.errors import NotFound
 from steersman.meta import Object, ObjectKey
-from steersman_databases.clusters.observed import Instance, Observed, is_retired, number_of, observe
+from steersman_databases.clusters.observed import (
+    RETIRED,
+    Instance,
+    Observed,
+    is_in_use,
+    is_retired,
+    number_of,
+    observe,
+)
 from steersman_databases.clusters.rollout import wanted_image
 from steersman_databases.clusters.steps import (
     BeginAnew,
     CreateInstance,
+    KeepInstance,
     RenewPod,
     RestartServer,
     RetireInstance,
@@ -53,7 +65,8 @@ class Seen:
     @property
     def present(self) -> Sequence[PersistentVolumeClaim]:
         """The same, and those that go as soon as no pod uses them: what belongs to them is still of use."""
-        return [c for c in self.claims if not is_retired(c)]
+        stateful = {i.number for i in self.observed.instances if i.statefulset is not None}
+        return [c for c in self.claims if is_in_use(c, stateful)]
 
 
 class Instances:
@@ -130,6 +143,8 @@ class Instances:
                 await self._renew(observed, number, because)
             case RetireInstance():
                 await self._retire(observed, step)
+            case KeepInstance(number):
+                await self._keep(self._instance(observed, number))
             case SwitchOver(to, because):
                 await self._topology.switch_over(observed.members, to)
                 self._tell("Switchover", f"asked {self._name(to)} to take over: {because}")
@@ -185,6 +200,19 @@ class Instances:
             )
         else:
             self._tell("ScaledIn", f"removed instance {name}: {step.because}")
+
+    async def _keep(self, instance: Instance) -> None:
+        """Takes the mark off its claims. Where its StatefulSet has gone since it was observed, it stands."""
+        assert instance.statefulset is not None
+        found = await find_live(self._charge.client, StatefulSet, instance.statefulset.key)
+        if found is None or found.metadata.deletion_timestamp is not None or not self._charge.controls(found):
+            return
+        for claim in (instance.data, instance.wal):
+            if claim is None or not is_retired(claim):
+                continue
+            metadata = {"labels": {RETIRED: None}, "resourceVersion": claim.metadata.resource_version}
+            with suppress(NotFound):
+                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
 
     def _instance(self, observed: Observed, number: int) -> Instance:
         found = observed.instance(number)
