@@ -47,6 +47,7 @@ ALARMING = REASONS | frozenset(
         "NoSynchronousStandby",
         "NotExpandable",
         "NotForAll",
+        "NotShown",
         "NotTrusted",
         "ParameterRefused",
         "PoolerCrashing",
