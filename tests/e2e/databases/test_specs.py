@@ -40,7 +40,7 @@ def test_a_name_that_no_service_can_have_is_refused(postgresql: DatabaseUnderTes
 
 
 CHANGES = {
-    "engine": ({"engine": "mysql"}, "engine is immutable"),
+    "engine": ({"engine": "mysql"}, r"spec\.engine: .*the field is immutable"),
     "databaseName": ({"databaseName": "other"}, "databaseName is immutable"),
     "username": ({"username": "other"}, "username is immutable"),
     "shrink": ({"storageSize": "128Mi"}, "storageSize can grow but never shrink"),
