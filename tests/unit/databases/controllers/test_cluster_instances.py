@@ -54,7 +54,8 @@ def retired(world: ClusterWorld) -> set[str]:
 
 
 @virtual_time
-async def test_who_takes_over_while_it_is_taken_away_stays_with_its_data() -> None:
+@pytest.mark.parametrize("deleted", [False, True], ids=["", "deleted-meanwhile"])
+async def test_who_takes_over_while_it_is_taken_away_stays_with_its_data(deleted: bool) -> None:
     world = ClusterWorld()
     async with world.operator():
         await world.create(instances=2)
@@ -67,11 +68,14 @@ async def test_who_takes_over_while_it_is_taken_away_stays_with_its_data() -> No
     await world.client.delete(Pod, NAMES.pod(0))
     await world.until("taken over", lambda: leader(world) == "orders-1-0")
     tasks.cancel()
-    async with world.operator():
-        await world.ready(1)
-        assert (world.status.primary, world.statefulsets()) == ("orders-1", ["orders-1"])
-        assert retired(world) == {"data-orders-0"}
+    if deleted:
         await world.client.delete(PostgreSQLCluster, KEY)
+    async with world.operator():
+        if not deleted:
+            await world.ready(1)
+            assert (world.status.primary, world.statefulsets()) == ("orders-1", ["orders-1"])
+            assert retired(world) == {"data-orders-0"}
+            await world.client.delete(PostgreSQLCluster, KEY)
         await world.until("gone", lambda: world.cluster is None)
         await world.create(instances=1)
         await world.ready(1)

@@ -11,7 +11,7 @@ from steersman.api.core_v1 import ConfigMap, Node, PersistentVolumeClaim, Pod, S
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
-from steersman.testing import virtual_time
+from steersman.testing import matching, virtual_time
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
@@ -477,6 +477,18 @@ async def test_a_pod_that_is_refused_says_why_until_it_is_taken() -> None:
         assert world.status.primary == "orders-0"
         world.hosts.refused = ""
         await world.ready(2)
+
+
+@virtual_time
+@pytest.mark.parametrize("status", [403, 503])
+async def test_what_is_known_is_told_though_nobody_may_read_events(status: int) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        world.hosts.refused = "it is not known by whom"
+        world.server.fail_next(matching("GET", "/events"), status, times=1000)
+        await world.create(instances=1)
+        await world.rest(60)
+        assert world.condition("Ready") == "False/Creating"
 
 
 @virtual_time

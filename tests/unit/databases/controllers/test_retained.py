@@ -69,16 +69,18 @@ async def test_data_are_begun_anew_beside_a_retired_volume() -> None:
 
 @virtual_time
 @pytest.mark.parametrize("world_of", [ClusterWorld, GroupWorld])
-async def test_a_cluster_is_made_again_beside_a_retired_volume(world_of: type[ClusterWorld]) -> None:
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+async def test_a_cluster_is_made_again_beside_a_retired_volume(world_of: type[ClusterWorld], policy: Any) -> None:
     world = world_of()
     async with world.operator():
         await scaled_in(world)
         await deleted(world)
         await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(0))
         await world.rest()
-        await world.create(instances=1)
+        await world.create(instances=1, deletion_policy=policy)
         await world.ready(1)
-        assert world.claims() == ["data-orders-1", "data-orders-2"]
+        kept = ["data-orders-1"] if policy == "Retain" else []
+        await world.until("settled", lambda: world.claims() == [*kept, "data-orders-2"])
 
 
 @virtual_time

@@ -338,7 +338,7 @@ class Agent:
             # Whatever is wrong with its data, it takes others.
             self._failures.diverged, self._starts = False, Starts()
         if deed is not None:
-            self._deed = decision.deed
+            self._deed, self._deserted_since = decision.deed, None
             self._doing = self._thread.submit(deed)
 
     def _adjust(self, look: group.Look | None) -> None:

@@ -14,6 +14,7 @@ from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.outcome import Outcome
+from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.labels import belongs_to, cluster_selector
 
@@ -49,6 +50,7 @@ class ClusterDeletion:
     async def _stop(self, observed: Observed) -> set[str]:
         """Asks all to end, the primary last, and gives the pods that are still there."""
         leader = observed.members.leader
+        led = observed.members.former_leader if leader is None else leader
         pods = {i.number: i.pod.metadata.name for i in observed.instances if i.pod is not None}
         replicas_run = any(n != leader for n in pods)
         for instance in observed.instances:
@@ -56,6 +58,9 @@ class ClusterDeletion:
             if stateful is None or stateful.metadata.deletion_timestamp is not None:
                 continue
             if instance.number != leader or not replicas_run or self._is_overdue():
+                if instance.leaves and instance.number == led:
+                    # It has taken over while it was taken away, and has what nobody else has.
+                    await Volumes(self._charge).keep(instance)
                 await self._charge.delete(StatefulSet, stateful)
         return set(pods.values())
 

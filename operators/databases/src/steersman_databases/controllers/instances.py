@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod
-from steersman.client import MergePatch
-from steersman.errors import NotFound
 from steersman.meta import Object, ObjectKey
 from steersman_databases.clusters.observed import (
-    RETIRED,
     Instance,
     Observed,
     is_in_use,
-    is_retired,
     number_of,
     observe,
 )
@@ -144,7 +139,7 @@ class Instances:
             case RetireInstance():
                 await self._retire(observed, step)
             case KeepInstance(number):
-                await self._keep(self._instance(observed, number))
+                await self._volumes.keep(self._instance(observed, number))
             case SwitchOver(to, because):
                 await self._topology.switch_over(observed.members, to)
                 self._tell("Switchover", f"asked {self._name(to)} to take over: {because}")
@@ -200,19 +195,6 @@ class Instances:
             )
         else:
             self._tell("ScaledIn", f"removed instance {name}: {step.because}")
-
-    async def _keep(self, instance: Instance) -> None:
-        """Takes the mark off its claims. Where its StatefulSet has gone since it was observed, it stands."""
-        assert instance.statefulset is not None
-        found = await find_live(self._charge.client, StatefulSet, instance.statefulset.key)
-        if found is None or found.metadata.deletion_timestamp is not None or not self._charge.controls(found):
-            return
-        for claim in (instance.data, instance.wal):
-            if claim is None or not is_retired(claim):
-                continue
-            metadata = {"labels": {RETIRED: None}, "resourceVersion": claim.metadata.resource_version}
-            with suppress(NotFound):
-                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
 
     def _instance(self, observed: Observed, number: int) -> Instance:
         found = observed.instance(number)

@@ -201,7 +201,7 @@ class ClusterKeys:
         """Returns if what ``secret`` opens is there, or not made yet. Raises Blocked."""
         owners = [o for o in secret.metadata.owner_references if o.kind == "PersistentVolumeClaim"]
         present = {c.metadata.uid: c for c in data.present}
-        known = [present[o.uid] for o in owners if o.uid in present]
+        known = [c for o in owners if (c := present.get(o.uid)) is not None and not _is_given_up(c)]
         if not owners or not all(map(is_retired, known)):
             return
         # New data are begun beside what is retained, and beside nothing that is only not seen.
@@ -275,6 +275,11 @@ def _renewal(key: ObjectKey, former: Data, wanted: Data) -> tuple[str, str]:
     if former.get("tls.crt") != wanted["tls.crt"]:
         return "CertificateRenewed", f"Secret {key.name} has a new certificate"
     return "SecretRepaired", f"completed Secret {key.name}"
+
+
+def _is_given_up(claim: PersistentVolumeClaim) -> bool:
+    """Whether it is about to be gone, and with it what it alone owns."""
+    return is_retired(claim) and claim.metadata.deletion_timestamp is not None
 
 
 def _pending(secret: Secret, whose: str) -> Blocked:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Event
 from steersman.client import Client
+from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.clusters.observed import Observed
@@ -54,11 +55,12 @@ class Refused:
         return known.trouble
 
     async def _find(self, stateful: StatefulSet) -> Trouble | None:
-        found = await self._client.list(
-            Event,
-            namespace=stateful.metadata.namespace,
-            field_selector=f"involvedObject.uid={stateful.metadata.uid}",
-        )
+        about = f"involvedObject.uid={stateful.metadata.uid}"
+        try:
+            found = await self._client.list(Event, namespace=stateful.metadata.namespace, field_selector=about)
+        except ApiError:
+            # What is known without must not be kept back for it.
+            return None
         last = _last_of_a_pod(found.items)
         if last is None or last.reason != "FailedCreate":
             return None

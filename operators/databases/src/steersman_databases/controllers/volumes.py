@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
+from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.client import MergePatch
 from steersman.errors import AlreadyExists, Forbidden, Invalid, NotFound
@@ -152,9 +154,25 @@ class Volumes:
             except NotFound:
                 continue
 
-    async def clean_up(self, claims: Iterable[PersistentVolumeClaim], observed: Observed) -> None:
-        """Deletes retired claims once their instance is gone, where the data are not to be kept."""
-        if not self._view.deletes_data:
+    async def keep(self, instance: Instance) -> None:
+        """Takes back that an instance is taken away. Where its StatefulSet has gone since, it goes."""
+        assert instance.statefulset is not None
+        found = await find_live(self._charge.client, StatefulSet, instance.statefulset.key)
+        if found is None or found.metadata.deletion_timestamp is not None or not self._charge.controls(found):
+            return
+        for claim in (instance.data, instance.wal):
+            if claim is None or not is_retired(claim):
+                continue
+            metadata = {"labels": {RETIRED: None}, "resourceVersion": claim.metadata.resource_version}
+            with suppress(NotFound):
+                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
+
+    async def clean_up(self, claims: Sequence[PersistentVolumeClaim], observed: Observed) -> None:
+        """Deletes retired claims once their instance is gone, where the data are not to be kept.
+
+        Not while no other is there: they alone keep the Secrets, which the next ones need.
+        """
+        if not self._view.deletes_data or all(map(is_retired, claims)):
             return
         present = {i.number for i in observed.instances}
         for claim in claims:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from .actions import Grant, Revoke
 from .desired import ALL, EACH, DesiredGrant, DesiredUser, ObjectKind
-from .errors import NotSupported
 from .plan import Change, Plan, Step
 from .survey import Inside, Privilege, SecuredObject, Survey
 
@@ -35,12 +34,12 @@ class Granting:
 def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     """Grants what is declared and missing; with `desired.exact` also revokes what is not declared.
 
-    The plan's `failure` is `NotSupported` for what the server has not; all the rest is done.
+    What the server does not have at all is `missing`, too: all the rest is done.
     """
-    wanted, missing, failure = _wanted(survey, desired, how)
+    wanted, missing = _wanted(survey, desired, how)
     held = list(_held(survey, desired.name))
     if not desired.exact:
-        return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing, failure=failure)
+        return Plan(tuple(_grants(survey, desired, held, wanted, how)), missing)
     # What somebody passed on to itself gives it nothing, and would keep it from losing by what it did.
     own = [one for one in held if one.grantor == desired.name]
     back = [step for _, step in _revokes(survey, desired, own, {}, how)]
@@ -59,8 +58,7 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     last: list[Step] = []
     for revoke, step in _revokes(survey, desired, [one for one in surplus if one not in lost], wanted, how):
         (first if any((revoke.on, one) in narrowed for one in revoke.privileges) else last).append(step)
-    grants = _grants(survey, desired, held, wanted, how)
-    return Plan((*back, *first, *grants, *last), missing, failure=failure)
+    return Plan((*back, *first, *_grants(survey, desired, held, wanted, how), *last), missing)
 
 
 def _is_surplus(one: Privilege, wanted: Wanted) -> bool:
@@ -132,16 +130,12 @@ Wanted = dict[tuple[SecuredObject, str], tuple[str, bool]]
 """Object and privilege → the object's owner, and whether it may be passed on."""
 
 
-def _wanted(
-    survey: Survey, desired: DesiredUser, how: Granting
-) -> tuple[Wanted, tuple[str, ...], NotSupported | None]:
-    """What is to be held, what of it is not there, and what the server does not have at all."""
+def _wanted(survey: Survey, desired: DesiredUser, how: Granting) -> tuple[Wanted, tuple[str, ...]]:
     wanted: Wanted = {}
     missing: list[str] = []
-    refused: list[str] = []
     for grant in desired.grants:
         found = _Found(survey, grant, how.spelled)
-        privileges = _expanded(survey, grant, how.vocabulary(survey), found.refused)
+        privileges = _expanded(survey, grant, how.vocabulary(survey), found.missing)
         for on, owner in found.objects():
             if owner == desired.name:
                 continue
@@ -151,13 +145,11 @@ def _wanted(
                 _, grantable = wanted.get((on, privilege), (owner, False))
                 wanted[on, privilege] = owner, grantable or (grant.with_grant_option and not how.option_apart)
         missing += found.missing
-        refused += found.refused
-    failure = NotSupported("grants", "; ".join(dict.fromkeys(refused))) if refused else None
-    return wanted, tuple(dict.fromkeys(missing)), failure
+    return wanted, tuple(dict.fromkeys(missing))
 
 
 def _expanded(
-    survey: Survey, grant: DesiredGrant, vocabulary: Mapping[ObjectKind, frozenset[str]], refused: list[str]
+    survey: Survey, grant: DesiredGrant, vocabulary: Mapping[ObjectKind, frozenset[str]], missing: list[str]
 ) -> frozenset[str]:
     known = vocabulary.get(grant.kind, frozenset[str]())
     if grant.columns:
@@ -168,7 +160,7 @@ def _expanded(
         named = " and ".join(sorted(unknown)) or ALL
         version = ".".join(map(str, survey.version))
         place = "column" if grant.columns else grant.kind.value
-        refused.append(f"{survey.product} {version} has no {named} on a {place}")
+        missing.append(f"{survey.product} {version} has no {named} on a {place}")
     return known if ALL in given else known & given
 
 
@@ -182,14 +174,13 @@ _SYNONYMS = {"TEMP": "TEMPORARY", "ALL PRIVILEGES": ALL}
 
 
 class _Found:
-    """The objects that a grant names, what of it is not there, and what can never be granted."""
+    """The objects that a grant names, and what of it is not there."""
 
     def __init__(self, survey: Survey, grant: DesiredGrant, spelled: Callable[[SecuredObject], str]) -> None:
         self._survey = survey
         self._grant = grant
         self._spelled = spelled
         self.missing: list[str] = []
-        self.refused: list[str] = []
 
     def objects(self) -> Iterator[tuple[SecuredObject, str]]:
         """Each object with its owner."""
@@ -249,7 +240,7 @@ class _Found:
                 if owner:
                     yield from self._columns(inside, on, owner) if grant.columns else [(on, owner)]
                 else:
-                    self.refused.append(f"{on} belongs to an extension, which decides itself who may use it")
+                    self.missing.append(f"{on} belongs to an extension, which decides itself who may use it")
 
     def _columns(self, inside: Inside, table: SecuredObject, owner: str) -> Iterator[tuple[SecuredObject, str]]:
         for name in self._grant.columns:

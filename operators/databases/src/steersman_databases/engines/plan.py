@@ -43,9 +43,9 @@ class Step:
 class Plan:
     """Steps, and what they had to leave out.
 
-    `missing` are sentence parts (`table shop.public.orders is not there yet`): what is waited for. `again`: there
-    may be more to do, which is seen only after these steps. `failure`, raised once they are done, is why there are no
-    more.
+    `missing` are sentence parts (`table shop.public.orders is not there yet`): what is waited for, or never comes.
+    `again`: there may be more to do, which is seen only after these steps. `failure`, raised once they are done, is
+    why there are no more.
     """
 
     steps: tuple[Step, ...] = ()
@@ -54,8 +54,8 @@ class Plan:
     failure: EngineError | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to do, or to raise."""
-        return bool(self.steps) or self.failure is not None
+        """Whether there is anything to do."""
+        return bool(self.steps)
 
     def __add__(self, other: Plan) -> Plan:
         again, failure = self.again or other.again, self.failure or other.failure

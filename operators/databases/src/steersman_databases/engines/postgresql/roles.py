@@ -27,7 +27,7 @@ from ..actions import (
 )
 from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredMembership, DesiredUser, NoPassword, Password
-from ..errors import HeirMissing, InvalidName, NotSupported
+from ..errors import HeirMissing, InvalidName
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
 from ..survey import Membership, Survey, UserState
@@ -356,6 +356,10 @@ def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
     stays = [one for one in unfitting if one.admin and _let_in(state, one.role)]
     missing = [f"role {name} is not there yet" for name in declared if name not in survey.users]
     missing += [
+        f"PostgreSQL {survey.version[0]} knows neither inherit nor set of the membership in {name}"
+        for name in sorted(beyond)
+    ]
+    missing += [
         f"role {name} has rights over the whole server: revoke them, or leave it out" for name in sorted(mighty)
     ]
     for name in sorted({one.role for one in stays}):
@@ -365,8 +369,7 @@ def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
     lacking = [wanted[name] for name in declared if name in wanted.keys() & survey.users.keys() - there]
     steps = [_revoked(survey, desired.name, one) for one in unfitting if one not in stays]
     steps += [_granted(survey, desired.name, want) for want in lacking]
-    told = f"PostgreSQL {survey.version[0]} knows neither inherit nor set of a membership"
-    return Plan(tuple(steps), tuple(missing), failure=NotSupported("roles", told) if beyond else None)
+    return Plan(tuple(steps), tuple(missing))
 
 
 def _is_unknown(survey: Survey, wanted: DesiredMembership) -> bool:
