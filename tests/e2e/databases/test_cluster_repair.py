@@ -48,7 +48,9 @@ def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_p
     broken, primary = three.replicas[0], three.primary
     # A server that is stopped writes its control file once more, and this one must not.
     spoilt = "printf broken > global/pg_control && kill -9 $(head -n 1 postmaster.pid)"
-    what = spoilt if damage == "control file" else "rm -rf base global/[0-9]* pg_xact"
+    # The server that is robbed makes files meanwhile.
+    rob = "rm -rf base global/[0-9]* pg_xact"
+    what = spoilt if damage == "control file" else f"{rob} || {rob}"
     began = time.time()
     with writing(three, "shop-app") as seen:
         three.execute(broken, "sh", "-c", f"cd /var/lib/steersman/data/pgdata && {what}")
