@@ -63,6 +63,19 @@ class Cluster:
         return named("configmaps", self.pod.namespace, f"{self.name}-group")
 
 
+@dataclass
+class Lasting:
+    """For how long something has been so without a break."""
+
+    _since: float | None = None
+
+    def seconds(self, holds: bool) -> float:
+        """Until now; 0 where it has just begun, or is not so."""
+        now = time.monotonic()
+        self._since = None if not holds else now if self._since is None else self._since
+        return 0.0 if self._since is None else now - self._since
+
+
 class Agent:
     """One member's.
 
@@ -106,8 +119,7 @@ class Agent:
         self._asking = Asking(time.monotonic)
         self._starts = Starts()
         self._apart = Apart(place.volume / "apart")
-        self._alone_since: float | None = None
-        self._deserted_since: float | None = None
+        self._alone, self._deserted = Lasting(), Lasting()
 
     def run(self) -> None:
         """Until it was told to stop, and has."""
@@ -161,21 +173,12 @@ class Agent:
 
     def _with_patience(self, view: View) -> View:
         """Who is to found the group before this one has some time for it."""
-        if not view.outage:
-            self._alone_since = None
-            return view
-        now = time.monotonic()
-        self._alone_since = self._alone_since or now
-        return replace(view, patient=now < self._alone_since + _POLITE)
+        return replace(view, patient=self._alone.seconds(view.outage) < _POLITE)
 
     def _joins_nobody(self, view: View) -> bool:
         """Whether nobody has been in the group for a while that this one is about to be in."""
-        if self._deed != "Join" or view.me.state != "Joining" or view.blind or view.online():
-            self._deserted_since = None
-            return False
-        now = time.monotonic()
-        self._deserted_since = self._deserted_since or now
-        return now >= self._deserted_since + _DESERTED
+        joins = self._deed == "Join" and view.me.state == "Joining"
+        return self._deserted.seconds(joins and not view.blind and not view.online()) >= _DESERTED
 
     def _see_done(self) -> None:
         if self._doing is None or not self._doing.done():
@@ -338,7 +341,7 @@ class Agent:
             # Whatever is wrong with its data, it takes others.
             self._failures.diverged, self._starts = False, Starts()
         if deed is not None:
-            self._deed, self._deserted_since = decision.deed, None
+            self._deed, self._deserted = decision.deed, Lasting()
             self._doing = self._thread.submit(deed)
 
     def _adjust(self, look: group.Look | None) -> None:

@@ -39,7 +39,7 @@ def renew_grown(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     Who has most to say comes first.
     """
     serving, members = observed.members.primary, observed.members
-    led = members.leader if members.leader is not None else members.former_leader
+    led = members.last_leader
     grown = [
         i
         for i in observed.instances

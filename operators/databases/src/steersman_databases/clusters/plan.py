@@ -150,8 +150,7 @@ def _wake(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 
 def _first(cluster: ClusterView, observed: Observed, idle: Sequence[Instance]) -> Instance | Wait:
     """Who was the primary starts first: it has all that was committed, and nobody else needs to be asked."""
-    members = observed.members
-    number = members.leader if members.leader is not None else members.former_leader
+    number = observed.members.last_leader
     former = None if number is None else observed.instance(number)
     if former is None or observed.primary is not None or _had_its_time(former, observed):
         return idle[0]

@@ -86,8 +86,7 @@ def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
         return "Commit"
     if not job.spec.suspend:
         return "Wait"
-    members = observed.members
-    last = members.leader if members.leader is not None else members.former_leader
+    last = observed.members.last_leader
     # Another took over while all were being stopped, and may have more.
     return "Stop" if last in (None, number_of(job)) else "Withdraw"
 

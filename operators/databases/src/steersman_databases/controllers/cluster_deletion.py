@@ -50,7 +50,6 @@ class ClusterDeletion:
     async def _stop(self, observed: Observed) -> set[str]:
         """Asks all to end, the primary last, and gives the pods that are still there."""
         leader = observed.members.leader
-        led = observed.members.former_leader if leader is None else leader
         pods = {i.number: i.pod.metadata.name for i in observed.instances if i.pod is not None}
         replicas_run = any(n != leader for n in pods)
         for instance in observed.instances:
@@ -58,7 +57,7 @@ class ClusterDeletion:
             if stateful is None or stateful.metadata.deletion_timestamp is not None:
                 continue
             if instance.number != leader or not replicas_run or self._is_overdue():
-                if instance.leaves and instance.number == led:
+                if instance.leaves and instance.number == observed.members.last_leader:
                     # It has taken over while it was taken away, and has what nobody else has.
                     await Volumes(self._charge).keep(instance)
                 await self._charge.delete(StatefulSet, stateful)

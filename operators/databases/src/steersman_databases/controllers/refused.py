@@ -44,7 +44,8 @@ class Refused:
 
         The API server keeps Events in no cache, so they are not asked for each time.
         """
-        lacking = next(iter(_lacking(observed)), None)
+        stateful = (i.statefulset for i in observed.instances if i.pod is None and not i.stopped)
+        lacking = next(filter(None, stateful), None)
         if lacking is None:
             self.forget(cluster)
             return None
@@ -70,10 +71,6 @@ class Refused:
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone, or has its pods."""
         self._clusters.pop(cluster, None)
-
-
-def _lacking(observed: Observed) -> Sequence[StatefulSet]:
-    return [i.statefulset for i in observed.instances if i.statefulset and i.pod is None and not i.stopped]
 
 
 def _last_of_a_pod(events: Sequence[Event]) -> Event | None:

@@ -145,14 +145,7 @@ class Volumes:
 
     async def retire(self, instance: Instance) -> None:
         """Marks the claims of an instance, so that none uses them again."""
-        for claim in (instance.data, instance.wal):
-            if claim is None or is_retired(claim):
-                continue
-            metadata = {"labels": {RETIRED: "true"}, "resourceVersion": claim.metadata.resource_version}
-            try:
-                await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
-            except NotFound:
-                continue
+        await self._mark(instance, "true")
 
     async def keep(self, instance: Instance) -> None:
         """Takes back that an instance is taken away. Where its StatefulSet has gone since, it goes."""
@@ -160,10 +153,13 @@ class Volumes:
         found = await find_live(self._charge.client, StatefulSet, instance.statefulset.key)
         if found is None or found.metadata.deletion_timestamp is not None or not self._charge.controls(found):
             return
+        await self._mark(instance, None)
+
+    async def _mark(self, instance: Instance, mark: str | None) -> None:
         for claim in (instance.data, instance.wal):
-            if claim is None or not is_retired(claim):
+            if claim is None or is_retired(claim) is (mark is not None):
                 continue
-            metadata = {"labels": {RETIRED: None}, "resourceVersion": claim.metadata.resource_version}
+            metadata = {"labels": {RETIRED: mark}, "resourceVersion": claim.metadata.resource_version}
             with suppress(NotFound):
                 await self._charge.client.patch(PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata}))
 

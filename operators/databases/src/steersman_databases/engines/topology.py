@@ -125,6 +125,11 @@ class Members:
         return next((m for m in self.members if m.instance == instance), None)
 
     @property
+    def last_leader(self) -> int | None:
+        """Who holds the lock, or held it last, as far as that is known."""
+        return self.former_leader if self.leader is None else self.leader
+
+    @property
     def primary(self) -> Member | None:
         """The holder of the lock, if it says that it serves as primary."""
         member = None if self.leader is None else self.member(self.leader)
