@@ -9,10 +9,10 @@ import pytest
 
 from cluster_world import KEY, NAMES, ClusterWorld
 from group_world import GroupWorld
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.client import MergePatch
 from steersman.testing import matching, virtual_time
-from steersman_databases.api.cluster_parts import Pooler
+from steersman_databases.api.cluster_parts import Pooler, Storage
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "databases.steersman.dev/instance"
@@ -21,6 +21,11 @@ INSTANCE = "databases.steersman.dev/instance"
 def secrets(world: ClusterWorld) -> dict[str, Sequence[str]]:
     """Who owns each Secret."""
     return {s.metadata.name: [o.name for o in s.metadata.owner_references] for s in world.server.read_all(Secret)}
+
+
+def store(world: ClusterWorld) -> Sequence[ConfigMap]:
+    """What Patroni agrees in."""
+    return [c for c in world.server.read_all(ConfigMap) if c.key in NAMES.store_of("postgresql").every]
 
 
 async def scaled_in(world: ClusterWorld) -> None:
@@ -65,6 +70,29 @@ async def test_data_are_begun_anew_beside_a_retired_volume() -> None:
             "owned", lambda: all(o == ["data-orders-1", "data-orders-2"] for o in secrets(world).values())
         )
         assert world.secret("orders-admin") == password, "it opens what is retained, too"
+
+
+@virtual_time
+@pytest.mark.parametrize("instances", [1, 2])
+@pytest.mark.parametrize("cut_off", [False, True])
+async def test_data_are_begun_anew_beside_a_log_volume_that_is_kept(instances: int, *, cut_off: bool) -> None:
+    """What the store says is about data that are gone, and one of the claims that own it is not."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=instances, wal_storage=Storage())
+        await world.ready(instances)
+        for number in range(instances):
+            await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(number))
+        if cut_off:
+            world.server.fail_next(matching("DELETE", "/configmaps"), 500, times=3)
+        for pod in world.pods().values():
+            await world.client.delete(Pod, pod.key)
+        await world.until("made anew", lambda: world.hosts.systems == 2, seconds=900)
+        await world.ready(instances)
+        kept = [f"wal-orders-{n}" for n in range(instances)]
+        assert set(kept) < set(world.claims())
+        owners = {o.name for c in store(world) for o in c.metadata.owner_references}
+        assert owners == set(world.claims()) - set(kept)
 
 
 @virtual_time

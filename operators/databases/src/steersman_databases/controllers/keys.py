@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.controller import Builder
-from steersman.meta import Object, ObjectKey, OwnerReference, to_builtins
+from steersman.meta import Object, ObjectKey, to_builtins
 from steersman_databases.clusters.keyring import (
     Data,
     Keyring,
@@ -24,14 +24,14 @@ from steersman_databases.clusters.keyring import (
     keyring,
     pooler_certificate,
 )
-from steersman_databases.clusters.observed import is_retired
+from steersman_databases.controllers.belonging import data_of, waits_for_removal
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines import Credentials, Endpoint
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.resources.connections import Connection
-from steersman_databases.resources.labels import belongs_to, cluster_labels, instance_labels
+from steersman_databases.resources.labels import belongs_to, cluster_labels
 from steersman_databases.resources.secrets import cluster_secret, owned_by
 
 T = TypeVar("T", bound=Object)
@@ -194,33 +194,9 @@ class ClusterKeys:
         if secret is None:
             return None
         self._charge.require_labels(secret)
-        await self._require_data(secret, data)
+        if await data_of(self._charge, secret, data.present) == "Gone":
+            raise waits_for_removal(secret)
         return secret
-
-    async def _require_data(self, secret: Secret, data: DataOfCluster) -> None:
-        """Returns if what ``secret`` opens is there, or not made yet. Raises Blocked."""
-        owners = [o for o in secret.metadata.owner_references if o.kind == "PersistentVolumeClaim"]
-        present = {c.metadata.uid: c for c in data.present}
-        known = [c for o in owners if (c := present.get(o.uid)) is not None and not _is_given_up(c)]
-        if not owners or not all(map(is_retired, known)):
-            return
-        # New data are begun beside what is retained, and beside nothing that is only not seen.
-        for owner in owners:
-            if owner.uid not in present:
-                await self._require_gone(secret, owner)
-        if not known:
-            raise _pending(secret, "volumes that are gone; waiting until the garbage collector removed it")
-
-    async def _require_gone(self, secret: Secret, owner: OwnerReference) -> None:
-        """Returns if there is no such claim, whatever its labels. Raises Blocked, and says which it has lost."""
-        claim = await find_live(self._client, PersistentVolumeClaim, ObjectKey(self._view.key.namespace, owner.name))
-        if claim is None or claim.metadata.uid != owner.uid:
-            return
-        number = self._names.number(owner.name.partition("-")[2])
-        labels = self._labels if number is None else instance_labels(self._view, number)
-        lost = ", ".join(f"{k}={v}" for k, v in sorted(labels.items() - claim.metadata.labels.items()))
-        fault = f"has lost the labels {lost}: put them back" if lost else "is there, and not seen yet"
-        raise _pending(secret, f"PersistentVolumeClaim {owner.name}, which {fault}")
 
     async def _forget_pooler(self) -> None:
         """Deletes what poolers logged in with: it opens no data, and is signed again for the next ones."""
@@ -275,15 +251,6 @@ def _renewal(key: ObjectKey, former: Data, wanted: Data) -> tuple[str, str]:
     if former.get("tls.crt") != wanted["tls.crt"]:
         return "CertificateRenewed", f"Secret {key.name} has a new certificate"
     return "SecretRepaired", f"completed Secret {key.name}"
-
-
-def _is_given_up(claim: PersistentVolumeClaim) -> bool:
-    """Whether it is about to be gone, and with it what it alone owns."""
-    return is_retired(claim) and claim.metadata.deletion_timestamp is not None
-
-
-def _pending(secret: Secret, whose: str) -> Blocked:
-    return Blocked("Pending", "Creating", f"Secret {secret.metadata.name} belongs to {whose}")
 
 
 def _listed(claims: Sequence[PersistentVolumeClaim]) -> str:

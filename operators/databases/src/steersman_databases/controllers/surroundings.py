@@ -15,10 +15,10 @@ from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.meta import ApplyConfiguration
+from steersman_databases.controllers.belonging import data_of, pending, waits_for_removal
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import Seen
 from steersman_databases.controllers.lookup import find
-from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.resources import access, policy
 from steersman_databases.resources.cluster_services import (
@@ -70,14 +70,8 @@ class Surroundings:
         if present is not None:
             self._charge.require_labels(present)
             owners = {o.uid for o in present.metadata.owner_references}
-            if owners and owners.isdisjoint(c.metadata.uid for c in seen.present):
-                # What it says of who led is about other data.
-                raise Blocked(
-                    "Pending",
-                    "Creating",
-                    f"ConfigMap {config.key.name} belongs to volumes that are gone; waiting until the garbage "
-                    "collector removed it",
-                )
+            if owners.isdisjoint(c.metadata.uid for c in seen.present):
+                present = await self._without_former_data(present, seen)
         labels = {**self._labels, **(config.metadata.labels or {})}
         metadata = msgspec.structs.replace(
             config.metadata, labels=labels, owner_references=[owned_by(c) for c in seen.in_use]
@@ -85,6 +79,18 @@ class Surroundings:
         await self._charge.client.apply(msgspec.structs.replace(config, metadata=metadata))
         if present is None:
             self._charge.created(ConfigMap, config.key)
+
+    async def _without_former_data(self, present: ConfigMap, seen: Seen) -> ConfigMap | None:
+        """Lets go of what it says of who led, where that is about other data than those that are there."""
+        became = await data_of(self._charge, present, seen.claims)
+        if became == "Present":
+            return present
+        if became == "Gone":
+            raise waits_for_removal(present)
+        if pods := sorted(m.pod.name for m in seen.observed.members.members):
+            raise pending(present, f"volumes that are retained; waiting for {', '.join(pods)} to stop")
+        await self._charge.delete(ConfigMap, present)
+        return None
 
     async def ensure_services(self, services: Sequence[ServicePlan]) -> None:
         """The declared ones, and none of ours beside them."""
