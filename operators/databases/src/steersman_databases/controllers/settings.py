@@ -7,7 +7,7 @@ since a server did not start with it, stands beside the configuration itself, wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +35,8 @@ _NOTICED_SECONDS = 6.0
 # Where somebody may set a parameter past what all share, servers are looked at this often: what differs must be
 # healed within 30 s. It is a login and a query each time, so not with each reconcile.
 _AGAIN_SECONDS = 15.0
+# So many changed settings an Event names.
+_NAMED = 10
 
 
 @dataclass(slots=True)
@@ -112,7 +114,7 @@ class Settings:
         settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(trials)}
         written = await self._topology.configure(observed.members, settings)
         if written:
-            charge.events.normal(charge.cluster, "Configured", "wrote the settings that all members share")
+            charge.events.normal(charge.cluster, "Configured", _written(stored, settings))
         stubborn = await self._heal(charge, observed, ring, answers)
         judge_parameters(observed, findings)
         if unjudged and wanted.parameters != view.parameters:
@@ -264,6 +266,22 @@ def _knows_who_is_gone(observed: Observed) -> bool:
     if primary is None or not observed.members.kept - {i.number for i in observed.instances}:
         return False
     return all(i.follows(primary) for i in observed.instances)
+
+
+def _written(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """What an Event says of a change, whoever made it necessary: values are not for everybody's eyes."""
+    names = sorted(_changed(stored, settings)) if stored else []
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return "wrote the settings that all members share" + (f": {listed}" if listed else "")
+
+
+def _changed(stored: Mapping[str, Any], settings: Mapping[str, Any], place: str = "") -> Iterator[str]:
+    for name in {*stored, *settings}:
+        former, wanted = stored.get(name), settings.get(name)
+        if isinstance(former, Mapping) and isinstance(wanted, Mapping):
+            yield from _changed(former, wanted, f"{place}{name}.")
+        elif former != wanted:
+            yield f"{place}{name}"
 
 
 def _held(view: ClusterView, stored: Mapping[str, Any], names: Collection[str]) -> ClusterView:
