@@ -112,6 +112,25 @@ async def test_a_cluster_is_made_again_beside_a_retired_volume(world_of: type[Cl
 
 
 @virtual_time
+async def test_data_are_not_adopted_without_their_log() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, wal_storage=Storage())
+        await world.ready(1)
+        await deleted(world)
+        await world.create(instances=1)
+        await world.until("refused", lambda: world.condition("Ready") == "False/RetainedDataMismatch")
+        said = world.message("Ready")
+        assert "PersistentVolumeClaim wal-orders-0 holds the log" in said and "with spec.walStorage" in said
+        await world.rest(600)
+        assert world.claims() == ["data-orders-0", "wal-orders-0"] and not world.pods()
+        await deleted(world)
+        await world.create(instances=1, wal_storage=Storage())
+        await world.ready(1)
+        assert world.hosts.systems == 1
+
+
+@virtual_time
 @pytest.mark.parametrize(
     ("name", "value"),
     [(MANAGED_BY, "steersman-databases"), (INSTANCE, "0"), ("app.kubernetes.io/name", "postgresql")],

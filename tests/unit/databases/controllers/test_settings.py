@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster_world import NAMES, ClusterWorld
-from steersman.api.core_v1 import ConfigMap
+from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.meta import FrozenDict
 from steersman.testing import virtual_time
 from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
@@ -241,6 +241,43 @@ async def test_the_only_instance_gets_the_former_value_back_where_it_does_not_st
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
         assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("128MB", "8MB")
         await world.until("nothing waits", lambda: "steersman" not in config(world))
+
+
+@virtual_time
+@pytest.mark.parametrize("instances", [1, 3])
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_what_is_declared_while_no_server_runs_is_tried_when_one_does(instances: int, *, fenced: bool) -> None:
+    world = ClusterWorld()
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
+    async with world.operator():
+        await world.create(
+            instances=instances, postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"}))
+        )
+        await world.ready(instances)
+        await (world.annotate(fenced="*") if fenced else world.change(hibernated=True))
+        await world.until("nobody serves", lambda: world.condition("Available").startswith("False/"))
+        await world.rest(60)
+        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        await world.until("told", lambda: world.condition("ParametersApplied") == "False/ServerUnreachable")
+        await world.rest(600)
+        assert stored(world)["shared_buffers"] == "64MB"
+        await (world.annotate(fenced=None) if fenced else world.change(hibernated=False))
+        await comes_back(world)
+        await world.ready(instances)
+
+
+@virtual_time
+async def test_servers_that_do_not_start_get_what_is_declared() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        for volume in world.hosts.volumes.values():
+            volume.broken = True
+        await world.client.delete(Pod, NAMES.pod(0))
+        await world.until("down", lambda: world.condition("Available").startswith("False/"))
+        await declare(world, work_mem="16MB")
+        await world.until("written", lambda: stored(world).get("work_mem") == "16MB")
 
 
 async def comes_back(world: ClusterWorld) -> None:

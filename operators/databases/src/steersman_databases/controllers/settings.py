@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, cast
 
 from steersman.api.core_v1 import Pod
 from steersman.meta import ObjectKey
@@ -35,6 +36,9 @@ _NOTICED_SECONDS = 6.0
 # Where somebody may set a parameter past what all share, servers are looked at this often: what differs must be
 # healed within 30 s. It is a login and a query each time, so not with each reconcile.
 _AGAIN_SECONDS = 15.0
+# So long a server is given to start with what is written: what was declared since is told to it then. One that does
+# not start may need just that.
+_STARTS = timedelta(minutes=1)
 # So many changed settings an Event names.
 _NAMED = 10
 
@@ -120,7 +124,7 @@ class Settings:
         if unjudged and wanted.parameters != view.parameters:
             message = f"no server could be asked whether it takes the parameters ({unreachable})"
             findings.tell("ParametersApplied", False, "ServerUnreachable", message)
-            return False
+            return not written
         now = self._clock.monotonic()
         settled = [one for one in told if now - one.since >= _SETTLES_SECONDS]
         differs = {name: words for one in settled for name, words in one.differs.items()}
@@ -178,7 +182,8 @@ class Settings:
         asked: dict[str, Awaitable[_Told]] = {}
         for instance in observed.instances:
             pod, member = instance.pod, instance.member
-            if pod is not None and pod.status.pod_ip and member is not None and instance.pod_ready:
+            serves = instance.pod_ready and not instance.fenced
+            if pod is not None and pod.status.pod_ip and member is not None and serves:
                 asked[pod.metadata.uid] = self._told(ask, view, instance, ring, former.get(pod.metadata.uid))
         answers = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
         for answer in answers.values():
@@ -186,7 +191,8 @@ class Settings:
                 raise answer
         told = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Told)}
         self._clusters[charge.view.key] = told
-        return told, next((str(a) for a in answers.values() if isinstance(a, EngineError)), None)
+        nobody = "none runs" if _none_has_started(observed) else None
+        return told, next((str(a) for a in answers.values() if isinstance(a, EngineError)), nobody)
 
     async def _told(
         self, ask: AskSettings, view: ClusterView, instance: Instance, ring: Keyring, former: _Told | None
@@ -268,6 +274,18 @@ def _knows_who_is_gone(observed: Observed) -> bool:
     return all(i.follows(primary) for i in observed.instances)
 
 
+def _none_has_started(observed: Observed) -> bool:
+    """Whether there are data, and no server that starts with what is written, or has had the time to."""
+    return observed.members.initialized and not any(_is_tried(i, observed.now) for i in observed.instances)
+
+
+def _is_tried(instance: Instance, now: datetime) -> bool:
+    if instance.pod is None or instance.fenced:
+        return False
+    fails = instance.member is not None and instance.member.state == "StartFailed"
+    return fails or instance.pod_ready or instance.unready_for(now) > _STARTS
+
+
 def _written(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """What an Event says of a change, whoever made it necessary: values are not for everybody's eyes."""
     names = sorted(_changed(stored, settings)) if stored else []
@@ -278,8 +296,9 @@ def _written(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
 def _changed(stored: Mapping[str, Any], settings: Mapping[str, Any], place: str = "") -> Iterator[str]:
     for name in {*stored, *settings}:
         former, wanted = stored.get(name), settings.get(name)
-        if isinstance(former, Mapping) and isinstance(wanted, Mapping):
-            yield from _changed(former, wanted, f"{place}{name}.")
+        if isinstance(former, dict) and isinstance(wanted, dict):
+            inside = cast(Mapping[str, Any], former), cast(Mapping[str, Any], wanted)
+            yield from _changed(*inside, f"{place}{name}.")
         elif former != wanted:
             yield f"{place}{name}"
 

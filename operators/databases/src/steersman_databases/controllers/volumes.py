@@ -74,7 +74,7 @@ class Volumes:
             self._charge.require_labels(found)
 
     def check_adopted(self, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Refuses data that another server made. Raises Blocked."""
+        """Refuses data that another server made, or that a server would have only half of. Raises Blocked."""
         newest = ""
         for claim in claims:
             labels = claim.metadata.labels
@@ -85,6 +85,17 @@ class Volumes:
         # Beside the newest there may be those that an upgrade left behind.
         for claim in claims if newest not in ("", self._view.version) else ():
             raise self._mismatch(claim, self._view.engine, newest)
+
+        names = [claim.metadata.name for claim in claims]
+        logs = [name for name in names if name.startswith("wal-")] if self._view.wal_size is None else []
+        if logs:
+            raise Blocked(
+                "Failed",
+                "RetainedDataMismatch",
+                f"PersistentVolumeClaim {', '.join(sorted(logs))} holds the log of retained data, of no use without "
+                "it: declare a new cluster of this name with spec.walStorage, or delete the claims of "
+                f"{', '.join(sorted(names))} to give up the data",
+            )
 
     def _mismatch(self, claim: PersistentVolumeClaim, engine: str, major: str) -> Blocked:
         return Blocked(
