@@ -191,6 +191,25 @@ async def test_an_administrators_password_that_is_changed_later_is_told_and_foll
 
 
 @virtual_time
+async def test_an_outage_is_told_by_all_whoever_notices_it_first() -> None:
+    world = UsersWorld()
+    names = [f"clerk{number}" for number in range(3)]
+    async with world.operator():
+        for name in names:
+            await world.user(name)
+        for name in names:
+            await world.ready(name)
+        looks = world.sql.looks
+        await world.until("the next look", lambda: world.sql.looks > looks)
+        # Before the one after it, somebody's reconcile is the first to meet the outage.
+        world.sql.up = False
+        key = ObjectKey("default", "clerk0")
+        await world.client.patch(DatabaseUser, key, MergePatch({"spec": {"connectionLimit": 7}}))
+        for name in names:
+            await world.failed("cannot reach", name, seconds=5)
+
+
+@virtual_time
 async def test_the_older_of_two_keeps_the_name() -> None:
     """Scenario 9 of the research: two objects claim one role."""
     world = UsersWorld()

@@ -329,12 +329,15 @@ class Surveys:
                 answer.set_exception(outcome)
 
     def _failed(self, known: _Known, error: EngineError) -> None:
-        now = self._runtime.clock.monotonic()
-        if known.failure is not None and now < known.not_before:
+        now, first = self._runtime.clock.monotonic(), known.failure is None
+        if not first and now < known.not_before:
             return
         known.answers, known.failure = False, error
         known.not_before = now + known.pause * (0.9 + 0.2 * self._runtime.random.random())
         known.pause = min(known.pause * 2, _LONGEST_PAUSE)
+        # All hear that it is away, whoever noticed; that it is still away is told by nobody's reconcile.
+        if first:
+            _tell(known.interests)
 
     # The source.
 
@@ -390,11 +393,7 @@ class Surveys:
             wanted = [d for i in interests.values() for d in i.desired]
             found = await self._tried(known, found, wanted, _LOGINS_AT_ONCE)
         except EngineError as error:
-            first = known.failure is None
             self._failed(known, error)
-            # All hear that it is away; that it is still away is told by nobody's reconcile.
-            if first:
-                _tell(interests)
             return
         known.succeeded()
         former, known.latest = known.latest, _joined(found, known.latest)
