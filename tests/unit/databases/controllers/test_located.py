@@ -287,6 +287,36 @@ async def test_who_is_not_let_in_keeps_no_name_from_anybody() -> None:
 
 
 @virtual_time
+async def test_who_has_made_a_thing_keeps_it_when_an_older_object_is_let_in_later() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        here: dict[str, Any] = {**NOWHERE, "clusterRef": {"name": "main"}}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("billing", "guest", **there)
+        await world.database("shop", "guest", **{**there, "engine": "postgresql"})
+        await world.failed("does not let in", "billing", "guest")
+        await world.runtime.clock.sleep(2)
+        await world.user("billing", **here)
+        await world.database("shop", **{**here, "engine": "postgresql"})
+        await world.ready("billing")
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        await world.allow("guest")
+        await world.failed("user billing on the server belongs to another object", "billing", "guest")
+        await world.until("refused", lambda: world.database_reason("shop", "guest") == "Claimed")
+        # Whatever makes it look again: it is still the one that is watched and healed.
+        limited = MergePatch({"spec": {"connectionLimit": 7}})
+        await world.client.patch(DatabaseUser, ObjectKey("default", "billing"), limited)
+        await world.client.patch(Database, ObjectKey("default", "shop"), limited)
+        sql = world.servers[Endpoint("main-rw.default.svc", 5432)]
+        await world.until("altered", lambda: sql.users["billing"].connection_limit == 7, 30)
+        await world.runtime.clock.sleep(60)
+        await world.ready("billing")
+        assert world.database_reason("shop") == "DatabaseReady"
+
+
+@virtual_time
 async def test_with_its_cluster_a_user_goes_at_once() -> None:
     world = ClusterWorld()
     async with world.operator():

@@ -25,7 +25,7 @@ from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import reason_of
-from steersman_databases.controllers.rivals import require_first
+from steersman_databases.controllers.rivals import Rivals
 from steersman_databases.controllers.servers import NotLocated, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
@@ -61,6 +61,7 @@ class Initial:
         self._servers = servers
         self._surveys = surveys
         self._mark = ClusterMark(client)
+        self._rivals = Rivals(client, servers, surveys, self._mark)
 
     async def ensure(self, charge: Charge, cluster: Cluster, owner: Credentials, findings: Findings) -> None:
         """Database and owner as declared, then the configuration. Only with a primary that takes writes."""
@@ -91,7 +92,7 @@ class Initial:
         """Whether the configuration was applied to the database, which is as declared now."""
         view = charge.view
         located = await self._servers.own(view)
-        await require_first(charge.client, self._servers, cluster)
+        await self._rivals.require_first(cluster, located)
         desired = initial_of(view.initial, owner.password, claim_of(cluster, await self._mark.read()))
         for each in desired:
             located.contents.check(each, located.server.login.username)

@@ -20,7 +20,7 @@ from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, reason_of
 from steersman_databases.controllers.own_cluster import OwnCluster
-from steersman_databases.controllers.rivals import require_first, require_tenant
+from steersman_databases.controllers.rivals import Rivals, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
@@ -116,13 +116,15 @@ class PlacedDatabase:
     async def _located(self) -> Located:
         try:
             located = await self.servers.locate(self.database)
-            await require_first(self.client, self.servers, self.database)
+            await Rivals(self.client, self.servers, self.surveys, self.mark).require_first(self.database, located)
             require_tenant(self.database, located.home)
         except NotLocated as reason:
             self.surveys.forget(KIND, self.database.key)
             advice = ON_ANY_SERVER.get(reason.reason, "")
             message = f"{reason}: {advice}" if advice else str(reason)
             raise Blocked("Pending", reason.reason, message, retry_after=30.0) from None
+        except EngineError as error:
+            raise self._blocked(error) from error
         return located
 
     async def _application(self, located: Located) -> Secret:

@@ -2,36 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from steersman.controller import CachedClient
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters import claims, tenancy
-from steersman_databases.controllers.servers import NotLocated, Servers
+from steersman_databases.clusters.desires import claim_of
+from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.servers import Located, NotLocated, Servers
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines.survey import Scope
 
 CLAIMS = "claims"
 """The index of all kinds by what they claim."""
 
 
-async def require_first(client: CachedClient, servers: Servers, of: claims.Claimant) -> None:
-    """Raises NotLocated where an older object claims the same, and its namespace is let in to the server.
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """Who has a name on a server that several objects claim."""
 
-    The message names it only if it is of the same namespace. Between namespaces that name a host, the mark on the
-    server decides: nobody lets in there, and an object with any Secret at all could keep a name from everybody.
-    """
-    for key in claims.keys(of):
+    client: CachedClient
+    servers: Servers
+    surveys: Surveys
+    mark: ClusterMark
+
+    async def require_first(self, of: claims.Claimant, located: Located) -> None:
+        """Refuses an object that claims what is an older one's whose namespace is let in to the server.
+
+        Age decides only who may make a thing. Who has made it, by its mark on the server, keeps it: an older object
+        may come to be let in at any time. The message names the older one only if it is of the same namespace.
+
+        Between namespaces that name a host, the mark on the server alone decides: nobody lets in there, and an object
+        with any Secret at all could keep a name from everybody.
+
+        Raises:
+            NotLocated: it is an older one's.
+            ServerBusy: others go first to look at the marks.
+            EngineError: the marks cannot be looked at.
+        """
+        for key in claims.keys(of):
+            older = await self._older(of, key)
+            if not older:
+                continue
+            thing = key.partition(" on ")[0]
+            if await self._has(of, located, thing):
+                continue
+            first, name = claims.winner(older), "an object of another namespace"
+            if first.metadata.namespace == of.metadata.namespace:
+                name = f"{type(first).api_resource.kind} {first.metadata.name}"
+            raise NotLocated("Claimed", f"{thing} on this server is claimed by {name}, which is older")
+
+    async def _older(self, of: claims.Claimant, key: str) -> Sequence[claims.Claimant]:
         rivals: list[claims.Claimant] = [
-            *(await client.list(Database, index=(CLAIMS, key))),
-            *(await client.list(DatabaseUser, index=(CLAIMS, key))),
-            *(await client.list(PostgreSQLCluster, index=(CLAIMS, key))),
-            *(await client.list(MySQLCluster, index=(CLAIMS, key))),
+            *(await self.client.list(Database, index=(CLAIMS, key))),
+            *(await self.client.list(DatabaseUser, index=(CLAIMS, key))),
+            *(await self.client.list(PostgreSQLCluster, index=(CLAIMS, key))),
+            *(await self.client.list(MySQLCluster, index=(CLAIMS, key))),
         ]
         older = [rival for rival in rivals if claims.winner([of, rival]).metadata.uid != of.metadata.uid]
-        counted = [rival for rival in older if await _counts(servers, of, rival)]
-        if not counted:
-            continue
-        first = claims.winner(counted)
-        known = first.metadata.namespace == of.metadata.namespace
-        name = f"{type(first).api_resource.kind} {first.metadata.name}" if known else "an object of another namespace"
-        raise NotLocated("Claimed", f"{key.partition(' on ')[0]} on this server is claimed by {name}, which is older")
+        return [rival for rival in older if await _counts(self.servers, of, rival)]
+
+    async def _has(self, of: claims.Claimant, located: Located, thing: str) -> bool:
+        """Whether a thing on the server bears the mark of the object."""
+        what, _, name = thing.partition(" ")
+        names = frozenset({name})
+        scope = Scope(users=names, follow=False) if what == "user" else Scope(databases=names, follow=False)
+        survey = await self.surveys.look(located, type(of).api_resource.kind, of.key, scope)
+        found = survey.users.get(name) if what == "user" else survey.databases.get(name)
+        return found is not None and found.mark == claim_of(of, await self.mark.read()).text
 
 
 def require_tenant(of: Database | DatabaseUser, home: str | None) -> None:

@@ -26,7 +26,7 @@ from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.marks import ClusterMark
-from steersman_databases.controllers.rivals import require_first, require_tenant
+from steersman_databases.controllers.rivals import Rivals, require_tenant
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
@@ -104,6 +104,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         self._surveys = surveys
         self._targeted = targeted
         self._mark = ClusterMark(self.client)
+        self._rivals = Rivals(self.client, self._servers, surveys, self._mark)
         self._failures = Failures(self.runtime.clock)
 
     async def reconcile(self, request: Request) -> Result:
@@ -144,11 +145,13 @@ class UserReconciler(Reconciler[DatabaseUser]):
         try:
             _require_unmoved(user)
             located = await self._servers.locate(user)
-            await require_first(self.client, self._servers, user)
+            await self._rivals.require_first(user, located)
             require_tenant(user, located.home)
         except NotLocated as reason:
             self._surveys.forget(KIND, user.key)
             raise Failed(_with_advice(reason)) from None
+        except EngineError as error:
+            raise Failed(str(error), None) from error
         try:
             done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
         except (Failed, ApiError) as failure:
