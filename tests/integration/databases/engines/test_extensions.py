@@ -11,6 +11,7 @@ from postgresql_server import PostgreSQLServer, administered
 from steersman_databases.engines import Credentials, PostgreSQL
 from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredExtension, DesiredSchema
 from steersman_databases.engines.errors import InvalidName, SqlFailed
+from steersman_databases.engines.postgresql import contents
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
 
@@ -58,6 +59,29 @@ async def test_an_extension_comes_moves_is_updated_and_goes(
     assert await postgresql.execute(FOUND, database=TOOLS.name) == [("1.3", "b")]
     assert await make(administrator, replace(CHECK, present=False)) == ["ExtensionDropped"]
     assert await postgresql.execute(FOUND, database=TOOLS.name) == []
+
+
+SLOW = """
+CREATE FUNCTION slow() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_catalog.pg_sleep(6); END';
+CREATE EVENT TRIGGER slow ON ddl_command_start WHEN TAG IN ('CREATE EXTENSION') EXECUTE FUNCTION slow()
+"""
+
+
+@pytest.mark.parametrize("limit", [60.0, 2.0])
+async def test_a_script_that_takes_longer_than_others_may_has_minutes(
+    postgresql: PostgreSQLServer, administrator: Sessions, monkeypatch: pytest.MonkeyPatch, limit: float
+) -> None:
+    """And where these are not enough, nobody says that the server is away."""
+    monkeypatch.setattr(contents, "LONG_SECONDS", limit)
+    await make(administrator)
+    for statement in SLOW.strip().split(";\n"):
+        await postgresql.execute(statement, database=TOOLS.name)
+    making = settle(CONTENTS, administrator, replace(TOOLS, extensions=(CHECK,)), timeout=4)
+    if limit > 6:
+        assert "ExtensionCreated" in [change.reason for change in await making]
+    else:
+        with pytest.raises(SqlFailed, match=r"creating extension amcheck .*timeout; it may take 2 s: see"):
+            await making
 
 
 async def test_a_superusers_script_finds_nothing_that_the_owner_planted(

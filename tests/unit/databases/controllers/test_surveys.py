@@ -13,7 +13,7 @@ from steersman.meta import ObjectKey
 from steersman.testing import virtual_runtime, virtual_time
 from steersman_databases.controllers.servers import Located
 from steersman_databases.controllers.surveys import DATABASE, ServerBusy, Surveys
-from steersman_databases.engines.desired import EACH, Claim, DesiredGrant, DesiredUser, ObjectKind
+from steersman_databases.engines.desired import EACH, Claim, DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
 from steersman_databases.engines.errors import AdministratorRejected, EngineError, ObjectsMissing, ServerUnreachable
 from steersman_databases.engines.model import ModelSessions
 from steersman_databases.engines.plan import Change, Plan
@@ -126,6 +126,17 @@ async def test_a_server_that_hangs_is_waited_for_at_length_only_once() -> None:
     assert waited == [15, 5, 5]
     contents.held.hangs = False
     assert await settle(surveys, located(contents), "clerk")
+
+
+@virtual_time
+async def test_what_comes_after_a_step_that_takes_minutes_has_its_own_time() -> None:
+    surveys, contents = Surveys(virtual_runtime()), Contents()
+    contents.takes_seconds = 120
+    key, claim = ObjectKey("default", "shop"), Claim("here", DATABASE, "default", "shop")
+    wanted = (DesiredUser("clerk", "s3cret", claim=claim), DesiredDatabase("shop", "clerk", claim=claim))
+    assert await surveys.settle(located(contents), DATABASE, key, wanted)
+    contents.takes_seconds = 0
+    assert await surveys.settle(located(contents), DATABASE, key, wanted) == (), "all of it is done"
 
 
 @virtual_time

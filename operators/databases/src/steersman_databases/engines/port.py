@@ -95,6 +95,8 @@ class Contents(Protocol):
     async def carry_out(self, sessions: Sessions, plan: Plan, timeout: float = 15.0) -> tuple[Change, ...]:
         """Do the steps in their order, and say what was changed. May be cut off at any point.
 
+        Steps that copy or go through much may have minutes of their own, beside `timeout`.
+
         Raises `Raced` (look again), `ServerUnreachable`, `AdministratorRejected` or `SqlFailed`, with what had been
         changed before in `changes`.
         """

@@ -27,16 +27,16 @@ async def settle(
 
     Args:
         survey: a look at the server that is young enough, with the desired in its scope. `None` looks anew.
-        timeout: seconds for all of it.
+        timeout: seconds for each look and what is done after it, where some steps have minutes of their own.
 
     Raises `ObjectsMissing` where the rest is done but something has to be waited for, and what `Contents` raises;
     the error's `changes` are what had been changed before.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
     changes: tuple[Change, ...] = ()
     failure: EngineError | None = None
     for _ in range(ATTEMPTS):
+        deadline = loop.time() + timeout
         try:
             if survey is None:
                 survey = await contents.survey(sessions, Scope.of([desired]), max(deadline - loop.time(), 0.0))

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import cast
 
-from ..actions import Action, CreateExtension, GiveBack, Grant, Revoke, UpdateExtension
+from ..actions import Action, CreateDatabase, CreateExtension, GiveBack, Grant, Reassign, Revoke, UpdateExtension
 from ..desired import Claim, DesiredDatabase, DesiredUser
 from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..plan import Change, Plan, carried_out
@@ -21,7 +21,7 @@ from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, ownership, roles, verifiers
 from .pool import PostgreSQLSessions
-from .session import Session, connect
+from .session import QUERY_CANCELED, Session, connect
 from .statements import Work, by_force, let_in, work
 from .survey import look
 
@@ -88,6 +88,11 @@ class PostgreSQL:
         return True
 
 
+LONG_SECONDS = 600.0
+"""For one step that has taken longer than others may, and of which that is to be expected: it copies a database, runs
+an extension's script, or goes through all that somebody owns. The rest of what is under way waits for it."""
+_LONG = (CreateDatabase, CreateExtension, UpdateExtension, Reassign)
+
 _AFTER_THE_PASSWORD = (
     "is not permitted to log in",
     "too many connections for role",
@@ -144,6 +149,9 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         try:
             await self._run(todo)
         except SqlFailed as refused:
+            if refused.sqlstate == QUERY_CANCELED and isinstance(action, _LONG):
+                await self._run_at_length(todo)
+                return
             if not isinstance(action, Grant | Revoke):
                 raise
             await self._do_otherwise(action, todo, refused)
@@ -175,11 +183,30 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         session = await self._at(todo.database, todo.elevated)
         await session.run(todo.doing, todo.text(self._sessions.server.login.username))
 
+    async def _run_at_length(self, todo: Work) -> None:
+        """Once more, with minutes that do not count for what comes after it."""
+        loop = asyncio.get_running_loop()
+        await self._leave()
+        async with self._sessions.at_length(todo.doing, self._deadline):
+            begun = loop.time()
+            try:
+                session = await self._at(todo.database, todo.elevated)
+                if not await session.begin_use(begun + LONG_SECONDS):
+                    raise ServerUnreachable(self._sessions.server.endpoint, f"it has gone while {todo.doing}")
+                await self._run(todo)
+            finally:
+                self._deadline += loop.time() - begun
+                await self._leave()
+
+    async def _leave(self) -> None:
+        await self._stack.aclose()
+        self._session = None
+
     async def _at(self, database: str | None, elevated: bool) -> Session:
         place = (database, elevated and self._sessions.can_elevate)
         if self._session is None or place != self._place or not self._session.usable:
-            await self._stack.aclose()
-            self._session, self._place = None, place
+            await self._leave()
+            self._place = place
             session = await self._stack.enter_async_context(self._sessions.at(database, self._deadline, elevated))
             if database is not None:
                 await ownership.require_untriggered(session, database)

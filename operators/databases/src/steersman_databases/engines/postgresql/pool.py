@@ -35,6 +35,7 @@ class PostgreSQLSessions:
         self._server = server
         self._maintenance = Pool(self._open_maintenance, self._late, limit=AT_WORK, kept=1)
         self._inside = asyncio.Semaphore(INSIDE_AT_WORK)
+        self._at_length = asyncio.Semaphore(1)
         self._open: set[Session] = set()
         self._hung: dict[str, tuple[float, str]] = {}
 
@@ -89,6 +90,22 @@ class PostgreSQLSessions:
                 yield session
         finally:
             self._inside.release()
+
+    @asynccontextmanager
+    async def at_length(self, doing: str, deadline: float) -> AsyncGenerator[None]:
+        """The turn of something that takes minutes. One at a time: the others need the few sessions, too.
+
+        Raises `SqlFailed` where it is not its turn by the deadline.
+        """
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._at_length.acquire()
+        except TimeoutError:
+            raise SqlFailed(doing, None, "it waits for something else that takes long on this server") from None
+        try:
+            yield
+        finally:
+            self._at_length.release()
 
     async def own_trouble(self, database: str | None, failure: EngineError, deadline: float) -> SqlFailed:
         """A failure inside a database, in words that are not about the server: that lets the operator in.

@@ -50,6 +50,10 @@ IN_USE = "2BP01"
 QUERY_CANCELED = "57014"
 """The statement took longer than `statement_timeout`."""
 
+_OWN_SHARE = 0.9
+"""Of the time until the deadline, for one statement: so that the server itself says that it took too long."""
+_LONGEST_WAIT_FOR_LOCK = 7.5
+
 FULL = "53300"
 """Of a connection that goes beyond a database's own limit."""
 
@@ -77,6 +81,7 @@ class Session:
         self._connection = connection
         self._severed = False
         self._alarm: asyncio.TimerHandle | None = None
+        self._limit = 0.0
 
     @property
     def usable(self) -> bool:
@@ -89,11 +94,14 @@ class Session:
         Whether the server answers, and is no standby: a connection may outlive its server's being the primary.
         """
         loop = asyncio.get_running_loop()
+        self.end_use()
         self._alarm = loop.call_at(deadline, self.sever)
-        milliseconds = max(1, math.ceil((deadline - loop.time()) * 1000))
+        remaining = deadline - loop.time()
+        self._limit = max(0.001, remaining * _OWN_SHARE)
+        bounds = (self._limit, max(0.001, min(remaining / 2, _LONGEST_WAIT_FOR_LOCK)))
         try:
             [(standby, *_)] = await self.rows(
-                "beginning to work", _BOUNDS, str(milliseconds), str(max(1, milliseconds // 2))
+                "beginning to work", _BOUNDS, *(str(math.ceil(seconds * 1000)) for seconds in bounds)
             )
         except ServerUnreachable:
             self.end_use()
@@ -119,10 +127,13 @@ class Session:
         try:
             return await cursor.fetchall()
         except psycopg.Error as error:
-            raise self._failure(doing, error) from None
+            raise self._failure(doing, error, looking=True) from None
 
     async def run(self, doing: str, statement: sql.Composed) -> None:
-        """Run a statement that changes something. `doing` says in words what, for a possible error."""
+        """Run a statement that changes something. `doing` says in words what, for a possible error.
+
+        Raises `SqlFailed` also where it takes longer than it may: a server that works on it is not away.
+        """
         await self._execute(doing, statement, None)
 
     @contextlib.asynccontextmanager
@@ -154,12 +165,15 @@ class Session:
             await asyncio.gather(execution, return_exceptions=True)
             raise
         except psycopg.Error as error:
-            raise self._failure(doing, error) from None
+            raise self._failure(doing, error, looking=values is not None) from None
 
-    def _failure(self, doing: str, error: psycopg.Error) -> Exception:
-        if self._severed or error.sqlstate == QUERY_CANCELED:
+    def _failure(self, doing: str, error: psycopg.Error, *, looking: bool) -> Exception:
+        cancelled = error.sqlstate == QUERY_CANCELED
+        if self._severed or (cancelled and looking):
             return ServerUnreachable(self._endpoint, f"no answer in time while {doing}")
         message = error.diag.message_primary or " ".join(str(error).split())
+        if cancelled:
+            message += f"; it may take {self._limit:.0f} s: see what holds it up on the server, or do it by hand"
         if error.sqlstate == IN_USE and error.diag.message_detail:
             message += f": {_shortened(error.diag.message_detail.splitlines())}"
         if error.sqlstate is None and isinstance(error, psycopg.DataError):
