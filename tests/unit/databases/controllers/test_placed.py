@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
 from steersman_databases.api import Database
-from steersman_databases.engines.actions import DropDatabase
+from steersman_databases.engines.actions import Action, DropDatabase, FinishDatabase
+from steersman_databases.engines.errors import SqlFailed
 from users_world import FORCED, UsersWorld
 
 
@@ -115,3 +118,46 @@ async def test_what_lost_its_mark_is_left_and_that_is_told() -> None:
         told = "database shop and its owner were not dropped: it bears another mark than this object's, or none"
         assert f"DataRetained: {told}; Secret shop-app opens them, and is kept" in world.notes()
         assert "shop" in world.sql.users
+
+
+@virtual_time
+async def test_an_owner_whom_another_database_needs_goes_on_logging_in() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.database("orders", deletionPolicy="Delete")
+        await world.until("made", lambda: world.database_reason("orders") == "DatabaseReady")
+        await world.database("archive", owner="orders")
+        await world.until("made", lambda: world.database_reason("archive") == "DatabaseReady")
+        held = world.entries("orders-app")
+        key = ObjectKey("default", "orders")
+        await world.client.delete(Database, key)
+        await world.until("gone", lambda: world.server.read(Database, key) is None)
+        assert set(world.sql.databases) == {"archive"}
+        assert world.sql.lets_in("orders", held["password"]) and world.entries("orders-app") == held
+        told = "user orders was not dropped: orders owns things in database archive and it owns the database itself"
+        assert f"DataRetained: {told}; Secret orders-app opens it, and is kept" in world.notes()
+        await world.database("orders", deletionPolicy="Delete")
+        await world.until("taken again", lambda: world.database_reason("orders") == "DatabaseReady")
+        assert world.entries("orders-app") == held
+
+
+@virtual_time
+async def test_a_database_that_could_not_be_finished_is_dropped_with_its_object() -> None:
+    world = UsersWorld()
+    apply = world.sql.apply
+
+    def refusing(action: Action) -> None:
+        if isinstance(action, FinishDatabase):
+            raise SqlFailed("creating database shop", "42501", 'must be able to SET ROLE "boss"')
+        apply(action)
+
+    pytest.MonkeyPatch().setattr(world.sql, "apply", refusing)
+    async with world.operator():
+        await world.user("boss", login=False)
+        await world.ready("boss")
+        await world.database(owner="boss", deletionPolicy="Delete")
+        await world.until("refused", lambda: world.database_reason("shop") == "SqlFailed")
+        assert not world.sql.databases["shop"].allows_connections
+        await world.client.delete(Database, ObjectKey("default", "shop"))
+        await world.until("gone", lambda: world.server.read(Database, ObjectKey("default", "shop")) is None)
+        assert not world.sql.databases and not any("Retained" in note for note in world.notes())

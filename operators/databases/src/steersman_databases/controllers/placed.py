@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from steersman.api.core_v1 import Secret
@@ -26,7 +26,7 @@ from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import Raced
+from steersman_databases.engines.errors import HeirMissing, Raced
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope, Survey
@@ -84,6 +84,8 @@ class PlacedDatabase:
     async def delete(self) -> None:
         """Drops database and owner where that is declared, or their cluster, and lets what is retained be.
 
+        So is an owner who owns more on the server, with its Secret.
+
         Raises:
             Blocked: it waits for the server.
             ServerBusy: others go first.
@@ -108,8 +110,13 @@ class PlacedDatabase:
                 raise self._waiting(str(reason)) from None
             await self._retained(str(reason), kept=False)
         else:
-            if left := await self._drop(located, claim_of(self.database, await self.mark.read())):
+            claim = claim_of(self.database, await self.mark.read())
+            if left := await self._drop_database(located, claim):
                 await self._retained(left, kept=True)
+                return
+            if not self.database.spec.owner and (left := await self._drop_owner(located, claim)):
+                told = f"user {self.database.username} was not dropped: {left}"
+                self.events.normal(self.database, "DataRetained", told + await self._kept("it"))
                 return
         await self._delete_secret()
 
@@ -168,34 +175,57 @@ class PlacedDatabase:
             verification=replace(server.verification, mode=TLSMode.REQUIRE),
         )
 
-    async def _drop(self, located: Located, claim: Claim) -> str:
-        """Drops the database and its owner, or says why both are left as they are."""
-        database, contents, left = self.database, located.contents, ""
-        names = frozenset({database.username, contents.second_username(database.username)})
+    async def _drop_database(self, located: Located, claim: Claim) -> str:
+        """Drops the database, or says why it and its owner are left as they are."""
+        name, left = self.database.database_name, ""
+
+        def planned(survey: Survey) -> Plan:
+            nonlocal left
+            plan = located.contents.plan_drop_database(survey, name, claim)
+            left = "" if plan else retained(survey.databases.get(name), claim)
+            return plan
+
+        await self._carry_out(located, planned)
+        return left
+
+    async def _drop_owner(self, located: Located, claim: Claim) -> str:
+        """Drops the owner, or says why it is left as it is: whoever has more on the server goes on with it."""
+        left = ""
+
+        def planned(survey: Survey) -> Plan:
+            nonlocal left
+            try:
+                plan = located.contents.plan_drop_user(survey, self.database.username, claim, None)
+            except HeirMissing as missing:
+                plan = Plan(failure=missing)
+            if not isinstance(plan.failure, HeirMissing):
+                return plan
+            # Nor is it shut out, as a user is that waits for an heir: nothing here waits.
+            left = plan.failure.cause
+            return Plan()
+
+        await self._carry_out(located, planned)
+        return left
+
+    async def _carry_out(self, located: Located, planned: Callable[[Survey], Plan]) -> None:
+        database = self.database
+        names = frozenset({database.username, located.contents.second_username(database.username)})
         scope = Scope(users=names, databases=frozenset({database.database_name}))
         try:
-            name, owner = database.database_name, database.username
-            work = partial(self.surveys.carry_out, located, KIND, database.key, scope)
-
-            def without_database(survey: Survey) -> Plan:
-                nonlocal left
-                left = retained(survey.databases.get(name), claim)
-                return contents.plan_drop_database(survey, name, claim)
-
-            self._tell(await work(without_database))
-            if not left and not database.spec.owner:
-                self._tell(await work(lambda s: contents.plan_drop_user(s, owner, claim, None)))
+            self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
         except EngineError as error:
             self._tell(error.changes)
             raise self._waiting(str(error)) from error
-        return left
 
     async def _retained(self, why: str, *, kept: bool) -> None:
         """Tells what stays; ``kept``: the Secret, too."""
         told = f"database {self.database.database_name} and its owner were not dropped: {why}"
-        if kept and (secret := await self._own_secret()) is not None:
-            told += f"; Secret {secret.metadata.name} opens them, and is kept"
-        self.events.normal(self.database, "DataRetained", told)
+        self.events.normal(self.database, "DataRetained", told + (await self._kept("them") if kept else ""))
+
+    async def _kept(self, what: str) -> str:
+        """What to tell of the Secret where it stays, too."""
+        secret = await self._own_secret()
+        return f"; Secret {secret.metadata.name} opens {what}, and is kept" if secret is not None else ""
 
     async def _delete_secret(self) -> None:
         secret = await self._own_secret()

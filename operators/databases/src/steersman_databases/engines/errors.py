@@ -120,12 +120,11 @@ class OwnerMissing(EngineError):
 
 
 class HeirMissing(EngineError):
-    """A user owns things, and there is nobody to give them to."""
+    """A user owns things, and there is nobody to give them to. `cause` says so without what to do about it."""
 
     def __init__(self, user: str, database: str, reason: str) -> None:
-        super().__init__(
-            f"{user} owns things in database {database} and {reason}: name in spec.reassignTo who shall have them"
-        )
+        self.cause = f"{user} owns things in database {database} and {reason}"
+        super().__init__(f"{self.cause}: name in spec.reassignTo who shall have them")
 
 
 class ObjectsMissing(EngineError):
