@@ -80,7 +80,7 @@ class Contents(Protocol):
         ...
 
     def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:
-        """The steps that drop a database; none where it is gone, or bears another mark than the claim's."""
+        """The steps that drop a database, a half-made one too; none where it is gone, or another than the claim's."""
         ...
 
     def plan_drop_user(self, survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:

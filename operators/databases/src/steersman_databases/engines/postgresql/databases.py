@@ -58,7 +58,8 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
 def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:
     """See `Contents.plan_drop_database`."""
     state = survey.databases.get(name)
-    if state is None or not is_ours(state.mark, claim):
+    # A half-made one bears no mark yet, and nobody has ever been in it.
+    if state is None or not (is_ours(state.mark, claim) or _is_half_made(survey, state)):
         return Plan()
     return Plan((Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}")),))
 
