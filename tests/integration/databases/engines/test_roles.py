@@ -201,6 +201,27 @@ async def test_roles_of_the_servers_own_are_given_and_taken_by_who_may(at: At) -
     assert memberships(at) == []
 
 
+@pytest.mark.parametrize("mighty", ["pg_execute_server_program", "SUPERUSER", "CREATEROLE"])
+async def test_nobody_gets_mighty_by_a_role_in_a_role(at: At, mighty: str) -> None:
+    """Whoever may grant it: the cluster's superuser would, where the operator may not."""
+    await at.make(user(CLERK.username))
+    for name in (READER, WRITER):
+        at.postgresql.administer("CREATE ROLE {} NOLOGIN", name)
+    at.postgresql.administer("GRANT {} TO {}", WRITER, READER)
+    wanted = user(CLERK.username, roles=(DesiredMembership(READER),))
+    if anyone_mighty(at):
+        at.postgresql.administer("GRANT pg_read_all_stats TO {}", WRITER)
+        await at.make(wanted)
+    named = mighty.startswith("pg_")
+    at.postgresql.administer(f"GRANT {mighty} TO {{}}" if named else f"ALTER ROLE {{}} {mighty}", WRITER)
+    with pytest.raises(ObjectsMissing, match=f"rights over the whole server by {mighty if named else WRITER}"):
+        await at.make(wanted)
+    assert READER not in {name for name, *_ in memberships(at)}
+    await at.make(replace(DATABASE, owner=CLERK.username))
+    with pytest.raises(HeirMissing, match="rights over the whole server"):
+        await at.drop(CLERK.username, READER)
+
+
 async def test_options_of_a_membership_that_the_server_does_not_have_are_told(at: At) -> None:
     await at.make(role(READER))
     without = user(CLERK.username, roles=(DesiredMembership(READER),))

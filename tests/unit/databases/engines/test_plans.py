@@ -36,7 +36,7 @@ from steersman_databases.engines.errors import (
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.settle import settle
-from steersman_databases.engines.survey import Scope
+from steersman_databases.engines.survey import Membership, Scope, UserState
 
 ENDPOINT = Endpoint("model", 5432)
 ADMINISTRATOR = Credentials("postgres", "4dmin")
@@ -288,6 +288,24 @@ async def test_a_role_that_has_become_mighty_is_nobodys(world: World) -> None:
     with pytest.raises(ObjectsMissing, match="role reader has rights over the whole server") as told:
         await world.make(replace(clerk, connection_limit=3))
     assert sorted(change.reason for change in told.value.changes) == ["MembershipRevoked", "UserAltered"]
+
+
+@pytest.mark.parametrize("mighty", ["pg_execute_server_program", "dba"])
+async def test_a_role_that_is_mighty_by_another_is_nobodys(world: World, mighty: str) -> None:
+    clerk = DesiredUser("clerk", "p1", claim=CLAIM, roles=(DesiredMembership("reader"),))
+    await world.make(clerk)
+    world.model.users[mighty] = UserState(mighty, superuser=mighty == "dba")
+    world.model.users["between"] = UserState("between", memberships=frozenset({Membership(mighty, "postgres")}))
+    world.model.spoil_user("reader", memberships=frozenset({Membership("between", "postgres")}))
+    told = f"role reader has rights over the whole server by {mighty}: revoke them, or leave it out"
+    with pytest.raises(ObjectsMissing, match=told):
+        await world.make(clerk)
+    # Nor is it anybody's heir.
+    schema = DesiredGrant("shop", frozenset({"ALL"}), ObjectKind.SCHEMA, "public")
+    await world.make(replace(clerk, roles=(), grants=(DesiredGrant("shop", frozenset({"ALL"})), schema)))
+    world.model.create_table(Credentials("clerk", "p1"), "shop", "till")
+    with pytest.raises(HeirMissing, match="reader has rights over the whole server"):
+        await world.drop_user("clerk", CLAIM, heir="reader")
 
 
 async def test_a_guest_copies_no_database_of_others() -> None:

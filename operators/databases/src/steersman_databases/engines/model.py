@@ -30,6 +30,7 @@ from .model_state import ON_DISK, ModelInside, State
 from .mysql.grants import HARMLESS, REPLICATION
 from .plan import Change, Plan, carried_out
 from .port import Contents
+from .postgresql.names import NOBODYS
 from .server import Credentials, Endpoint, Server
 from .sessions import Sessions
 from .survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey, UserState
@@ -188,7 +189,9 @@ class ModelServer(State):
     def _seen_user(self, name: str) -> UserState:
         user = replace(self.users[name], stands_in=self.stands_in(name), owns_in=self.owns_in(name))
         if self.owners_matter:
-            return replace(user, admitted=self.admitted(name))
+            reached = (self.users[role] for role in self.reached_by(name))
+            mighty = (one.name for one in reached if one.superuser or one.create_role or one.name in NOBODYS)
+            return replace(user, admitted=self.admitted(name), mighty_by=frozenset(mighty))
         reached = self.reached_by(name)
         held = {(one.on.kind, one.privilege) for one in self.on_server if one.grantee in reached}
         harmless = {(ObjectKind.SERVER, privilege) for privilege in HARMLESS | {REPLICATION}}

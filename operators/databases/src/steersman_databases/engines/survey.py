@@ -80,7 +80,8 @@ class UserState:
     databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY), `out_of_reach` its privileges on
     the whole server that the administrator has not, and so cannot take from it (MySQL): they are listed nowhere else.
     In `members`, `role` is who is a member of it; `admitted` are roles with whom it made a member of them (PostgreSQL
-    16 and later). `stands_in` are databases in which the role owns or was granted something, `owns_in` those where it
+    16 and later). `mighty_by` are those with rights over the whole server whom it is or could act as, itself included
+    (PostgreSQL). `stands_in` are databases in which the role owns or was granted something, `owns_in` those where it
     owns something beside the database itself.
     """
 
@@ -105,6 +106,7 @@ class UserState:
     out_of_reach: frozenset[str] = frozenset()
     members: frozenset[Membership] = frozenset()
     admitted: frozenset[tuple[str, str]] = frozenset()
+    mighty_by: frozenset[str] = frozenset()
     stands_in: frozenset[str] = frozenset()
     owns_in: frozenset[str] = frozenset()
 

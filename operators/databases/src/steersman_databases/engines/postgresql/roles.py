@@ -116,12 +116,7 @@ def _heir(survey: Survey, name: str, database: str) -> str:
 
 def _require_harmless(survey: Survey, name: str, database: str, heir: str) -> None:
     """Views and SECURITY DEFINER functions act with their owner's rights: they must not get a mightier owner."""
-    state = survey.users.get(heir)
-    if (
-        heir == survey.administrator
-        or is_the_servers(heir)
-        or (state is not None and (state.superuser or state.create_role))
-    ):
+    if heir == survey.administrator or is_the_servers(heir) or _mighty_by(survey, heir):
         raise HeirMissing(name, database, f"{heir} has rights over the whole server, which its views would act with")
 
 
@@ -337,8 +332,8 @@ def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
     declared = {want.role: want for want in desired.roles}
     # What else is declared is done, an end above all.
     beyond = {name for name, want in declared.items() if _is_unknown(survey, want)}
-    mighty = {name for name in declared if _is_mighty(survey, name)}
-    wanted = {name: _explicit(survey, desired, declared[name]) for name in declared.keys() - beyond - mighty}
+    mighty = {name: by for name in declared if (by := _mighty_by(survey, name))}
+    wanted = {name: _explicit(survey, desired, declared[name]) for name in declared.keys() - beyond - mighty.keys()}
     # What it gave itself first: that hangs on what it was given.
     held = sorted(state.memberships, key=lambda one: (one.grantor != desired.name, one.role, one.grantor))
     fitting = [
@@ -359,9 +354,9 @@ def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
         f"PostgreSQL {survey.version[0]} knows neither inherit nor set of the membership in {name}"
         for name in sorted(beyond)
     ]
-    missing += [
-        f"role {name} has rights over the whole server: revoke them, or leave it out" for name in sorted(mighty)
-    ]
+    for name, by in sorted(mighty.items()):
+        others = "" if name in by else f" by {', '.join(sorted(by))}"
+        missing.append(f"role {name} has rights over the whole server{others}: revoke them, or leave it out")
     for name in sorted({one.role for one in stays}):
         others = ", ".join(_let_in(state, name))
         missing.append(f"membership in {name} stays with {desired.name}, who let {others} in: put them out first")
@@ -377,9 +372,9 @@ def _is_unknown(survey: Survey, wanted: DesiredMembership) -> bool:
     return survey.version[0] < INHERITING and (wanted.inherit is not None or wanted.set_role is not None)
 
 
-def _is_mighty(survey: Survey, role: str) -> bool:
-    state = survey.users.get(role)
-    return state is not None and (state.superuser or state.create_role)
+def _mighty_by(survey: Survey, role: str) -> frozenset[str]:
+    """As whom a role has rights over the whole server: itself, or who has let it in."""
+    return survey.users[role].mighty_by if role in survey.users else frozenset()
 
 
 def _let_in(state: UserState, role: str) -> list[str]:

@@ -24,7 +24,7 @@ from ..survey import (
     Survey,
     UserState,
 )
-from .names import deputy_name
+from .names import NOBODYS, deputy_name
 from .overriding import overridden
 from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
@@ -67,7 +67,10 @@ _ROLES = """
            ARRAY(SELECT DISTINCT d.datname::text
                  FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
                  WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid
-                   AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass)
+                   AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass),
+           ARRAY(SELECT m.rolname::text FROM pg_catalog.pg_roles m
+                 WHERE (m.rolsuper OR m.rolcreaterole OR m.rolname = ANY(%s))
+                   AND pg_catalog.pg_has_role(r.oid, m.oid, 'MEMBER'))
     FROM pg_catalog.pg_roles r WHERE r.rolname = ANY(%s)
 """
 """An end in microseconds: no `TimeZone` of a server moves it, and the driver reads no `DateStyle` but one.
@@ -257,12 +260,13 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
         *("bypass_row_level_security", "connection_limit", "valid_until", "mark"),
     )
     users: dict[str, dict[str, Any]] = {}
-    for name, *values, settings, stands_in, owns_in in await session.rows("looking at users", _ROLES, wanted):
+    looked = await session.rows("looking at users", _ROLES, sorted(NOBODYS), wanted)
+    for name, *values, settings, stands_in, owns_in, mighty_by in looked:
         state = dict(zip(fields, values, strict=True))
         if (end := state["valid_until"]) is not None:
             state["valid_until"] = _EPOCH + timedelta(microseconds=end)
-        places = {"stands_in": frozenset(stands_in), "owns_in": frozenset(owns_in)}
-        users[name] = {**state, "settings": frozenset(settings or ()), **places}
+        reach = {"stands_in": frozenset(stands_in), "owns_in": frozenset(owns_in), "mighty_by": frozenset(mighty_by)}
+        users[name] = {**state, "settings": frozenset(settings or ()), **reach}
     memberships: dict[str, set[Membership]] = defaultdict(set)
     members: dict[str, set[Membership]] = defaultdict(set)
     admitted: dict[str, set[tuple[str, str]]] = defaultdict(set)
