@@ -234,7 +234,7 @@ class ClusterReconciler(Reconciler[C]):
     ) -> Step | Wait | None:
         observed, findings = seen.observed, report.findings
         volumes = Volumes(charge)
-        volumes.check_adopted(seen.in_use)
+        volumes.check_adopted(seen.in_use, served=bool(cluster.status and cluster.status.version))
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
         deployments = await self._poolers.ensure(charge, _pooler(cluster), observed)

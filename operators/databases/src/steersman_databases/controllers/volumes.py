@@ -73,8 +73,12 @@ class Volumes:
         if found is not None:
             self._charge.require_labels(found)
 
-    def check_adopted(self, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Refuses data that another server made, or that a server would have only half of. Raises Blocked."""
+    def check_adopted(self, claims: Sequence[PersistentVolumeClaim], *, served: bool) -> None:
+        """Refuses data that another server made, or that a server would have only half of. Raises Blocked.
+
+        Args:
+            served: this cluster's own servers ran, so that the data are no others than theirs.
+        """
         newest = ""
         for claim in claims:
             labels = claim.metadata.labels
@@ -84,8 +88,13 @@ class Volumes:
             newest = max(newest, major, key=ordered)
         # Beside the newest there may be those that an upgrade left behind.
         for claim in claims if newest not in ("", self._view.version) else ():
+            if served:
+                why = f"the data are upgraded to {newest}, and nothing leads back: declare version {newest} again"
+                raise Blocked("Failed", "UnsupportedVersion", why)
             raise self._mismatch(claim, self._view.engine, newest)
+        self._check_complete(claims)
 
+    def _check_complete(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         names = [claim.metadata.name for claim in claims]
         logs = [name for name in names if name.startswith("wal-")] if self._view.wal_size is None else []
         if logs:
