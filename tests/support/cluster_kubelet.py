@@ -56,9 +56,17 @@ class ClusterKubelet:
 
     async def run(self, clock: Clock) -> None:
         """Never returns."""
+        self._jobs.clock = clock
         seen = None
         while True:
-            news = self._hosts.upgrade_hangs, self._hosts.unrolled, self._hosts.refused, self._members.news()
+            news = (
+                self._hosts.upgrade_hangs,
+                repr(self._hosts.stuck_jobs),
+                len(self._hosts.hung),
+                self._hosts.unrolled,
+                self._hosts.refused,
+                self._members.news(),
+            )
             changes = self._server.changes(), *news
             if changes != seen:
                 await self.look()
@@ -166,6 +174,10 @@ class ClusterKubelet:
 
     async def _run(self, job: Job) -> None:
         """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""
+        await self._jobs.note_start(job)
+        if job.metadata.name in self._hosts.stuck_jobs:
+            await self._jobs.hold(job, self._hosts.stuck_jobs[job.metadata.name])
+            return
         number, said = job.metadata.labels.get(INSTANCE_LABEL), self._hosts.upgrade_fails
         if number is None:
             said = self._hosts.lacks

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from contents_in_memory import ServerInMemory
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.postgresql import initial
@@ -30,6 +33,7 @@ class JobRunner:
         self._client = client
         self._sql = sql
         self._applied = applied
+        self.clock: Clock | None = None
 
     async def look(self) -> None:
         """Runs what there is to run."""
@@ -68,6 +72,25 @@ class JobRunner:
         self._sql.create(marker, owner)
         self._applied.append(text)
         return ""
+
+    async def note_start(self, job: Job) -> None:
+        """Writes down that it was let run."""
+        if job.status.start_time is None and self.clock is not None:
+            body = {"status": {"startTime": self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")}}
+            await self._client.patch(Job, job.key, MergePatch(body), subresource="status")
+
+    async def hold(self, job: Job, status: Mapping[str, object]) -> None:
+        """Its pod does not start, which its ``status`` says; where empty, it gets none. A deadline ends that."""
+        if job.spec.active_deadline_seconds is None:
+            if status and not (pod := await self.begin(job)).status.conditions and not pod.status.container_statuses:
+                await self._client.patch(Pod, pod.key, MergePatch({"status": status}), subresource="status")
+            return
+        for pod in self._server.read_all(Pod):
+            if any(reference.uid == job.metadata.uid for reference in pod.metadata.owner_references):
+                await self._client.delete(Pod, pod.key)
+                await self._client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
+        failed = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+        await self._client.patch(Job, job.key, MergePatch({"status": {"conditions": [failed]}}), subresource="status")
 
     async def begin(self, job: Job) -> Pod:
         """Its pod, which runs, and does not end when it is deleted."""

@@ -78,6 +78,10 @@ class Hosts:
     """Whether pods of Deployments do not become ready."""
     upgrade_hangs: bool = False
     """Whether the pod of that Job runs on, and does not even end when it is deleted."""
+    hung: set[str] = field(default_factory=set[str])
+    """Pods that do not end when they are deleted, by name."""
+    stuck_jobs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Of Jobs by name, the status of a pod that does not start; where it is empty, none is made."""
     lacks: str = ""
     """What the Job ends with that looks whether the image of the upgrade has everything."""
     altered: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
@@ -121,8 +125,8 @@ class Patroni:
         return frozenset(self._hosts.lagging)
 
     def ended(self, pod: Pod) -> bool:
-        """At once."""
-        return True
+        """At once, where it does not hang."""
+        return pod.metadata.name not in self._hosts.hung
 
     async def look(self) -> None:
         """One round of every cluster's members."""

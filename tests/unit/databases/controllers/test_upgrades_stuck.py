@@ -4,13 +4,112 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster_world import ClusterWorld
-from steersman.testing import virtual_time
+import pytest
+
+from cluster_world import NAMES, ClusterWorld
+from steersman.api.batch_v1 import Job
+from steersman.testing import matching, virtual_time
+
+NO_IMAGE: dict[str, Any] = {
+    "phase": "Pending",
+    "containerStatuses": [
+        {
+            "name": "upgrade",
+            "image": "typo",
+            "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image typo"}},
+        }
+    ],
+}
+NOWHERE: dict[str, Any] = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient memory"}],
+}
+UPGRADE, CHECK = NAMES.upgrade_job.name, NAMES.upgrade_check_job.name
 
 
 async def on_15(world: ClusterWorld, instances: int = 1, **spec: Any) -> None:
     await world.create(instances=instances, version="15", **spec)
     await world.ready(instances)
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        (NO_IMAGE, "ImageUnavailable", "Back-off pulling image typo"),
+        (NOWHERE, "Unschedulable", "Insufficient memory"),
+        ({}, "InstanceRefused", f"kubectl describe job {UPGRADE}"),
+    ],
+)
+async def test_a_job_that_does_not_start_is_told_and_after_some_minutes_the_former_version_runs_again(
+    status: dict[str, Any], reason: str, words: str
+) -> None:
+    world = ClusterWorld()
+    world.hosts.stuck_jobs[UPGRADE] = status
+    async with world.operator():
+        await on_15(world, 3)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Ready") == f"False/{reason}", seconds=300)
+        assert words in world.message("Ready") and "PostgreSQL 15 is started again" in world.message("Ready")
+        assert world.condition("Upgraded") == "False/Upgrading" and world.pods() == {}
+        await world.until("back", lambda: world.condition("Upgraded") == "False/RolledBack", seconds=600)
+        assert words in world.message("Upgraded")
+        await world.until("serves", lambda: world.status.ready_instances == 3)
+        before = world.uids()
+        await world.rest(900)
+        assert world.uids() == before and world.status.version == "15.6"
+        world.hosts.stuck_jobs.clear()
+        await world.client.delete(Job, NAMES.upgrade_job)
+        await world.ready(3)
+        assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_another_image_takes_the_place_of_one_that_does_not_start() -> None:
+    world = ClusterWorld()
+    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        world.hosts.stuck_jobs.clear()
+        await world.change(upgradeImage="example.org/upgrade:15-17")
+        await world.ready(1)
+        assert world.status.version == "17.6" and "RolledBack" not in world.events()
+
+
+@virtual_time
+async def test_what_keeps_the_job_that_looks_from_its_start_is_told_and_nothing_stops() -> None:
+    world = ClusterWorld()
+    world.hosts.stuck_jobs[CHECK] = NO_IMAGE
+    async with world.operator():
+        await on_15(world)
+        before = world.uids()
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        assert "Back-off pulling image typo" in world.message("Upgraded")
+        await world.rest(900)
+        assert world.uids() == before and world.condition("Available") == "True/PrimaryAccepts"
+        world.hosts.stuck_jobs.clear()
+        await world.change(upgradeImage="example.org/upgrade:15-17")
+        await world.ready(1)
+        assert world.status.version == "17.6"
+
+
+@virtual_time
+async def test_a_look_that_failed_names_the_job_to_delete_once_the_image_is_mended() -> None:
+    world = ClusterWorld()
+    world.hosts.lacks = "OOMKilled"
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/PreCheckFailed")
+        assert "OOMKilled" in world.message("Upgraded")
+        assert f"Job {CHECK}" in world.message("Upgraded") and "delete this Job" in world.message("Upgraded")
+        world.hosts.lacks = ""
+        await world.client.delete(Job, NAMES.upgrade_check_job)
+        await world.ready(1)
+        assert world.status.version == "17.6"
 
 
 @virtual_time
@@ -28,3 +127,44 @@ async def test_who_lowers_the_version_after_the_data_are_upgraded_is_not_told_to
         await world.change(version="17")
         await world.ready(3)
         assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_a_replica_that_does_not_stop_is_named_and_the_primary_serves_meanwhile() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world, 3)
+        world.hosts.hung.add("orders-2-0")
+        await world.change(version="17")
+        await world.until("stops", lambda: "orders-1" not in world.pods())
+        await world.rest(300)
+        assert world.condition("Available") == "True/PrimaryAccepts"
+        assert "orders-2" in world.message("Ready") and world.condition("Ready") == "False/Upgrading"
+        world.hosts.hung.clear()
+        await world.until("stopped", lambda: world.condition("Available") == "False/Upgrading")
+        await world.ready(3)
+        assert world.status.version == "17.6"
+
+
+@virtual_time
+async def test_an_image_that_is_not_used_after_the_way_back_is_told() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_fails = "boom"
+    async with world.operator():
+        await on_15(world, image="mine:15.20")
+        await world.change(version="17", image="mine:17.1")
+        await world.until("back", lambda: world.condition("Upgraded") == "False/RolledBack")
+        assert "boom" in world.message("Upgraded")
+        assert "spec.image is not used before version 15 is declared" in world.message("Upgraded")
+
+
+@virtual_time
+async def test_a_job_that_is_refused_leaves_the_upgrade_told() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await on_15(world)
+        world.server.fail_next(matching("POST", "/jobs"), 403, times=1000)
+        await world.change(version="17")
+        await world.rest(120)
+        assert world.condition("Upgraded") == "False/Upgrading" and CHECK in world.message("Upgraded")
+        assert world.condition("Available") == "True/PrimaryAccepts"

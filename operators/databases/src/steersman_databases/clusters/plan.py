@@ -103,14 +103,16 @@ def stop(
     for instance in observed.instances:
         if instance.number != primary and not instance.stopped:
             return StopInstance(instance.number)
-    if any(i.pod is not None for i in observed.instances if i.number != primary):
-        return Wait(because, "waiting for the replicas to stop")
+    running = [i.number for i in observed.instances if i.number != primary and i.pod is not None]
+    if running:
+        names = ", ".join(map(cluster.names.instance, running))
+        return Wait(because, f"waiting for {names} to stop, before the primary does")
     for instance in observed.instances:
         if not instance.stopped:
             return StopInstance(instance.number)
-    running = next((i for i in observed.instances if i.pod is not None), None)
-    if running is not None:
-        return Wait(because, f"waiting for instance {cluster.names.instance(running.number)} to stop")
+    last = next((i for i in observed.instances if i.pod is not None), None)
+    if last is not None:
+        return Wait(because, f"waiting for instance {cluster.names.instance(last.number)} to stop")
     return None
 
 

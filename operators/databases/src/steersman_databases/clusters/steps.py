@@ -132,6 +132,10 @@ class Wait:
         "Fenced",
         "Upgrading",
         "DiskFull",
+        "Unschedulable",
+        "ImageUnavailable",
+        "InstanceCrashing",
+        "InstanceRefused",
     ]
     message: str
 

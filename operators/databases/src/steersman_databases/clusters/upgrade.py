@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Literal
 
 from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import Pod
 from steersman.meta import Quantity, is_true
 from steersman_databases.clusters.observed import MAJOR_LABEL, Instance, Observed, number_of
+from steersman_databases.clusters.trouble import Trouble, trouble_in
 from steersman_databases.engines.cluster import ClusterView, InUse
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 
 DECLARED = "databases.steersman.dev/upgrade-image"
 """On the Job that upgrades: the image that was declared for it, empty for the operator's."""
 
+GIVEN_UP = "databases.steersman.dev/given-up"
+"""On the Job that upgrades: why it was ended before it ran."""
+
+# Longer than a node that is added takes, and an image that is pulled at the second try.
+_STARTS_WITHIN = timedelta(minutes=5)
+_POD_MADE_WITHIN = timedelta(minutes=2)  # longer than the Job's controller waits before it tries again
+_ENDED = frozenset({"Succeeded", "Failed"})
 _SPARE = 64 << 20  # bytes that pg_upgrade needs beside the copy
 _LOG = 1 << 30  # bytes of log that rebuilding all indexes writes at most until a checkpoint
 
@@ -37,7 +47,7 @@ class Due:
     declared: str = ""
 
 
-Stage = Literal["None", "Withdraw", "Stop", "Wait", "Commit", "RolledBack"]
+Stage = Literal["None", "Withdraw", "Stop", "Wait", "GiveUp", "Commit", "RolledBack"]
 
 
 def has_run(observed: Observed, version: str, told: str) -> bool:
@@ -65,8 +75,8 @@ def apart(cluster: ClusterView, observed: Observed) -> tuple[Observed, Sequence[
     return replace(observed, instances=[i for i in observed.instances if i not in left]), left
 
 
-def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
-    """What is to be done with an upgrade that may have begun; None: nothing."""
+def stage(observed: Observed, job: Job | None, due: Due | None, stuck: Stuck | None = None) -> Stage:
+    """What is to be done with an upgrade that may have begun; None: nothing. ``stuck``: the Job is."""
     if job is None:
         return "None"
     if due is None or job.metadata.deletion_timestamp is not None:
@@ -77,7 +87,7 @@ def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
     if failed and (another or job.metadata.annotations.get(DECLARED, "") != due.declared):
         # Somebody declares another upgrade now. A new release of the operator alone has nobody's servers stopped.
         return "Withdraw"
-    if job.spec.suspend and (another or image_of(job) != due.image):
+    if (job.spec.suspend or stuck is not None) and (another or image_of(job) != due.image):
         # It had not begun, and begins anew.
         return "Withdraw"
     if failed:
@@ -85,10 +95,38 @@ def stage(observed: Observed, job: Job | None, due: Due | None) -> Stage:
     if is_true(job.status.conditions, "Complete"):
         return "Commit"
     if not job.spec.suspend:
-        return "Wait"
+        return "Wait" if stuck is None or not stuck.overdue else "GiveUp"
     last = observed.members.last_leader
     # Another took over while all were being stopped, and may have more.
     return "Stop" if last in (None, number_of(job)) else "Withdraw"
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """Why no pod of a Job starts; ``overdue``: for so long that it is not to be expected any more."""
+
+    trouble: Trouble
+    overdue: bool
+
+
+def stuck(job: Job, pods: Sequence[Pod], now: datetime) -> Stuck | None:
+    """Whether a Job that may run cannot, as far as its ``pods`` tell; a pod that waits never fails it."""
+    if is_over(job) or job.status.start_time is None:
+        return None
+    present = [p for p in pods if not has_ended(p)]
+    states = (status.state.terminated for p in pods for status in p.status.container_statuses)
+    moments = [p.metadata.creation_timestamp for p in pods] + [end.finished_at for end in states if end is not None]
+    idle = now - max([job.status.start_time, *(m for m in moments if m is not None)])
+    trouble = next((found for p in present if (found := trouble_in(p))), None)
+    if not present and idle > _POD_MADE_WITHIN:
+        name = job.metadata.name
+        trouble = Trouble("InstanceRefused", f"Job {name} gets no pod, and `kubectl describe job {name}` says why")
+    return None if trouble is None else Stuck(trouble, idle > _STARTS_WITHIN)
+
+
+def has_ended(pod: Pod) -> bool:
+    """Whether nothing of it runs any more."""
+    return pod.status.phase in _ENDED
 
 
 def version_to(job: Job) -> str:

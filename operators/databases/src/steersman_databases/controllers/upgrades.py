@@ -18,11 +18,12 @@ from steersman_databases.clusters import plan, upgrade
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed, number_of
 from steersman_databases.clusters.steps import Step, Wait
-from steersman_databases.clusters.upgrade import Due
+from steersman_databases.clusters.trouble import Trouble
+from steersman_databases.clusters.upgrade import GIVEN_UP, Due, Stuck
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find
-from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.controllers.outcome import Blocked, shortened
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, InUse
 from steersman_databases.engines.cluster_names import SUPERUSER
@@ -42,7 +43,6 @@ from steersman_databases.resources.upgrade_job import (
 T = TypeVar("T", bound=Object)
 AskInUse = Callable[[Server], Awaitable[InUse]]
 
-_ENDED = frozenset({"Succeeded", "Failed"})
 _WAITING = "the upgrade waits until the cluster is well"
 
 
@@ -93,7 +93,8 @@ class Upgrades:
         if job is not None and not self.charge.controls(job):
             # In the way of an upgrade only, and told when one begins.
             job = None
-        stage = upgrade.stage(observed, job, self.due)
+        stuck = None if job is None else await self._stuck(job)
+        stage = upgrade.stage(observed, job, self.due, stuck)
         if self.due is None:
             await self.charge.remove(Job, self.charge.view.names.upgrade_check_job)
         if job is not None and stage == "Withdraw":
@@ -103,16 +104,23 @@ class Upgrades:
         if job is None or stage in ("None", "Withdraw"):
             return None
         if stage == "RolledBack":
-            words = await self._words(key) or "its pod is gone, and nobody knows what it said"
-            self._tell(findings, "RolledBack", f"the upgrade failed, and PostgreSQL {self._former} runs on: {words}")
+            self._tell(findings, "RolledBack", await self._why_back(job))
             return None
         self._tell(findings, "Upgrading", f"the data are upgraded from PostgreSQL {self._former}")
-        findings.tell("Available", False, "Upgrading", "the data are upgraded")
+        if observed.primary is None or all(i.pod is None for i in observed.replicas()):
+            # While a replica takes long to stop, the primary serves.
+            findings.tell("Available", False, "Upgrading", "the data are upgraded")
         match stage:
             case "Stop":
                 return await self._stop(observed, job)
             case "Commit":
                 return await self._commit(observed, job)
+            case "GiveUp":
+                assert stuck is not None
+                return await self._give_up(job, stuck.trouble, findings)
+            case _ if stuck is not None:
+                back = f"{stuck.trouble.message}; where that lasts, PostgreSQL {self._former} is started again"
+                return self._wait(findings, back, stuck.trouble)
             case _:
                 failed = f", which failed and is tried again: {words}" if (words := await self._words(key)) else ""
                 return Wait("Upgrading", f"waiting for Job {key.name} to upgrade the data{failed}")
@@ -122,7 +130,7 @@ class Upgrades:
         key = self.charge.view.names.upgrade_job
         if job is not None and not upgrade.is_over(job):
             waiting = f"waiting for Job {key.name} to end"
-        elif pods := [p.metadata.name for p in await self._pods(key) if p.status.phase not in _ENDED]:
+        elif pods := [p.metadata.name for p in await self._pods(key) if not upgrade.has_ended(p)]:
             waiting = f"waiting for pod {', '.join(pods)} of Job {key.name} to end, which may still write"
         else:
             return None
@@ -161,11 +169,13 @@ class Upgrades:
             return offered or None
         if (present := await find(self.charge.client, Job, self.charge.view.names.upgrade_job)) is not None:
             self._require_ours(present, findings)
+        # Told before it is tried: the API server may refuse the Job.
+        wait = self._wait(findings, "the cluster is stopped to be upgraded")
         parts = self.engine.pod(self.charge.view, primary.number, fenced=True)
         job = upgrade_job(self.charge.view, primary.number, due, parts)
         await self.charge.client.create(job, owner=self.charge.cluster)
         self.charge.created(Job, job.key)
-        return self._wait(findings, "the cluster is stopped to be upgraded")
+        return wait
 
     @property
     def _former(self) -> str:
@@ -177,9 +187,9 @@ class Upgrades:
     def _refuse(self, findings: Findings, message: str) -> None:
         self._tell(findings, "PreCheckFailed", message)
 
-    def _wait(self, findings: Findings, message: str) -> Wait:
+    def _wait(self, findings: Findings, message: str, trouble: Trouble | None = None) -> Wait:
         self._tell(findings, "Upgrading", message)
-        return Wait("Upgrading", message)
+        return Wait("Upgrading" if trouble is None else trouble.reason, message)
 
     def _require_ours(self, job: Job, findings: Findings) -> None:
         """Returns if it is. Raises Blocked, which is what the upgrade waits for as well."""
@@ -200,6 +210,7 @@ class Upgrades:
         assert self.due is not None
         key = self.charge.view.names.upgrade_check_job
         job = await find(self.charge.client, Job, key)
+        wait = self._wait(findings, f"waiting for Job {key.name} to look at image {self.due.image}")
         if job is not None:
             self._require_ours(job, findings)
         if job is not None and job.metadata.annotations.get(ASKED) != asked_of(self.due, used):
@@ -211,9 +222,13 @@ class Upgrades:
         elif is_true(job.status.conditions, "Complete"):
             return True
         elif is_true(job.status.conditions, "Failed"):
-            self._refuse(findings, await self._words(key) or f"Job {key.name} failed")
+            words = await self._words(key) or "it failed"
+            again = "where the image itself is mended, delete this Job"
+            self._refuse(findings, f"Job {key.name} looked at image {self.due.image}: {words}; {again}")
             return False
-        return self._wait(findings, f"waiting for Job {key.name} to look at image {self.due.image}")
+        elif (stuck := await self._stuck(job)) is not None:
+            return self._wait(findings, f"{wait.message}: {stuck.trouble.message}", stuck.trouble)
+        return wait
 
     async def _stop(self, observed: Observed, job: Job) -> Step | Wait | None:
         step = plan.stop(self.charge.view, observed, "Upgrading")
@@ -222,6 +237,29 @@ class Upgrades:
         body = {"metadata": {"resourceVersion": job.metadata.resource_version}, "spec": {"suspend": False}}
         await self.charge.client.patch(Job, job.key, MergePatch(body))
         return Wait("Upgrading", f"Job {job.key.name} upgrades the data")
+
+    async def _give_up(self, job: Job, trouble: Trouble, findings: Findings) -> Wait:
+        """Has Kubernetes fail the Job and end its pod: from there on it is one that failed."""
+        message = f"PostgreSQL {self._former} is started again: {trouble.message}"
+        if job.spec.active_deadline_seconds is None:
+            metadata = {
+                "resourceVersion": job.metadata.resource_version,
+                "annotations": {GIVEN_UP: shortened(trouble.message)},
+            }
+            body = {"metadata": metadata, "spec": {"activeDeadlineSeconds": 1}}
+            await self.charge.client.patch(Job, job.key, MergePatch(body))
+        return self._wait(findings, message, trouble)
+
+    async def _why_back(self, job: Job) -> str:
+        """Why the former version runs, and what of the declaration waits for the new one."""
+        given_up = job.metadata.annotations.get(GIVEN_UP)
+        words = given_up or await self._words(job.key) or "its pod is gone, and nobody knows what it said"
+        assert self.due is not None
+        waits = "" if self.given is None else f"; spec.image is not used before version {self._former} is declared"
+        return f"the upgrade failed, and PostgreSQL {self._former} runs on{waits}: {words}"
+
+    async def _stuck(self, job: Job) -> Stuck | None:
+        return upgrade.stuck(job, await self._pods(job.key), self.charge.clock.now())
 
     async def _commit(self, observed: Observed, job: Job) -> Wait:
         """From here on the data are the new version's: the claim's label is what everything else follows."""
