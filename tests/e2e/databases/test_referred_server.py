@@ -1,0 +1,208 @@
+"""What is on a server of somebody else: it goes away and comes back, is not who it should be, or lets nobody in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from certificates import Authority
+from cluster_engines import EACH, POSTGRESQL, Engine
+from cluster_under_test import Place
+from referred_server import ReferredServer
+
+pytestmark = [pytest.mark.xdist_group("referred-server"), EACH]
+
+Record = Callable[[str, object], None]
+TOLD_WITHIN = 30.0
+DONE_WITHIN = 60.0
+
+
+@pytest.fixture(scope="module")
+def server(shared: Place, of: Engine) -> ReferredServer:
+    """For all tests of the module: each leaves it well."""
+    made = ReferredServer(shared, of)
+    made.start()
+    return made
+
+
+def grants(server: ReferredServer, database: str) -> list[Mapping[str, Any]]:
+    return [{"database": database, "privileges": ["CONNECT" if server.engine is POSTGRESQL else "SELECT"]}]
+
+
+def refused(place: Place, kind: str, name: str, *words: str, seconds: float = TOLD_WITHIN) -> Mapping[str, Any]:
+    """The condition Ready once it is False with all these words, which an Event has told, too."""
+
+    def found() -> Mapping[str, Any] | None:
+        ready = place.condition(kind, name)
+        said = ready.get("message", "")
+        return ready if ready.get("status") == "False" and all(word in said for word in words) else None
+
+    ready = place.until(f"{kind} {name} says {words}", found, seconds, about=(kind, name))
+    place.until(
+        f"an Event of {name} says so", lambda: ready["message"] in place.events(name, ready["reason"]), TOLD_WITHIN
+    )
+    return ready
+
+
+def done(place: Place, kind: str, name: str, seconds: float = DONE_WITHIN) -> float:
+    """How many seconds it takes until the present declaration is so."""
+    began = time.monotonic()
+    generation = place.get(kind, name)["metadata"]["generation"]
+
+    def is_so() -> bool:
+        ready = place.condition(kind, name)
+        return ready.get("status") == "True" and ready["observedGeneration"] == generation
+
+    place.until(f"{kind} {name} is as declared", is_so, seconds, about=(kind, name))
+    return time.monotonic() - began
+
+
+def test_a_service_that_comes_later_is_found(server: ReferredServer, record_property: Record) -> None:
+    place = server.place
+    place.declare("Database", "late", {**server.on("later"), "deletionPolicy": "Delete"})
+    place.declare("DatabaseUser", "early", {**server.on("later"), "user": "early", "grants": grants(server, "late")})
+    for kind, name in (("database", "late"), ("databaseuser", "early")):
+        refused(place, kind, name, "there is no Service later", "create the cluster or Service")
+    server.serve("later")
+    for kind, name in (("database", "late"), ("databaseuser", "early")):
+        record_property(f"seconds until {name} is there", round(done(place, kind, name), 1))
+    assert server.ask(place.secret("early-user"), "SELECT 1") == "1"
+
+
+def test_a_server_that_goes_away_for_a_while(server: ReferredServer, record_property: Record) -> None:
+    """Who is on it says so, and whatever is declared meanwhile is there soon after the server is."""
+    place = server.place
+    on = server.on()
+    clerk = {**on, "user": "clerk", "grants": grants(server, "shop")}
+    place.declare("Database", "shop", {**on, "deletionPolicy": "Delete"})
+    place.declare("DatabaseUser", "clerk", clerk)
+    for kind, name in (("database", "shop"), ("databaseuser", "clerk")):
+        done(place, kind, name)
+    logins = {name: place.secret(name) for name in ("shop-app", "clerk-user")}
+    server.ask(logins["shop-app"], "CREATE TABLE kept (n INT); INSERT INTO kept VALUES (7)")
+
+    server.scale(0)
+    for kind, name in (("database", "shop"), ("databaseuser", "clerk")):
+        refused(place, kind, name, f"cannot reach {server.host}:")
+    assert place.condition("database", "shop")["reason"] == "ServerUnreachable"
+    # What is new is not waited with in silence either.
+    place.declare("DatabaseUser", "novice", {**on, "user": "novice", "grants": grants(server, "shop")})
+    refused(place, "databaseuser", "novice", f"cannot reach {server.host}:")
+    place.declare("DatabaseUser", "clerk", {**clerk, "connectionLimit": 3})
+
+    def told_of_this_one() -> bool:
+        found = place.get("databaseuser", "clerk")
+        ready = place.condition("databaseuser", "clerk")
+        return ready["status"] == "False" and ready["observedGeneration"] == found["metadata"]["generation"]
+
+    place.until("the next declaration is told of, too", told_of_this_one, DONE_WITHIN)
+    for name, reason in (("shop", "ServerUnreachable"), ("clerk", "ProvisionFailed"), ("novice", "ProvisionFailed")):
+        assert 0 < len(place.events(name, reason)) < 5, "told when it is news, not with each try"
+
+    server.scale(1)
+    for kind, name in (("databaseuser", "novice"), ("databaseuser", "clerk"), ("database", "shop")):
+        record_property(f"seconds until {name} is as declared", round(done(place, kind, name), 1))
+    assert {name: place.secret(name) for name in logins} == logins
+    assert server.ask(logins["shop-app"], "SELECT n FROM kept") == "7"
+    assert server.ask(logins["clerk-user"], "SELECT 1") == "1"
+    assert server.ask(place.secret("novice-user"), "SELECT 1") == "1"
+
+
+def certificates(place: Place, name: str, authority: Authority) -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    place.make({**manifest, "data": {"bundle.pem": authority.certificate.decode()}})
+
+
+def test_its_certificate_is_verified(server: ReferredServer) -> None:
+    """By its authority, in a ConfigMap or a Secret, and by its name, as far as it is declared."""
+    place = server.place
+    entry = f"--from-literal=ca.crt={server.authority.certificate.decode()}"
+    place.kubectl("create", "secret", "generic", "its-authority", entry)
+    certificates(place, "its-authority", server.authority)
+    certificates(place, "another", Authority())
+    server.serve("alias")
+    secret = {"secretKeyRef": {"name": "its-authority", "key": "ca.crt"}}
+    known = {"configMapKeyRef": {"name": "its-authority", "key": "bundle.pem"}}
+    other = {"configMapKeyRef": {"name": "another", "key": "bundle.pem"}}
+
+    def user(name: str, on: Mapping[str, Any]) -> None:
+        place.declare("DatabaseUser", name, {**on, "user": name})
+
+    user("by-secret", server.on(mode="VerifyFull", ca=secret))
+    user("by-default", server.on(ca=known))
+    user("by-authority", server.on("alias", mode="VerifyCA", ca=known))
+    user("stranger", server.on(ca=other))
+    user("misnamed", server.on("alias", ca=known))
+    user("untold", server.on(mode="VerifyFull"))
+    for name in ("by-secret", "by-default", "by-authority"):
+        done(place, "databaseuser", name)
+    assert place.secret("by-default-user")["ca.crt"] == server.authority.certificate.decode()
+    refused(place, "databaseuser", "stranger", f"cannot reach {server.host}:", "certificate")
+    refused(place, "databaseuser", "untold", f"cannot reach {server.host}:", "certificate")
+    refused(place, "databaseuser", "misnamed", f"alias.{place.namespace}.svc", "match")
+    catalog = "pg_roles WHERE rolname" if server.engine is POSTGRESQL else "mysql.user WHERE user"
+    assert server.sql(f"SELECT COUNT(*) FROM {catalog} IN ('stranger', 'misnamed', 'untold')") == "0"
+
+    # Authorities are corrected where they stand: nobody touches the objects.
+    certificates(place, "another", server.authority)
+    done(place, "databaseuser", "stranger")
+    user("misnamed", server.on("alias", mode="VerifyCA", ca=known))
+    done(place, "databaseuser", "misnamed")
+
+
+@pytest.fixture
+def neighbours(server: ReferredServer) -> Iterator[Place]:
+    """Another namespace than the server's."""
+    target, name = server.place.target, f"{server.place.namespace}-guests"
+    target.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
+    target.kubectl("create", "namespace", name)
+    yield Place(target, name)
+    target.kubectl("delete", "namespace", name, "--timeout=180s", seconds=200)
+
+
+def test_it_lets_in_the_namespaces_that_it_names(server: ReferredServer, neighbours: Place) -> None:
+    """Service and Secret each by an annotation; nobody learns from the refusal what another namespace holds."""
+    home = server.place
+
+    def let_in(kind: str, name: str, value: str | None) -> None:
+        annotations = {"databases.steersman.dev/allowed-namespaces": value}
+        home.patch(kind, name, {"metadata": {"annotations": annotations}})
+
+    server.serve("public")
+    on = server.on("public", home.namespace)
+    neighbours.declare("Database", "guests", {**on, "deletionPolicy": "Delete"})
+    visitor = {**on, "user": "visitor", "grants": grants(server, "guests")}
+    neighbours.declare("DatabaseUser", "visitor", visitor)
+    absent = server.on("absent", home.namespace)
+    neighbours.declare("DatabaseUser", "seeker", {**absent, "user": "seeker"})
+    unknown = "does not exist, or does not let in namespace"
+    advice = "databases.steersman.dev/allowed-namespaces"
+    for kind, name, service in (
+        ("database", "guests", "public"),
+        ("databaseuser", "visitor", "public"),
+        ("databaseuser", "seeker", "absent"),
+    ):
+        refused(
+            neighbours, kind, name, f"Service {home.namespace}/{service} {unknown} {neighbours.namespace}", advice
+        )
+
+    let_in("service", "public", f"others, {neighbours.namespace}")
+    refused(neighbours, "database", "guests", f"Secret {home.namespace}/{server.administrator} {unknown}", advice)
+    let_in("secret", server.administrator, "others")
+    assert neighbours.condition("database", "guests")["status"] == "False"
+    let_in("secret", server.administrator, f"others,{neighbours.namespace}")
+    done(neighbours, "database", "guests")
+    done(neighbours, "databaseuser", "visitor")
+    login = neighbours.secret("visitor-user")
+    assert server.ask(login, "SELECT 1") == "1"
+
+    let_in("service", "public", "others")
+    refused(neighbours, "databaseuser", "visitor", f"Service {home.namespace}/public {unknown}", seconds=60)
+    assert server.ask(login, "SELECT 1") == "1", "what is there goes on"
+    let_in("service", "public", "*")
+    done(neighbours, "databaseuser", "visitor")
+    done(neighbours, "database", "guests")
+    neighbours.kubectl("delete", "databaseuser,database", "--all", "--timeout=60s", seconds=70)
