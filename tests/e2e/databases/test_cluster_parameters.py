@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from devcluster.errors import CommandFailed
 
 pytestmark = pytest.mark.xdist_group("cluster-parameters")
 
+HEALED_WITHIN = 30.0
 PARAMETERS: dict[str, str] = SMALL["postgresql"]["parameters"]
 
 
@@ -114,6 +117,43 @@ def test_one_that_the_server_refuses(three: ClusterUnderTest, name: str, value: 
     assert three.shown("max_connections") == {"40"}
     if name != "huge_pages":
         assert three.sql("SELECT pg_postmaster_start_time()") == uptime
+
+
+def told(cluster: ClusterUnderTest) -> int:
+    """How many Events there were about it, with those that are counted as one."""
+    found = cluster.place.all("events", f"--field-selector=involvedObject.name={cluster.name}")
+    return sum(event.get("count") or 1 for event in found)
+
+
+def test_one_that_somebody_writes_where_members_agree_is_taken_back(
+    three: ClusterUnderTest, record_property: Callable[[str, object], None]
+) -> None:
+    store, before = f"{three.name}-config", told(three)
+
+    def agreed() -> dict[str, Any]:
+        return json.loads(three.place.get("configmap", store)["metadata"]["annotations"]["config"])
+
+    declared, started = agreed(), three.sql("SELECT pg_postmaster_start_time()")
+    settings = declared["postgresql"]
+    harmed = {**settings["parameters"], "work_mem": "9MB", "log_min_duration_statement": "7", "max_connections": "39"}
+    config = json.dumps({**declared, "postgresql": {**settings, "parameters": harmed}})
+    three.place.patch("configmap", store, {"metadata": {"annotations": {"config": config}}})
+    began = time.monotonic()
+    three.until("members agree as before", lambda: agreed() == declared, HEALED_WITHIN)
+    for name, value in (("work_mem", "4MB"), ("log_min_duration_statement", "-1"), ("max_connections", "40")):
+        left = HEALED_WITHIN - (time.monotonic() - began)
+        three.until(f"servers run with {name} as before", lambda n=name, v=value: three.shown(n) == {v}, left)
+    record_property("seconds until servers run as before", round(time.monotonic() - began, 1))
+    three.until("an Event tells of it", lambda: told(three) > before, HEALED_WITHIN)
+    applied(three)
+    assert three.sql("SELECT pg_postmaster_start_time()") == started
+
+
+def test_one_that_somebody_sets_at_a_server_is_refused_there(three: ClusterUnderTest) -> None:
+    """From version 17 on."""
+    for instance in three.nodes():
+        with pytest.raises(CommandFailed, match="ALTER SYSTEM is not allowed in this environment"):
+            three.sql("ALTER SYSTEM SET work_mem = '9MB'", instance=instance)
 
 
 def test_one_that_no_instance_has_the_memory_for_is_refused_as_it_is_applied(three: ClusterUnderTest) -> None:
