@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from cluster_under_test import ClusterUnderTest, Place
+from devcluster.target import Target
 
 Object = Mapping[str, Any]
 ELSEWHERE = "e2e-cluster-fields-elsewhere"
@@ -57,12 +59,17 @@ class Case:
     """A field's first value, its second, and what is seen of each and of none: whatever ``look`` gives for it.
 
     ``look`` at None: nothing but a failure or the end would show it. ``first`` and ``second`` at None: not set then.
+    ``rest`` is what is left where the field is no more: of a list, elements without it.
     """
 
     first: Any
     second: Any
     look: Callable[[Found], Any] | None = None
     seen: Sequence[Any] | None = None
+    rest: Any = None
+
+    def given(self, stage: int) -> Any:
+        return (self.first, self.second, self.rest)[stage]
 
     def expected(self, stage: int) -> Any:
         return self.seen[stage] if self.seen is not None else (self.first, self.second, None)[stage]
@@ -85,6 +92,70 @@ class Fields:
     other_image: str
     sql: tuple[str, str]
     given: tuple[str, str]
+
+
+def fields(schema: Object, path: str = "", *, lists: bool = False) -> Iterator[str]:
+    """The fields of a schema, by their paths. What is Kubernetes' own is one field.
+
+    Args:
+        lists: tells the fields of a list's elements, as in ``roles[].name``, too.
+    """
+    for name, each in schema["properties"].items():
+        where = f"{path}.{name}".removeprefix(".")
+        if "properties" in each and not where.startswith("affinity."):
+            yield from fields(each, where, lists=lists)
+        elif lists and "properties" in each.get("items", {}):
+            yield from fields(each["items"], f"{where}[]", lists=lists)
+        else:
+            yield where
+
+
+def known_fields(target: Target, kind: str, *, lists: bool = False) -> set[str]:
+    """The paths of all fields of a kind's spec that the API server knows."""
+    crd = target.get("crd", f"{kind.lower()}s.databases.steersman.dev")
+    assert crd is not None
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    return set(fields(schema, lists=lists))
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A spec of fields by their paths. That of an element, as in ``roles[].name``, has the elements that show it."""
+    spec: dict[str, Any] = {}
+    for path, value in values.items():
+        whole, of_elements, _ = path.partition("[]")
+        *parents, name = whole.split(".")
+        inner = spec
+        for parent in parents:
+            inner = inner.setdefault(parent, {})
+        inner[name] = [*inner.get(name, ()), *value] if of_elements else value
+    return spec
+
+
+def stage(cases: Mapping[str, Case], final: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """The spec of a stage: all first values, all second ones, none."""
+    chosen = {path: value for path, case in cases.items() if (value := case.given(number)) is not None}
+    return nested({**final, **chosen})
+
+
+def judge(orders: ClusterUnderTest, cases: Mapping[str, Case], number: int, seconds: float) -> None:
+    """Waits until all fields are seen as a stage has them, at once: what is not as it should be is named."""
+    wrong: dict[str, str] = {}
+
+    def look() -> bool:
+        found = Found(orders)
+        wrong.clear()
+        for path, case in cases.items():
+            if case.look is None:
+                continue
+            if (seen := case.look(found)) != case.expected(number):
+                wrong[path] = f"{seen!r} in place of {case.expected(number)!r}"
+        return not wrong
+
+    try:
+        orders.until("all is as declared", look, seconds)
+    except Exception as error:
+        error.add_note(json.dumps(wrong, indent=1))
+        raise
 
 
 def of_service(name: str) -> dict[str, Case]:

@@ -102,6 +102,16 @@ class Place:
 
         return self.until(f"{kind} {name}: {what} is {reason}", found, seconds, about=(kind, name))
 
+    def wait_current(self, kind: str, name: str, reason: str, what: str = "Ready", seconds: float = 90) -> None:
+        """As `wait_reason`, said of what is declared at present."""
+        generation = self.get(kind, name)["metadata"]["generation"]
+
+        def found() -> bool:
+            condition = self.condition(kind, name, what)
+            return (condition.get("reason"), condition.get("observedGeneration")) == (reason, generation)
+
+        self.until(f"{kind} {name}: {what} is {reason} by now", found, seconds, about=(kind, name))
+
     def events(self, name: str, reason: str) -> list[str]:
         """What was said of an object for a reason."""
         chosen = f"--field-selector=involvedObject.name={name},reason={reason}"

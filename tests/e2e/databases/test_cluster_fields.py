@@ -5,9 +5,7 @@ The definition on the API server says which fields there are: one without a case
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ import mysql_fields
 import postgresql_fields
 from certificates import Authority
 from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
-from cluster_fields import ELSEWHERE, Fields, Found, Object
+from cluster_fields import ELSEWHERE, Fields, judge, known_fields, nested, stage
 from cluster_under_test import ClusterUnderTest, Place
 from devcluster.errors import CommandFailed
 from devcluster.images import tag
@@ -24,34 +22,6 @@ from devcluster.target import Target
 pytestmark = [pytest.mark.xdist_group("cluster-fields"), pytest.mark.timeout(1700), EACH]
 
 FIELDS: Mapping[Engine, Fields] = {POSTGRESQL: postgresql_fields.FIELDS, MYSQL: mysql_fields.FIELDS}
-
-
-def fields(schema: Object, path: str = "") -> Iterator[str]:
-    """The fields of a schema, by their paths. What is Kubernetes' own is one field."""
-    for name, each in schema["properties"].items():
-        where = f"{path}.{name}".removeprefix(".")
-        if "properties" in each and not where.startswith("affinity."):
-            yield from fields(each, where)
-        else:
-            yield where
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A spec of fields by their paths."""
-    spec: dict[str, Any] = {}
-    for path, value in values.items():
-        *parents, name = path.split(".")
-        inner = spec
-        for parent in parents:
-            inner = inner.setdefault(parent, {})
-        inner[name] = value
-    return spec
-
-
-def stage(of: Fields, number: int) -> dict[str, Any]:
-    """The spec of a stage: all first values, all second ones, none."""
-    chosen = {} if number == 2 else {path: (c.first, c.second)[number] for path, c in of.cases.items()}
-    return nested({**of.final, **{path: value for path, value in chosen.items() if value is not None}})
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +33,7 @@ def its(of: Engine) -> Fields:
 @pytest.fixture(scope="module")
 def known(cluster: Target, of: Engine) -> set[str]:
     """The paths of all fields that the API server knows."""
-    crd = cluster.get("crd", f"{of.kind.lower()}s.databases.steersman.dev")
-    assert crd is not None
-    return set(fields(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]))
+    return known_fields(cluster, of.kind)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +80,7 @@ def orders(shared: Place, of: Engine, its: Fields) -> Iterator[ClusterUnderTest]
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ELSEWHERE}},
     )
     made = ClusterUnderTest(shared, spec={}, engine=of)
-    made.apply(**stage(its, 0))
+    made.apply(**stage(its.cases, its.final, 0))
     there = {"kind": of.kind, "name": "orders", "namespace": shared.namespace}
     Place(target, ELSEWHERE).declare("Database", "guest", {"clusterRef": there, "deletionPolicy": "Delete"})
     made.wait_ready(2, seconds=400)
@@ -121,28 +89,8 @@ def orders(shared: Place, of: Engine, its: Fields) -> Iterator[ClusterUnderTest]
     target.kubectl("delete", "priorityclass", "e2e-fields-one", "e2e-fields-two")
 
 
-def judge(orders: ClusterUnderTest, its: Fields, number: int) -> None:
-    """All fields at once: what is not as it should be is named."""
-    found = Found(orders)
-    wrong: dict[str, str] = {}
-
-    def look() -> bool:
-        nonlocal found
-        found = Found(orders)
-        wrong.clear()
-        for path, case in its.cases.items():
-            if case.look is None:
-                continue
-            if (seen := case.look(found)) != case.expected(number):
-                wrong[path] = f"{seen!r} in place of {case.expected(number)!r}"
-        return not wrong
-
-    try:
-        # A look is some sixty calls of kubectl.
-        orders.until("all is as declared", look, 400)
-    except Exception as error:
-        error.add_note(json.dumps(wrong, indent=1))
-        raise
+LOOKING = 400.0
+"""Seconds: a look is some sixty calls of kubectl."""
 
 
 def test_every_field_has_a_case(known: set[str], its: Fields) -> None:
@@ -150,7 +98,7 @@ def test_every_field_has_a_case(known: set[str], its: Fields) -> None:
 
 
 def test_set(orders: ClusterUnderTest, its: Fields) -> None:
-    judge(orders, its, 0)
+    judge(orders, its.cases, 0, LOOKING)
 
 
 def test_what_is_given_once(orders: ClusterUnderTest, its: Fields) -> None:
@@ -189,9 +137,9 @@ def test_another_version_is_not_gone_back_to(orders: ClusterUnderTest) -> None:
 
 def test_changed(orders: ClusterUnderTest, its: Fields) -> None:
     orders.spec = {}
-    orders.apply(**stage(its, 1))
+    orders.apply(**stage(its.cases, its.final, 1))
     orders.wait_ready(3, seconds=500)
-    judge(orders, its, 1)
+    judge(orders, its.cases, 1, LOOKING)
 
 
 @pytest.mark.parametrize("name", ["ro", "r"])
@@ -218,7 +166,7 @@ def test_devices_that_no_pod_has_are_refused_in_the_api_servers_words(orders: Cl
 
 def test_removed(orders: ClusterUnderTest, its: Fields) -> None:
     orders.spec = {}
-    orders.apply(**stage(its, 2))
+    orders.apply(**stage(its.cases, its.final, 2))
     orders.wait_ready(3, seconds=500)
-    judge(orders, its, 2)
+    judge(orders, its.cases, 2, LOOKING)
     assert orders.found["spec"].keys().isdisjoint({"pooler", "affinity", "image", "resources", "priorityClassName"})
