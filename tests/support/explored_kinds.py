@@ -40,7 +40,9 @@ ELSEWHERE = [
         "adopt",
     )
 ]
-"""Fields that are followed by tests of their own: they need other servers than the one that a ``Database`` makes."""
+"""Fields that ``test_database_fields.py`` follows, or names who does, which it checks itself: they need other servers
+than the one that a ``Database`` makes.
+"""
 
 
 def hints(engine: str, deletion_policy: str) -> Hints:
