@@ -89,7 +89,7 @@ def test_fields_are_set_changed_and_removed(orders: ClusterUnderTest, its: Datab
     drop(orders, "stock")
 
 
-@ON_POSTGRESQL
+@EACH
 def test_owner(orders: ClusterUnderTest, its: DatabaseFields) -> None:
     """Without one there is a user of the database's name again, and its Secret."""
     cases = {"owner": its.owner}
