@@ -114,7 +114,7 @@ def test_fields_are_set_changed_and_removed(orders: ClusterUnderTest, its: UserF
     assert orders.sql(its.there.format("clerk")) == "0"
 
 
-@ON_POSTGRESQL
+@EACH
 def test_what_it_logs_in_with_is_set_changed_and_removed(orders: ClusterUnderTest, its: UserFields) -> None:
     grants = [{"database": database, "privileges": ["ALL"]} for database in ("stock", "orders")]
     for number in range(3):
@@ -124,7 +124,7 @@ def test_what_it_logs_in_with_is_set_changed_and_removed(orders: ClusterUnderTes
     assert not orders.place.secret("reader-user")
 
 
-@ON_POSTGRESQL
+@EACH
 def test_login(orders: ClusterUnderTest) -> None:
     """A role has no Secret, and who had one is let in by it no more."""
     grants = [{"database": "orders", "privileges": ["ALL"]}]
@@ -141,7 +141,7 @@ def test_login(orders: ClusterUnderTest) -> None:
     drop(orders, "member")
 
 
-@ON_POSTGRESQL
+@EACH
 def test_what_is_given_once_stays(orders: ClusterUnderTest, of: Engine) -> None:
     grants = [{"database": "orders", "privileges": ["ALL"]}]
     declare(orders, "stays", grants=grants, secretName="elsewhere")
@@ -168,7 +168,7 @@ def test_what_is_given_once_stays(orders: ClusterUnderTest, of: Engine) -> None:
     assert not orders.place.secret("elsewhere")
 
 
-@ON_POSTGRESQL
+@EACH
 def test_engine(orders: ClusterUnderTest, of: Engine) -> None:
     """Beside the label it says which kind is meant."""
     mine, other = ("mysql", "postgresql") if of is MYSQL else ("postgresql", "mysql")
@@ -196,7 +196,7 @@ def test_what_is_not_for_it_is_refused_with_the_field(orders: ClusterUnderTest, 
     assert not orders.place.get("databaseuser", "wrong")
 
 
-@ON_POSTGRESQL
+@EACH
 def test_undeclared_grants(orders: ClusterUnderTest, its: UserFields) -> None:
     """What is kept is seen once something else has been undone in the same look."""
     for spec, left in (({"undeclaredGrants": "Keep"}, "2"), ({"undeclaredGrants": "Revoke"}, "0"), ({}, "0")):
@@ -231,7 +231,7 @@ def test_reassign_to(orders: ClusterUnderTest) -> None:
         assert orders.sql(owner, "orders") == heir
 
 
-@ON_POSTGRESQL
+@EACH
 def test_adopt(orders: ClusterUnderTest, its: UserFields) -> None:
     """Who is there already is taken with it alone, and kept without it from then on."""
     orders.sql(its.made)
@@ -249,7 +249,7 @@ def test_adopt(orders: ClusterUnderTest, its: UserFields) -> None:
     assert orders.sql(its.there.format("found")) == "0"
 
 
-@ON_POSTGRESQL
+@EACH
 def test_deletion_policy(orders: ClusterUnderTest, its: UserFields) -> None:
     """The one at the end counts. Who is left is taken back by an object of the same name."""
     for former, latter, left in (("Delete", "Retain", "1"), ("Retain", "Delete", "0"), ("Retain", None, "0")):
