@@ -554,3 +554,24 @@ async def test_who_lost_the_mark_is_left_and_that_is_told() -> None:
         assert "clerk" in world.sql.users
         told = "user clerk was not dropped on db.example.com:5432: it bears another mark than this object's, or none"
         assert f"UserRetained: {told}" in world.notes()
+
+
+@virtual_time
+async def test_a_password_is_rotated_no_more_once_its_user_has_ended() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.make_database("shop")
+        end = world.runtime.clock.now() + timedelta(minutes=15)
+        grants = [{"database": "shop", "privileges": ["CONNECT"]}]
+        rotation = {"every": "10m", "overlap": "2m"}
+        await world.user(grants=grants, rotation=rotation, validUntil=end.isoformat())
+        await world.ready()
+        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
+        await world.runtime.clock.sleep(3600)
+        ready = world.condition()
+        assert ready is not None and ready.reason == "ProvisionSucceeded", world.message()
+        assert world.entries()["username"] == "clerk~"
+        later = (world.runtime.clock.now() + timedelta(days=1)).isoformat()
+        key = ObjectKey("default", "clerk")
+        await world.client.patch(DatabaseUser, key, MergePatch({"spec": {"validUntil": later}}))
+        await world.until("rotated again", lambda: world.entries()["username"] == "clerk", 700)

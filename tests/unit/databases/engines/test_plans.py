@@ -36,7 +36,7 @@ from steersman_databases.engines.errors import (
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.settle import settle
-from steersman_databases.engines.survey import Membership, Scope, UserState
+from steersman_databases.engines.survey import Membership, Scope, Survey, UserState
 
 ENDPOINT = Endpoint("model", 5432)
 ADMINISTRATOR = Credentials("postgres", "4dmin")
@@ -177,6 +177,14 @@ async def test_the_same_on_mysql(former: DesiredUser, desired: DesiredUser) -> N
     await world.make(desired)
     assert await world.left_to_do(desired) == ()
     assert world.model.opens(Credentials("clerk", str(desired.password))) == desired.login
+
+
+async def test_who_was_locked_out_is_let_in_with_the_declared_password_only() -> None:
+    engine = MySQL()
+    former = UserState("clerk", mark=CLAIM.text, verifier=engine.new_verifier("former"), login=True, locked=True)
+    survey = Survey("MySQL", (9, 7), "admin", users={"clerk": former})
+    plan = engine.plan_user(survey, DesiredUser("clerk", "declared", claim=CLAIM))
+    assert [step.change.reason for step in plan.steps if step.change] == ["PasswordReset", "UserUnlocked"]
 
 
 async def test_two_credentials_are_one_user(world: World) -> None:

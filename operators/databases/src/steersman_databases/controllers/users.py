@@ -184,7 +184,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
     async def _with_login(self, user: DatabaseUser, located: Located) -> _Provisioned:
         second = located.contents.second_username(user.spec.user)
         rotation = user.spec.rotation
-        every = rotation.every.timedelta if rotation is not None else None
+        # A next password could not be tried by who is let in no more.
+        every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
         overlap = rotation.overlap.timedelta if rotation is not None else timedelta(0)
         now = self.runtime.clock.now()
         secret = await self._own_secret(user)

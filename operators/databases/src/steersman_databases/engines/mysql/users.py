@@ -99,10 +99,8 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
     if is_role:
         return
     wanted = _wanted(desired, is_role)
-    if state.locked != wanted.locked:
-        reason, word = ("UserUnlocked", "unlocked") if state.locked else ("UserLocked", "locked")
-        change = Change(reason, f"{word} user {desired.name}")
-        yield Step(AlterUser(desired.name, Attributes(locked=wanted.locked)), change)
+    if wanted.locked and not state.locked:
+        yield Step(AlterUser(desired.name, Attributes(locked=True)), Change("UserLocked", f"locked user {desired.name}"))
     limits = Attributes(
         connection_limit=wanted.connection_limit if state.connection_limit != wanted.connection_limit else None,
         limits=wanted.limits if state.limits != wanted.limits else None,
@@ -112,6 +110,10 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
             AlterUser(desired.name, limits), Change("UserAltered", f"altered the limits of user {desired.name}")
         )
     yield from _second(survey, state, desired)
+    if state.locked and not wanted.locked:
+        # Last: the password that it had when it was locked must not open it again.
+        change = Change("UserUnlocked", f"unlocked user {desired.name}")
+        yield Step(AlterUser(desired.name, Attributes(locked=False)), change)
 
 
 def _require_no_heritage(survey: Survey, desired: DesiredUser) -> None:
