@@ -100,7 +100,9 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
         return
     wanted = _wanted(desired, is_role)
     if wanted.locked and not state.locked:
-        yield Step(AlterUser(desired.name, Attributes(locked=True)), Change("UserLocked", f"locked user {desired.name}"))
+        yield Step(
+            AlterUser(desired.name, Attributes(locked=True)), Change("UserLocked", f"locked user {desired.name}")
+        )
     limits = Attributes(
         connection_limit=wanted.connection_limit if state.connection_limit != wanted.connection_limit else None,
         limits=wanted.limits if state.limits != wanted.limits else None,
