@@ -34,7 +34,7 @@ class MySQLServer(RealServer):
     ) -> list[Any]:
         """Run a statement, its `{}` filled with quoted names."""
         async with (
-            self._connected(credentials, database) as connection,
+            self.connected(credentials, database) as connection,
             await connection.prepare(_filled(statement, names)) as prepared,
         ):
             return list((await prepared.execute()).rows or ())
@@ -43,11 +43,12 @@ class MySQLServer(RealServer):
         self, statement: str, *names: str, credentials: Credentials = ADMINISTRATOR, database: str | None = None
     ) -> None:
         """One of the statements that MySQL does not prepare."""
-        async with self._connected(credentials, database) as connection:
+        async with self.connected(credentials, database) as connection:
             await connection.query(_filled(statement, names))
 
     @asynccontextmanager
-    async def _connected(self, credentials: Credentials, database: str | None) -> AsyncGenerator[Any]:
+    async def connected(self, credentials: Credentials, database: str | None) -> AsyncGenerator[Any]:
+        """The driver's own connection, during the block."""
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import asyncmy
 import pytest
 
 from accounts_contract import SHOP, At, TestAccounts, at, on_server, user
 from mysql_server import MySQLServer
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import Claim, DesiredGrant, ObjectKind
-from steersman_databases.engines.errors import InvalidName, ObjectsMissing
+from steersman_databases.engines.errors import InvalidName, ObjectsMissing, SqlFailed
 
 __all__ = ["TestAccounts", "at"]
 
@@ -160,3 +161,17 @@ def with_table(mysql_server: MySQLServer) -> Callable[[str, str, tuple[str, ...]
         return mysql_server.execute(f"CREATE TABLE {{}}.{{}} ({told})", database, table, *columns)
 
     return make
+
+
+@pytest.mark.parametrize("limit", ["MAX_USER_CONNECTIONS", "MAX_CONNECTIONS_PER_HOUR"])
+async def test_limits_are_counted_after_the_password(at: At, mysql_server: MySQLServer, limit: str) -> None:
+    await at.make(user(grants=(DesiredGrant(SHOP, frozenset({"SELECT"})),)))
+    await mysql_server.execute(f"ALTER USER {{}}@'%' WITH {limit} 1", "clerk")
+    async with mysql_server.connected(CLERK, SHOP):
+        with pytest.raises(asyncmy.errors.MySQLError, match="has exceeded"):
+            await mysql_server.execute("SELECT 1", credentials=CLERK)
+        assert await at.contents.opens(at.sessions.server, CLERK, SHOP)
+        assert not await at.contents.opens(at.sessions.server, Credentials("clerk", "wr0ng"), SHOP)
+        await mysql_server.execute("ALTER USER {}@'%' ACCOUNT LOCK", "clerk")
+        with pytest.raises(SqlFailed, match="locked"):
+            await at.contents.opens(at.sessions.server, CLERK, SHOP)

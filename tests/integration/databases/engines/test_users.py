@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -152,13 +153,36 @@ async def test_a_right_password_is_told_from_a_wrong_one_whatever_else_keeps_one
         await CONTENTS.opens(server, clerk, SHOP)
     with pytest.raises(SqlFailed, match="it is not there"):
         await CONTENTS.opens(server, clerk, "users nowhere")
-    postgresql.administer("ALTER ROLE {} CONNECTION LIMIT 0", clerk.username)
-    with pytest.raises(SqlFailed, match="too many connections for role"):
-        await CONTENTS.opens(server, clerk, "postgres")
-    assert not await CONTENTS.opens(server, Credentials(clerk.username, "wr0ng"), "postgres")
-    postgresql.administer("ALTER ROLE {} NOLOGIN CONNECTION LIMIT -1", clerk.username)
+    postgresql.administer("ALTER ROLE {} NOLOGIN", clerk.username)
     with pytest.raises(SqlFailed, match="is not permitted to log in"):
         await CONTENTS.opens(server, clerk, "postgres")
+
+
+@pytest.mark.parametrize("full", ["of the role", "of the database", "of the server"])
+async def test_connections_that_are_all_in_use_are_counted_after_the_password(
+    postgresql: PostgreSQLServer, operator: Sessions, full: str
+) -> None:
+    clerk, database = Credentials("users tried", "r1ght"), "users full"
+    await make(operator, DesiredUser(clerk.username, clerk.password, claim=CLAIM))
+    postgresql.administer("CREATE DATABASE {}", database)
+    taken: list[psycopg.AsyncConnection] = []
+    try:
+        if full == "of the role":
+            postgresql.administer("ALTER ROLE {} CONNECTION LIMIT 1", clerk.username)
+        if full == "of the database":
+            postgresql.administer("ALTER DATABASE {} CONNECTION LIMIT 1", database)
+        with contextlib.suppress(psycopg.OperationalError):
+            while full == "of the server" or not taken:
+                taken.append(await postgresql.connected(clerk, database))
+        with pytest.raises(psycopg.OperationalError, match="connection"):
+            await postgresql.connected(clerk, database)
+        assert await CONTENTS.opens(operator.server, clerk, database)
+        assert not await CONTENTS.opens(operator.server, Credentials(clerk.username, "wr0ng"), database)
+    finally:
+        for connection in taken:
+            await connection.close()
+        postgresql.administer("ALTER ROLE {} CONNECTION LIMIT -1", clerk.username)
+        postgresql.administer("DROP DATABASE {} (FORCE)", database)
 
 
 async def test_what_the_operator_may_not_grant_is_named_and_the_rest_is_granted(

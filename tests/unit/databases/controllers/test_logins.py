@@ -23,8 +23,8 @@ class Closed(ContentsInMemory):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.full: set[str] = set()
-        """Users whose sessions are as many as they may be."""
+        self.kept_out: set[str] = set()
+        """Users who may not come in, whatever their password."""
         self.shut_out: set[str] = set()
         """Users who may not come from here, as pg_hba.conf says it."""
 
@@ -35,8 +35,8 @@ class Closed(ContentsInMemory):
 
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         self.logins += 1
-        if credentials.username in self.full:
-            raise SqlFailed("logging in", None, "too many connections for role")
+        if credentials.username in self.kept_out:
+            raise SqlFailed("logging in", None, "is not permitted to log in")
         if credentials.username in self.shut_out:
             raise ServerUnreachable(server.endpoint, "no pg_hba.conf entry")
         return await super().opens(server, credentials, database, timeout)
@@ -81,7 +81,7 @@ async def test_one_that_cannot_be_tried_keeps_no_other_from_being_healed() -> No
             await world.user(name, password={"name": f"{name}-given", "key": "password"})
             await world.ready(name)
         assert world.closed is not None
-        world.closed.full.add("busy")
+        world.closed.kept_out.add("busy")
         world.sql.set_password("clerk", "drifted")
         await world.until("healed", lambda: world.sql.lets_in("clerk", "first"), 330)
         await world.runtime.clock.sleep(330)

@@ -16,7 +16,8 @@ EngineError
 ├── UnknownEngine          no such engine
 ├── UnsupportedVersion     the engine exists, this version of it does not
 ├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
-│   └── CertificateRefused one of the two does not know who signed the other's certificate
+│   ├── CertificateRefused one of the two does not know who signed the other's certificate
+│   └── LimitReached       the password is right, and as many use it, or the server, as may
 ├── AdministratorRejected  the server answers, but does not take the administrator's credentials
 └── SqlFailed              the server refused a statement
 ```
@@ -171,6 +172,10 @@ class ServerUnreachable(EngineError):
 
 class CertificateRefused(ServerUnreachable):
     """TLS fails: the server or the operator does not know who signed the other's certificate."""
+
+
+class LimitReached(ServerUnreachable):
+    """The server has taken the password, but nobody more may come in, or ask, for now."""
 
 
 class AdministratorRejected(EngineError):

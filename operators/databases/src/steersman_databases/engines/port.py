@@ -106,6 +106,6 @@ class Contents(Protocol):
         """Whether these credentials are taken, by a login to this database. The server is verified as ever.
 
         Raises `ServerUnreachable` where nobody can know, and `SqlFailed` where they were taken, but the user may not
-        come in: not into this database, not once more, or not at all.
+        come in: not into this database, or not at all. As many sessions as there may be say nothing against them.
         """
         ...

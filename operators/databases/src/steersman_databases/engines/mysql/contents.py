@@ -9,7 +9,7 @@ from typing import cast
 
 from ..actions import Action, DropDatabase, DropUser, MarkDatabase, MarkUser
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..errors import LoginRejected, Raced, SqlFailed
+from ..errors import LimitReached, LoginRejected, Raced, SqlFailed
 from ..plan import Change, Plan, carried_out
 from ..server import Credentials, Login, Server
 from ..sessions import Sessions
@@ -81,6 +81,8 @@ class MySQL:
             if refusal.number in LOCKED:
                 raise SqlFailed(f"logging in as {credentials.username}", None, str(refusal)) from None
             return False
+        except LimitReached:
+            return True
         except Raced as raced:
             raise raced.failure from None
         return True

@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 import asyncmy
 from asyncmy.errors import MySQLError
 
-from ..errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..in_memory import in_memory
 from ..server import Endpoint, Login, Server, TLSMode, Verification
 
@@ -39,9 +39,7 @@ AWAY = frozenset(
         1040,  # too many connections
         1053,  # server shutdown in progress
         1129,  # host is blocked
-        1203,  # too many connections of this user
         1205,  # lock wait timeout
-        1226,  # a resource limit of this user is used up
         2003,  # cannot connect
         2006,  # server has gone away
         2013,  # connection lost
@@ -50,6 +48,8 @@ AWAY = frozenset(
 )
 """Error numbers that mean: no server at the moment."""
 
+LIMITS = frozenset({1203, 1226})
+"""Too many connections of this user, or so much asked within an hour. The servers count after the password."""
 
 EXPIRED = frozenset({1820, 1862})
 """The password is right, but nothing may be done with it before it is changed."""
@@ -169,6 +169,8 @@ class Session:
         number, message = _told(error)
         if number in EXPIRED:
             return LoginRejected(message, number)
+        if number in LIMITS:
+            return LimitReached(self._endpoint, f"while {doing}: {message}")
         if number in AWAY or number == 0:
             return ServerUnreachable(self._endpoint, f"while {doing}: {message}")
         failure = SqlFailed(doing, cast("str | None", error.sqlstate), message)
@@ -238,6 +240,8 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
         number, message = _told(error)
         if number in WRONG_PASSWORD | LOCKED:
             raise LoginRejected(message, number) from None
+        if number in LIMITS:
+            raise LimitReached(endpoint, message) from None
         if number in RACED:
             raise Raced(SqlFailed(f"logging in as {login.username}", None, message)) from None
         raise ServerUnreachable(endpoint, _NO_TLS if "WRONG_VERSION_NUMBER" in message else message) from None

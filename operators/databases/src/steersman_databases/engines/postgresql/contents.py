@@ -14,14 +14,14 @@ from typing import cast
 
 from ..actions import Action, CreateDatabase, CreateExtension, GiveBack, Grant, Reassign, Revoke, UpdateExtension
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..errors import LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..plan import Change, Plan, carried_out
 from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, ownership, roles, verifiers
 from .pool import PostgreSQLSessions
-from .session import QUERY_CANCELED, Session, connect
+from .session import FULL, QUERY_CANCELED, Session, connect
 from .statements import Work, by_force, let_in, work
 from .survey import look
 
@@ -76,12 +76,18 @@ class PostgreSQL:
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             session = await connect(server, Login(credentials.username, credentials.password), database, deadline)
-        except (LoginRejected, ServerUnreachable) as refusal:
-            if any(sign in str(refusal) for sign in _AFTER_THE_PASSWORD):
+        except LoginRejected as refusal:
+            # The password was taken before that is looked at. Source: src/backend/utils/init/miscinit.c.
+            if "is not permitted to log in" in str(refusal):
                 raise SqlFailed(f"logging in as {credentials.username}", None, str(refusal)) from None
-            if isinstance(refusal, ServerUnreachable):
-                raise
             return False
+        except LimitReached:
+            return True
+        except SqlFailed as refused:
+            # Who is counted has the right to come in.
+            if refused.sqlstate != FULL:
+                raise
+            return True
         except Raced as raced:
             raise raced.failure from None
         await session.close()
@@ -92,13 +98,6 @@ LONG_SECONDS = 600.0
 """For one step that has taken longer than others may, and of which that is to be expected: it copies a database, runs
 an extension's script, or goes through all that somebody owns. The rest of what is under way waits for it."""
 _LONG = (CreateDatabase, CreateExtension, UpdateExtension, Reassign)
-
-_AFTER_THE_PASSWORD = (
-    "is not permitted to log in",
-    "too many connections for role",
-    "too many connections for database",
-)
-"""What the server looks at once it has taken the password. Source: src/backend/utils/init/postinit.c, miscinit.c."""
 
 _NOT_TO_ACT_AS = "permission denied to set role"
 _NOT_TO_USE = "permission denied for schema "

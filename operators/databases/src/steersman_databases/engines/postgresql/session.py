@@ -26,7 +26,7 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from ..errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..in_memory import in_memory
 from ..server import Login, Server, TLSMode, Verification
 
@@ -265,6 +265,8 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
     message = message.removeprefix("connection failed: ")
     if any(sign in message for sign in _REJECTIONS):
         return LoginRejected(message)
+    if any(sign in message for sign in _LIMITS):
+        return LimitReached(server.endpoint, message)
     if "permission denied for database" in message:
         return SqlFailed(f"connecting to database {database}", "42501", f"{login.username} may not connect to it")
     if "too many connections for database" in message:
@@ -282,6 +284,9 @@ _REJECTIONS = (
     "is not permitted to log in",
     "no password supplied",
 )
+
+_LIMITS = ("too many connections for role", "remaining connection slots are reserved for")
+"""Both are looked at once the password is taken. Source: src/backend/utils/init/postinit.c, miscinit.c."""
 
 
 def _methods(login: Login) -> str:
