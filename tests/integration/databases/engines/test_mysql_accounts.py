@@ -175,3 +175,23 @@ async def test_limits_are_counted_after_the_password(at: At, mysql_server: MySQL
         await mysql_server.execute("ALTER USER {}@'%' ACCOUNT LOCK", "clerk")
         with pytest.raises(SqlFailed, match="locked"):
             await at.contents.opens(at.sessions.server, CLERK, SHOP)
+
+
+async def test_who_is_dropped_is_put_out(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user(grants=(DesiredGrant(SHOP, frozenset({"SELECT"})),)))
+    async with mysql_server.connected(CLERK, SHOP) as connection:
+        await at.drop("clerk")
+        with pytest.raises(asyncmy.errors.OperationalError):
+            await connection.cursor().execute("SELECT 1")
+    assert await at.state("clerk") is None
+
+
+async def test_a_stranger_of_the_same_name_goes_on(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user(grants=(DesiredGrant(SHOP, frozenset({"SELECT"})),)))
+    await mysql_server.execute("CREATE USER {}@'127.0.0.1' IDENTIFIED BY 's3cret'", "clerk")
+    try:
+        async with mysql_server.connected(CLERK, None) as connection:
+            await at.drop("clerk")
+            await connection.cursor().execute("SELECT 1")
+    finally:
+        await mysql_server.execute("DROP USER {}@'127.0.0.1'", "clerk")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 from ..actions import Action, DropDatabase, DropUser, MarkDatabase, MarkUser
@@ -17,7 +17,7 @@ from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
 from .claims import remove_mark, write_mark
 from .pool import MySQLSessions
-from .session import LOCKED, Session, connect
+from .session import ANYWHERE, LOCKED, Session, account, connect
 from .statements import Dialect, statement
 from .survey import definers, look, names_are_literal, roles_of_mariadb
 
@@ -102,14 +102,36 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
             await write_mark(session, "user", action.name, action.text)
         case MarkDatabase():
             await write_mark(session, "database", action.name, action.text)
+        case DropUser(role=False):
+            await _shut_out(session, action.name, dialect)
+            await session.run(*statement(action, dialect))
         case _:
-            doing, text = statement(action, dialect)
-            await session.run(doing, text)
+            await session.run(*statement(action, dialect))
     if isinstance(action, DropDatabase):
         await remove_mark(session, "database", action.name)
     # Whose it was decides who may have the name while something still acts as this user.
     if isinstance(action, DropUser) and not await definers(session, [action.name]):
         await remove_mark(session, "user", action.name)
+
+
+async def _shut_out(session: Session, name: str, dialect: Dialect) -> None:
+    """The server lets whoever is in go on when the account is dropped, for as long as the session lasts.
+
+    Sessions are known by their username: where another host has an account of this name, they may be that one's.
+    """
+    where = "information_schema.PROCESSLIST" if dialect.mariadb else "performance_schema.processlist"
+    await session.run(f"locking user {name}", f"ALTER USER IF EXISTS {account(name)} ACCOUNT LOCK")
+    running = await session.rows(
+        "looking at sessions",
+        f"SELECT ID AS id FROM {where} WHERE USER = ?"  # noqa: S608
+        " AND NOT EXISTS (SELECT 1 FROM mysql.user WHERE User = ? AND Host <> ?)",
+        name,
+        name,
+        ANYWHERE,
+    )
+    for row in running:
+        with suppress(SqlFailed):  # it has ended by itself, or the administrator may not end those of others
+            await session.run("ending a session", f"KILL {int(row['id'])}")
 
 
 def _own(sessions: Sessions) -> MySQLSessions:
