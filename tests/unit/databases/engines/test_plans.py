@@ -314,6 +314,9 @@ async def test_a_role_that_is_mighty_by_another_is_nobodys(world: World, mighty:
     world.model.create_table(Credentials("clerk", "p1"), "shop", "till")
     with pytest.raises(HeirMissing, match="reader has rights over the whole server"):
         await world.drop_user("clerk", CLAIM, heir="reader")
+    # Nor is it taken over.
+    with pytest.raises(InvalidName, match=f"may act as {mighty}, with rights over the whole server"):
+        await world.make(DesiredUser("reader", "p2", claim=CLAIM, adopt=True))
 
 
 async def test_a_guest_copies_no_database_of_others() -> None:

@@ -189,6 +189,13 @@ def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
             " (SUPERUSER, REPLICATION, CREATEROLE or BYPASSRLS); choose another username,"
             " or take these rights away from the role",
         )
+    if not ours and (by := state.mighty_by - {state.name}):
+        raise InvalidName(
+            "username",
+            state.name,
+            f"the server has a role of this name that may act as {', '.join(sorted(by))}, with rights over the whole"
+            " server; choose another username, or take these memberships away from the role",
+        )
 
 
 def _is_beyond(survey: Survey, state: UserState) -> bool:
