@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from steersman.api.events_v1 import Event
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
@@ -48,6 +49,24 @@ async def test_a_database_says_what_its_owner_is_missing() -> None:
         await world.user("boss", login=False)
         await world.until("Ready", lambda: "shop" in world.sql.databases, 40)
         assert world.entries("shop-app") == {}
+
+
+@virtual_time
+async def test_a_server_that_is_away_is_told_with_what_to_look_at() -> None:
+    world = UsersWorld()
+    world.sql.hangs = True
+    async with world.operator():
+        await world.database()
+        key = ObjectKey("default", "shop")
+        await world.until("told", lambda: "network policies" in str(world.server.read(Database, key)), 60)
+        database = world.server.read(Database, key)
+        assert database is not None and database.status is not None and database.status.phase == "Pending"
+
+        def warned() -> bool:
+            events = [e for e in world.server.read_all(Event) if e.reason == "ServerUnreachable"]
+            return [event.type for event in events] == ["Warning"]
+
+        await world.until("an Event", warned, 5)
 
 
 @virtual_time

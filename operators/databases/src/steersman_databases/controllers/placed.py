@@ -238,7 +238,10 @@ class PlacedDatabase:
 
     def _blocked(self, error: EngineError) -> Blocked:
         if isinstance(error, ServerUnreachable):
-            return Blocked("Provisioning", "ServerUnreachable", str(error), retry_after=5.0)
+            # A server of its own is heard of in other ways, and one that has just been made is starting.
+            phase = "Pending" if self.cluster is None else "Provisioning"
+            message = f"{error}: {ON_ANY_SERVER['ServerUnreachable']}"
+            return Blocked(phase, "ServerUnreachable", message, retry_after=5.0)
         if isinstance(error, Raced):
             return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
         reason, told = reason_of(error, DATABASE["Ready"]), str(error)
