@@ -9,7 +9,7 @@ import pytest
 
 from postgresql_server import PostgreSQLServer, administered
 from steersman_databases.engines import Credentials, PostgreSQL
-from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredExtension, DesiredSchema
+from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredExtension, DesiredSchema, DesiredUser
 from steersman_databases.engines.errors import InvalidName, SqlFailed
 from steersman_databases.engines.postgresql import contents
 from steersman_databases.engines.sessions import Sessions
@@ -124,6 +124,22 @@ async def test_nobodys_own_objects_move_with_an_extension(
         await make(administrator, replace(TRIGRAMS, schema="pg_catalog"))
     await postgresql.execute("ALTER EXTENSION pg_trgm DROP FUNCTION a.mine()", credentials=OWNER, database=TOOLS.name)
     assert await make(administrator, replace(TRIGRAMS, schema="public")) == ["ExtensionMoved"]
+
+
+async def test_what_the_former_owner_made_is_updated_and_dropped(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    older = replace(TRIGRAMS, version="1.5")
+    await make(administrator, older)
+    await settle(CONTENTS, administrator, DesiredUser("the next owner", "0wner", claim=CLAIM))
+
+    async def handed_over(extension: DesiredExtension) -> list[str]:
+        desired = replace(TOOLS, owner="the next owner", extensions=(extension,))
+        return [change.reason for change in await settle(CONTENTS, administrator, desired)]
+
+    assert "ExtensionUpdated" in await handed_over(replace(older, version="1.6"))
+    assert await handed_over(replace(older, version="1.6")) == []
+    assert await handed_over(replace(older, version=None, present=False)) == ["ExtensionDropped"]
 
 
 async def test_what_is_added_to_an_extension_is_planted_all_the_same(

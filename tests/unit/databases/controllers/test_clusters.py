@@ -211,6 +211,7 @@ async def test_hibernation_stops_the_primary_last_and_wakes_it_first() -> None:
         assert seen[-2] == {"orders-1"}, "the primary is the last"
         await world.until("told", lambda: world.status.phase == "Hibernated")
         assert world.condition("Available") == "False/Hibernated"
+        assert world.condition("Synchronous") == "", "nobody is to look for a standby"
         assert not _addresses(world)
         await world.rest()
         version = world.server.resource_version

@@ -70,8 +70,8 @@ def _member(view: ClusterView, observed: Observed, instance: Instance) -> Postgr
 
 
 def judge_synchronous(view: ClusterView, observed: Observed, findings: Findings) -> None:
-    """Whether there are as many synchronous standbys as declared."""
-    if view.synchronous.mode == "Off":
+    """Whether there are as many synchronous standbys as declared. A cluster that sleeps is not asked."""
+    if view.synchronous.mode == "Off" or view.hibernated:
         findings.drop("Synchronous")
         return
     names = [view.names.instance(m.instance) for m in observed.members.members if m.synchronous]

@@ -338,7 +338,7 @@ class State:
 
     @apply.register
     def _(self, action: CreateExtension) -> None:
-        state = ExtensionState(action.version or "1.0", action.schema)
+        state = ExtensionState(action.version or "1.0", action.schema, action.as_role)
         self._inside(action.database).extensions[action.name] = state
 
     @apply.register

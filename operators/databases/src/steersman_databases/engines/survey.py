@@ -137,6 +137,7 @@ class ExtensionState:
 
     version: str
     schema: str
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)

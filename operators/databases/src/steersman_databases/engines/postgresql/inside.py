@@ -107,7 +107,9 @@ def _extension_steps(inside: Inside, desired: DesiredDatabase, extension: Desire
     name = extension.name
     place = f"extension {name} in database {desired.name}"
     found, on_disk = inside.extensions.get(name), inside.on_disk.get(name)
-    elevated = on_disk is None or not on_disk.trusted
+    # One that the database's former owner made stays that one's.
+    is_anothers = found is not None and found.owner != desired.owner
+    elevated = is_anothers or on_disk is None or not on_disk.trusted
     if not extension.present:
         if found is not None:
             step = DropExtension(desired.name, name, desired.owner, elevated)

@@ -197,7 +197,7 @@ _PRIVILEGES = """
 """What some hold in the connected database or passed on, owners aside; but all that counts on the schema `public`."""
 
 _EXTENSIONS = """
-    SELECT e.extname, e.extversion, n.nspname
+    SELECT e.extname, e.extversion, n.nspname, pg_catalog.pg_get_userbyid(e.extowner)
     FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
     WHERE e.extname = ANY(%s)
 """
@@ -364,8 +364,8 @@ async def _inside(session: Session, database: str, schemas: frozenset[str], scop
         objects=objects,
         strangers=frozenset(name for (name,) in strangers),
         extensions={
-            name: ExtensionState(version, schema)
-            for name, version, schema in (
+            name: ExtensionState(*state)
+            for name, *state in (
                 await session.rows("looking at extensions", _EXTENSIONS, extensions) if extensions else []
             )
         },
