@@ -99,18 +99,15 @@ class ClusterKubelet:
             await self._roll_out(deployment)
         self._server.collect_garbage()
 
-    async def _tell_refused(self, stateful: StatefulSet) -> None:
-        """As the StatefulSet's controller does: by an Event, and the same one when it happens again."""
-        name, namespace = stateful.metadata.name, stateful.metadata.namespace
-        said = f"create Pod {name}-0 in StatefulSet {name} failed error: {self._hosts.refused}"
+    async def _tell_refused(self, maker: StatefulSet | Job, said: str) -> None:
+        """As their controllers do: by an Event, and the same one when it happens again."""
+        name, namespace = maker.metadata.name, maker.metadata.namespace
         key = ObjectKey(namespace, f"{name}.refused")
         if self._server.read(Event, key) is not None:
             return
-        about = ObjectReference(
-            api_version="apps/v1", kind="StatefulSet", namespace=namespace, name=name, uid=stateful.metadata.uid
-        )
+        about = ObjectReference(namespace=namespace, name=name, uid=maker.metadata.uid)
         metadata = ObjectMeta(name=key.name, namespace=namespace)
-        at = stateful.metadata.creation_timestamp
+        at = self._jobs.clock.now() if isinstance(maker, Job) else maker.metadata.creation_timestamp
         event = Event(metadata=metadata, involved_object=about, reason="FailedCreate", type="Warning", message=said)
         await self._client.create(msgspec.structs.replace(event, first_timestamp=at, last_timestamp=at, count=1))
 
@@ -140,7 +137,9 @@ class ClusterKubelet:
         }
         assert claim.metadata.name not in claimed, f"{key} is started while an upgrade writes to {claim.key}"
         if self._hosts.refused:
-            await self._tell_refused(stateful)
+            name = stateful.metadata.name
+            said = f"create Pod {name}-0 in StatefulSet {name} failed error: {self._hosts.refused}"
+            await self._tell_refused(stateful, said)
             return
         bound = MergePatch({"status": {"phase": "Bound"}})
         await self._client.patch(PersistentVolumeClaim, claim.key, bound, subresource="status")
@@ -176,7 +175,10 @@ class ClusterKubelet:
         """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""
         await self._jobs.note_start(job)
         if job.metadata.name in self._hosts.stuck_jobs:
-            await self._jobs.hold(job, self._hosts.stuck_jobs[job.metadata.name])
+            status = self._hosts.stuck_jobs[job.metadata.name]
+            if isinstance(status, str):
+                await self._tell_refused(job, f"Error creating: {status}")
+            await self._jobs.hold(job, {} if isinstance(status, str) else status)
             return
         number, said = job.metadata.labels.get(INSTANCE_LABEL), self._hosts.upgrade_fails
         if number is None:

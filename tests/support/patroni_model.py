@@ -80,8 +80,8 @@ class Hosts:
     """Whether the pod of that Job runs on, and does not even end when it is deleted."""
     hung: set[str] = field(default_factory=set[str])
     """Pods that do not end when they are deleted, by name."""
-    stuck_jobs: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Of Jobs by name, the status of a pod that does not start; where it is empty, none is made."""
+    stuck_jobs: dict[str, dict[str, Any] | str] = field(default_factory=dict[str, dict[str, Any] | str])
+    """Of Jobs by name, of a pod that does not start the status, where it is empty none is made yet; or why none is."""
     lacks: str = ""
     """What the Job ends with that looks whether the image of the upgrade has everything."""
     altered: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])

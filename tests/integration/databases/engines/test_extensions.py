@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -82,6 +83,23 @@ async def test_a_script_that_takes_longer_than_others_may_has_minutes(
     else:
         with pytest.raises(SqlFailed, match=r"creating extension amcheck .*timeout; it may take 2 s: see"):
             await making
+
+
+async def test_what_is_planted_while_a_script_is_tried_the_first_time_is_found(
+    postgresql: PostgreSQLServer, administrator: Sessions
+) -> None:
+    await make(administrator)
+    for statement in SLOW.strip().split(";\n"):
+        await postgresql.execute(statement, database=TOOLS.name)
+    desired = replace(TOOLS, extensions=(CHECK,))
+    making = asyncio.create_task(settle(CONTENTS, administrator, desired, timeout=4))
+    running = "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'CREATE EXTENSION%' AND state = 'active'"
+    async with asyncio.timeout(10):
+        while not await postgresql.execute(running):
+            await asyncio.sleep(0.05)
+    await plant(postgresql, "a")
+    with pytest.raises(SqlFailed, match=r"creating extension amcheck .*schema a holds functions, operators or types"):
+        await making
 
 
 async def test_a_superusers_script_finds_nothing_that_the_owner_planted(

@@ -30,6 +30,7 @@ from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers import wiring
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines.actions import DropDatabase
 from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server, TLSMode
@@ -314,6 +315,27 @@ async def test_who_has_made_a_thing_keeps_it_when_an_older_object_is_let_in_late
         await world.runtime.clock.sleep(60)
         await world.ready("billing")
         assert world.database_reason("shop") == "DatabaseReady"
+
+
+@virtual_time
+async def test_who_has_made_the_owner_makes_the_database_too() -> None:
+    """An older object that is let in between the two would wait for the owner, and the younger for the database."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        here = {**NOWHERE, "engine": "postgresql", "clusterRef": {"name": "main"}}
+        there = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.database("shop", "guest", **there)
+        await world.runtime.clock.sleep(2)
+        await world.database("shop", **here)
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        sql = world.servers[Endpoint("main-rw.default.svc", 5432)]
+        sql.apply(DropDatabase("shop"))
+        await world.allow("guest")
+        await world.until("refused", lambda: world.database_reason("shop", "guest") == "Claimed")
+        await world.runtime.clock.sleep(60)
+        assert world.database_reason("shop") == "DatabaseReady" and "shop" in sql.databases
 
 
 @virtual_time

@@ -108,7 +108,17 @@ async def test_what_was_changed_for_one_is_told_to_that_one_alone() -> None:
     assert [change.reason for change in first.value.changes] == ["UserCreated"]
     with pytest.raises(EngineError) as second:
         await settle(surveys, located(contents), "waiter")
-    assert second.value.changes == ()
+    assert [change.message for change in second.value.changes] == ["created user waiter"]
+
+
+@virtual_time
+async def test_what_one_finds_no_room_for_is_nobody_elses_trouble() -> None:
+    surveys, contents = Surveys(virtual_runtime()), Contents()
+    contents.lost_at_work = True
+    with pytest.raises(ServerUnreachable):
+        await settle(surveys, located(contents), "clerk")
+    contents.lost_at_work = False
+    assert [change.reason for change in await settle(surveys, located(contents), "waiter")] == ["UserCreated"]
 
 
 @virtual_time

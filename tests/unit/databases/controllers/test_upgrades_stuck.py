@@ -8,7 +8,10 @@ import pytest
 
 from cluster_world import NAMES, ClusterWorld
 from steersman.api.batch_v1 import Job
+from steersman.api.core_v1 import Pod
+from steersman.client import MergePatch
 from steersman.testing import matching, virtual_time
+from steersman_databases.resources.upgrade_job import JOB_LABEL
 
 NO_IMAGE: dict[str, Any] = {
     "phase": "Pending",
@@ -27,6 +30,10 @@ NOWHERE: dict[str, Any] = {
 UPGRADE, CHECK = NAMES.upgrade_job.name, NAMES.upgrade_check_job.name
 
 
+def upgrading(world: ClusterWorld) -> list[Pod]:
+    return [pod for pod in world.server.read_all(Pod) if pod.metadata.labels.get(JOB_LABEL) == UPGRADE]
+
+
 async def on_15(world: ClusterWorld, instances: int = 1, **spec: Any) -> None:
     await world.create(instances=instances, version="15", **spec)
     await world.ready(instances)
@@ -38,11 +45,11 @@ async def on_15(world: ClusterWorld, instances: int = 1, **spec: Any) -> None:
     [
         (NO_IMAGE, "ImageUnavailable", "Back-off pulling image typo"),
         (NOWHERE, "Unschedulable", "Insufficient memory"),
-        ({}, "InstanceRefused", f"kubectl describe job {UPGRADE}"),
+        ("pods are forbidden: exceeded quota", "InstanceRefused", f"takes no pod of {UPGRADE}: pods are forbidden"),
     ],
 )
 async def test_a_job_that_does_not_start_is_told_and_after_some_minutes_the_former_version_runs_again(
-    status: dict[str, Any], reason: str, words: str
+    status: dict[str, Any] | str, reason: str, words: str
 ) -> None:
     world = ClusterWorld()
     world.hosts.stuck_jobs[UPGRADE] = status
@@ -62,6 +69,28 @@ async def test_a_job_that_does_not_start_is_told_and_after_some_minutes_the_form
         await world.client.delete(Job, NAMES.upgrade_job)
         await world.ready(3)
         assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_a_job_whose_pod_was_drained_gets_the_next_one() -> None:
+    """Its controller takes a while, and nobody is told of an upgrade that would be given up for that."""
+    world = ClusterWorld()
+    world.hosts.upgrade_hangs = True
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("it runs", lambda: upgrading(world))
+        await world.rest(3600)
+        world.hosts.stuck_jobs[UPGRADE] = {}
+        for pod in upgrading(world):
+            await world.client.delete(Pod, pod.key)
+            await world.client.patch(Pod, pod.key, MergePatch({"metadata": {"finalizers": None}}))
+        await world.rest(120)
+        assert world.condition("Upgraded") == "False/Upgrading" and upgrading(world) == []
+        world.hosts.stuck_jobs.clear()
+        world.hosts.upgrade_hangs = False
+        await world.ready(1)
+        assert world.status.version == "17.6" and "RolledBack" not in world.events()
 
 
 @virtual_time

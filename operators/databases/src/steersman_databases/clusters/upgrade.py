@@ -27,7 +27,6 @@ GIVEN_UP = "databases.steersman.dev/given-up"
 
 # Longer than a node that is added takes, and an image that is pulled at the second try.
 _STARTS_WITHIN = timedelta(minutes=5)
-_POD_MADE_WITHIN = timedelta(minutes=2)  # longer than the Job's controller waits before it tries again
 _ENDED = frozenset({"Succeeded", "Failed"})
 _SPARE = 64 << 20  # bytes that pg_upgrade needs beside the copy
 _LOG = 1 << 30  # bytes of log that rebuilding all indexes writes at most until a checkpoint
@@ -109,19 +108,17 @@ class Stuck:
     overdue: bool
 
 
-def stuck(job: Job, pods: Sequence[Pod], now: datetime) -> Stuck | None:
-    """Whether a Job that may run cannot, as far as its ``pods`` tell; a pod that waits never fails it."""
-    if is_over(job) or job.status.start_time is None:
-        return None
-    present = [p for p in pods if not has_ended(p)]
-    states = (status.state.terminated for p in pods for status in p.status.container_statuses)
-    moments = [p.metadata.creation_timestamp for p in pods] + [end.finished_at for end in states if end is not None]
-    idle = now - max([job.status.start_time, *(m for m in moments if m is not None)])
-    trouble = next((found for p in present if (found := trouble_in(p))), None)
-    if not present and idle > _POD_MADE_WITHIN:
-        name = job.metadata.name
-        trouble = Trouble("InstanceRefused", f"Job {name} gets no pod, and `kubectl describe job {name}` says why")
-    return None if trouble is None else Stuck(trouble, idle > _STARTS_WITHIN)
+def stuck(pods: Sequence[Pod], now: datetime) -> Stuck | None:
+    """Whether a pod of a Job waits for its start in vain; one that does never fails the Job."""
+    for pod in pods:
+        if not has_ended(pod) and (trouble := trouble_in(pod)) is not None:
+            return stuck_since(pod.metadata.creation_timestamp or now, trouble, now)
+    return None
+
+
+def stuck_since(since: datetime, trouble: Trouble, now: datetime) -> Stuck:
+    """With whether that has lasted too long."""
+    return Stuck(trouble, now - since > _STARTS_WITHIN)
 
 
 def has_ended(pod: Pod) -> bool:

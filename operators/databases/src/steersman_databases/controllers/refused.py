@@ -1,6 +1,6 @@
-"""Finds out why an instance has no pod: a quota, a limit or an admission policy refuses it to its StatefulSet.
+"""Finds out why a StatefulSet or a Job has no pod: a quota, a limit or an admission policy refuses it.
 
-A Deployment has the condition ReplicaFailure for that. A StatefulSet has none: its controller tells it in an Event.
+A Deployment has the condition ReplicaFailure for that. These have none: their controllers tell it in an Event.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from steersman.api.apps_v1 import StatefulSet
+from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Event
 from steersman.client import Client
 from steersman.errors import ApiError
@@ -56,21 +57,41 @@ class Refused:
         return known.trouble
 
     async def _find(self, stateful: StatefulSet) -> Trouble | None:
-        about = f"involvedObject.uid={stateful.metadata.uid}"
-        try:
-            found = await self._client.list(Event, namespace=stateful.metadata.namespace, field_selector=about)
-        except ApiError:
-            # What is known without must not be kept back for it.
-            return None
-        last = _last_of_a_pod(found.items)
-        if last is None or last.reason != "FailedCreate":
-            return None
-        said = (last.message or "").partition(" failed error: ")[2] or last.message or ""
-        return Trouble("InstanceRefused", f"the API server takes no pod of {stateful.metadata.name}: {said}")
+        refusal = await refusal_of(self._client, stateful)
+        return None if refusal is None else refusal.trouble
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone, or has its pods."""
         self._clusters.pop(cluster, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no pod is made, and since when."""
+
+    trouble: Trouble
+    since: datetime
+
+
+async def refusal_of(client: Client, maker: StatefulSet | Job) -> Refusal | None:
+    """What the last pod that ``maker`` was to have was refused with; None where it was made.
+
+    Args:
+        client: one that asks the API server.
+    """
+    about = f"involvedObject.uid={maker.metadata.uid}"
+    try:
+        found = await client.list(Event, namespace=maker.metadata.namespace, field_selector=about)
+    except ApiError:
+        # What is known without must not be kept back for it.
+        return None
+    last = _last_of_a_pod(found.items)
+    if last is None or last.reason != "FailedCreate":
+        return None
+    message = (last.message or "").removeprefix("Error creating: ")
+    said = message.partition(" failed error: ")[2] or message
+    trouble = Trouble("InstanceRefused", f"the API server takes no pod of {maker.metadata.name}: {said}")
+    return Refusal(trouble, last.first_timestamp or last.metadata.creation_timestamp or _NEVER)
 
 
 def _last_of_a_pod(events: Sequence[Event]) -> Event | None:

@@ -31,7 +31,9 @@ class Rivals:
         """Refuses an object that claims what is an older one's whose namespace is let in to the server.
 
         Age decides only who may make a thing. Who has made it, by its mark on the server, keeps it: an older object
-        may come to be let in at any time. The message names the older one only if it is of the same namespace.
+        may come to be let in at any time. With one of its things it keeps the others: the owner is made before its
+        database, and each of two could have one of them. The message names the older one only if it is of the same
+        namespace.
 
         Between namespaces that name a host, the mark on the server alone decides: nobody lets in there, and an object
         with any Secret at all could keep a name from everybody.
@@ -45,9 +47,9 @@ class Rivals:
             older = await self._older(of, key)
             if not older:
                 continue
+            if await self._has_begun(of, located):
+                return
             thing = key.partition(" on ")[0]
-            if await self._has(of, located, thing):
-                continue
             first, name = claims.winner(older), "an object of another namespace"
             if first.metadata.namespace == of.metadata.namespace:
                 name = f"{type(first).api_resource.kind} {first.metadata.name}"
@@ -63,14 +65,16 @@ class Rivals:
         older = [rival for rival in rivals if claims.winner([of, rival]).metadata.uid != of.metadata.uid]
         return [rival for rival in older if await _counts(self.servers, of, rival)]
 
-    async def _has(self, of: claims.Claimant, located: Located, thing: str) -> bool:
-        """Whether a thing on the server bears the mark of the object."""
-        what, _, name = thing.partition(" ")
-        names = frozenset({name})
-        scope = Scope(users=names, follow=False) if what == "user" else Scope(databases=names, follow=False)
+    async def _has_begun(self, of: claims.Claimant, located: Located) -> bool:
+        """Whether anything that the object claims on the server bears its mark."""
+        things = [thing.partition(" ") for thing in claims.things(of)]
+        users = frozenset(name for what, _, name in things if what == "user")
+        databases = frozenset(name for what, _, name in things if what == "database")
+        scope = Scope(users=users, databases=databases, follow=False)
         survey = await self.surveys.look(located, type(of).api_resource.kind, of.key, scope)
-        found = survey.users.get(name) if what == "user" else survey.databases.get(name)
-        return found is not None and found.mark == claim_of(of, await self.mark.read()).text
+        found = [*(survey.users.get(name) for name in users), *(survey.databases.get(name) for name in databases)]
+        mark = claim_of(of, await self.mark.read()).text
+        return any(one is not None and one.mark == mark for one in found)
 
 
 def require_tenant(of: Database | DatabaseUser, home: str | None) -> None:

@@ -280,7 +280,7 @@ def _none_has_started(observed: Observed) -> bool:
 
 
 def _is_tried(instance: Instance, now: datetime) -> bool:
-    if instance.pod is None or instance.fenced:
+    if instance.pod is None or instance.pod_ends or instance.fenced:
         return False
     fails = instance.member is not None and instance.member.state == "StartFailed"
     return fails or instance.pod_ready or instance.unready_for(now) > _STARTS

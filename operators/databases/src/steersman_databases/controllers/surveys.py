@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from steersman.controller import Channel
@@ -168,9 +168,10 @@ class Surveys:
     async def _settle_one(self, known: _Known, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:
         try:
             return await settle(known.contents, known.sessions, desired, survey, TIMEOUT_SECONDS)
-        except ServerUnreachable as error:
-            # What was changed before is this object's news alone.
-            self._failed(known, ServerUnreachable(error.endpoint, error.reason))
+        except ServerUnreachable:
+            # It may be this object's trouble alone: no room for what it wants, or no time. Else the look tells all.
+            with suppress(EngineError):
+                await self._look(known, Scope())
             raise
 
     async def look(self, located: Located, kind: str, key: ObjectKey, scope: Scope) -> Survey:

@@ -24,6 +24,7 @@ from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked, shortened
+from steersman_databases.controllers.refused import refusal_of
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView, InUse
 from steersman_databases.engines.cluster_names import SUPERUSER
@@ -259,7 +260,13 @@ class Upgrades:
         return f"the upgrade failed, and PostgreSQL {self._former} runs on{waits}: {words}"
 
     async def _stuck(self, job: Job) -> Stuck | None:
-        return upgrade.stuck(job, await self._pods(job.key), self.charge.clock.now())
+        if upgrade.is_over(job) or job.status.start_time is None:
+            return None
+        pods, now = await self._pods(job.key), self.charge.clock.now()
+        if not all(upgrade.has_ended(pod) for pod in pods):
+            return upgrade.stuck(pods, now)
+        refusal = await refusal_of(self.charge.client.live, job)
+        return None if refusal is None else upgrade.stuck_since(refusal.since, refusal.trouble, now)
 
     async def _commit(self, observed: Observed, job: Job) -> Wait:
         """From here on the data are the new version's: the claim's label is what everything else follows."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import cast
 
-from ..actions import Action, CreateDatabase, CreateExtension, GiveBack, Grant, Reassign, Revoke, UpdateExtension
+from ..actions import Action, CreateExtension, GiveBack, Grant, Revoke, UpdateExtension
 from ..desired import Claim, DesiredDatabase, DesiredUser
 from ..errors import LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..plan import Change, Plan, carried_out
@@ -22,7 +22,7 @@ from ..survey import Scope, Survey
 from . import databases, names, ownership, roles, verifiers
 from .pool import PostgreSQLSessions
 from .session import FULL, QUERY_CANCELED, Session, connect
-from .statements import Work, by_force, let_in, work
+from .statements import Work, by_force, lengthy, let_in, work
 from .survey import look
 
 
@@ -97,7 +97,6 @@ class PostgreSQL:
 LONG_SECONDS = 600.0
 """For one step that has taken longer than others may, and of which that is to be expected: it copies a database, runs
 an extension's script, or goes through all that somebody owns. The rest of what is under way waits for it."""
-_LONG = (CreateDatabase, CreateExtension, UpdateExtension, Reassign)
 
 _NOT_TO_ACT_AS = "permission denied to set role"
 _NOT_TO_USE = "permission denied for schema "
@@ -141,19 +140,27 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
             session = await self._at(action.database, elevated=True)
             await ownership.give_back(session, action)
             return
-        todo = work(action)
-        if isinstance(action, CreateExtension | UpdateExtension) and action.elevated:
-            session = await self._at(todo.database, todo.elevated)
-            await ownership.require_unplanted(session, action.schema, todo.doing)
+        todo, long = work(action), lengthy(action)
+        if long is not None and self._sessions.takes_long(long.doing):
+            await self._run_at_length(action, long)
+            return
         try:
+            await self._prepare(action)
             await self._run(todo)
         except SqlFailed as refused:
-            if refused.sqlstate == QUERY_CANCELED and isinstance(action, _LONG):
-                await self._run_at_length(todo)
-                return
-            if not isinstance(action, Grant | Revoke):
+            if refused.sqlstate == QUERY_CANCELED and long is not None:
+                await self._run_at_length(action, long)
+            elif isinstance(action, Grant | Revoke):
+                await self._do_otherwise(action, todo, refused)
+            else:
                 raise
-            await self._do_otherwise(action, todo, refused)
+
+    async def _prepare(self, action: Action) -> None:
+        """Looks at where a script will run as a superuser, each time before it does."""
+        if isinstance(action, CreateExtension | UpdateExtension) and action.elevated:
+            todo = work(action)
+            session = await self._at(todo.database, todo.elevated)
+            await ownership.require_unplanted(session, action.schema, todo.doing)
 
     async def _do_otherwise(self, action: Grant | Revoke, todo: Work, refused: SqlFailed) -> None:
         """Once more, where it was refused though it is the operator's to do. Raises the refusal where it is not."""
@@ -182,20 +189,23 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         session = await self._at(todo.database, todo.elevated)
         await session.run(todo.doing, todo.text(self._sessions.server.login.username))
 
-    async def _run_at_length(self, todo: Work) -> None:
-        """Once more, with minutes that do not count for what comes after it."""
+    async def _run_at_length(self, action: Action, long: Work) -> None:
+        """With minutes that do not count for what comes after it, the rest of the action included."""
         loop = asyncio.get_running_loop()
         await self._leave()
-        async with self._sessions.at_length(todo.doing, self._deadline):
+        async with self._sessions.at_length(long.doing, self._deadline):
             begun = loop.time()
             try:
-                session = await self._at(todo.database, todo.elevated)
+                session = await self._at(long.database, long.elevated)
                 if not await session.begin_use(begun + LONG_SECONDS):
-                    raise ServerUnreachable(self._sessions.server.endpoint, f"it has gone while {todo.doing}")
-                await self._run(todo)
+                    raise ServerUnreachable(self._sessions.server.endpoint, f"it has gone while {long.doing}")
+                await self._prepare(action)
+                await self._run(long)
             finally:
                 self._deadline += loop.time() - begun
                 await self._leave()
+        if long != (todo := work(action)):
+            await self._run(todo)
 
     async def _leave(self) -> None:
         await self._stack.aclose()

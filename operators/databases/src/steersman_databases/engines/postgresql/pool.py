@@ -36,6 +36,7 @@ class PostgreSQLSessions:
         self._maintenance = Pool(self._open_maintenance, self._late, limit=AT_WORK, kept=1)
         self._inside = asyncio.Semaphore(INSIDE_AT_WORK)
         self._at_length = asyncio.Semaphore(1)
+        self._lengthy: set[str] = set()
         self._open: set[Session] = set()
         self._hung: dict[str, tuple[float, str]] = {}
 
@@ -91,12 +92,17 @@ class PostgreSQLSessions:
         finally:
             self._inside.release()
 
+    def takes_long(self, doing: str) -> bool:
+        """Whether this took too long the last time: a short attempt would be in vain, and in everybody's way."""
+        return doing in self._lengthy
+
     @asynccontextmanager
     async def at_length(self, doing: str, deadline: float) -> AsyncGenerator[None]:
         """The turn of something that takes minutes. One at a time: the others need the few sessions, too.
 
         Raises `SqlFailed` where it is not its turn by the deadline.
         """
+        self._lengthy.add(doing)
         try:
             async with asyncio.timeout_at(deadline):
                 await self._at_length.acquire()
@@ -104,6 +110,7 @@ class PostgreSQLSessions:
             raise SqlFailed(doing, None, "it waits for something else that takes long on this server") from None
         try:
             yield
+            self._lengthy.discard(doing)
         finally:
             self._at_length.release()
 

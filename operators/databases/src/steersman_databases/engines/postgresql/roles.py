@@ -97,7 +97,8 @@ def _dropped(survey: Survey, states: list[UserState], name: str, heir: str | Non
             to = name if role != name else heir
             if to is None and database in owned:
                 to = _heir(survey, name, database)
-            if to is not None:
+            # The deputy acts as the user already.
+            if to is not None and role == name:
                 _require_harmless(survey, role, database, to)
             yield Step(Reassign(database, role, to))
         yield Step(DropUser(role), Change("UserDropped", f"dropped user {role}"))

@@ -400,6 +400,19 @@ def _(action: Reassign) -> Work:
     return Work(doing, (reassign, *statements), action.database, elevated=True)
 
 
+def lengthy(action: Action) -> Work | None:
+    """The part of an action that may have minutes: it copies a database, runs an extension's script, or goes through
+    all that somebody owns. It locks nothing that all databases of the server have in common."""
+    match action:
+        case CreateDatabase() | CreateExtension() | UpdateExtension():
+            return work(action)
+        case Reassign(heir=str()):
+            todo = work(action)
+            return replace(todo, statements=todo.statements[:1])
+        case _:
+            return None
+
+
 _UNLESS_OWNING = """
 BEGIN
     IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
