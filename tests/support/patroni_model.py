@@ -81,7 +81,7 @@ class Hosts:
     hung: set[str] = field(default_factory=set[str])
     """Pods that do not end when they are deleted, by name."""
     stuck_jobs: dict[str, dict[str, Any] | str] = field(default_factory=dict[str, dict[str, Any] | str])
-    """Of Jobs by name, of a pod that does not start the status, where it is empty none is made yet; or why none is."""
+    """Of Jobs by name, the status of a pod that does not start (where empty, none is made yet), or why none is."""
     lacks: str = ""
     """What the Job ends with that looks whether the image of the upgrade has everything."""
     altered: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
