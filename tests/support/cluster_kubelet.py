@@ -107,7 +107,7 @@ class ClusterKubelet:
             return
         about = ObjectReference(namespace=namespace, name=name, uid=maker.metadata.uid)
         metadata = ObjectMeta(name=key.name, namespace=namespace)
-        at = self._jobs.clock.now() if isinstance(maker, Job) else maker.metadata.creation_timestamp
+        at = maker.status.start_time if isinstance(maker, Job) else maker.metadata.creation_timestamp
         event = Event(metadata=metadata, involved_object=about, reason="FailedCreate", type="Warning", message=said)
         await self._client.create(msgspec.structs.replace(event, first_timestamp=at, last_timestamp=at, count=1))
 
@@ -176,7 +176,7 @@ class ClusterKubelet:
         await self._jobs.note_start(job)
         if job.metadata.name in self._hosts.stuck_jobs:
             status = self._hosts.stuck_jobs[job.metadata.name]
-            if isinstance(status, str):
+            if isinstance(status, str) and job.status.start_time is not None:
                 await self._tell_refused(job, f"Error creating: {status}")
             await self._jobs.hold(job, {} if isinstance(status, str) else status)
             return

@@ -257,7 +257,7 @@ async def case_rules(api: Api) -> None:
         (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).ok()
         (await api.delete("widgets", "w")).ok()
     for hook, (rule, expected) in zip(listening, hooks, strict=True):
-        assert hook.asked == expected, rule
+        assert hook.asked == expected, f"{rule}: asked {[one.get('subResource', '') for one in hook.requests]}"
 
 
 async def case_labels_of_the_object(api: Api) -> None:

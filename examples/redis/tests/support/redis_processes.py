@@ -15,6 +15,7 @@ from redis_operator.nodes import Address, LoginRejected, RedisError, Unreachable
 from redis_operator.nodes.client import RedisNodes
 
 _START_SECONDS = 20.0
+_GRACE_SECONDS = 30.0
 
 
 class RedisProcesses:
@@ -65,15 +66,28 @@ class RedisProcesses:
         return False
 
     async def stop(self, pod: str) -> None:
+        """As a kubelet does. One that is killed on a busy disk loses what it has not handed to the kernel yet."""
         process = self._running.pop(pod, None)
-        if process is not None and process.returncode is None:
-            process.kill()
-            await process.wait()
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(_GRACE_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            await _kill(process)
 
     async def lose(self, volume: str) -> None:
         await asyncio.to_thread(shutil.rmtree, self._directory / volume, ignore_errors=True)
 
     async def end(self) -> None:
-        """Ends all servers."""
-        for name in list(self._running):
-            await self.stop(name)
+        """Ends all servers, with whatever they have not written."""
+        for process in self._running.values():
+            await _kill(process)
+        self._running.clear()
+
+
+async def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
