@@ -55,9 +55,11 @@ def quoted(engine: Engine, name: str) -> str:
 def grants(engine: Engine, name: str) -> list[dict[str, Any]]:
     """To read one column of one table, and to call one routine, all of the name."""
     place: dict[str, Any] = {"database": name} if engine is not POSTGRESQL else {"database": name, "schema": name}
+    # Its name as it is, unquoted, before the types.
+    routine = f"{name}(integer)" if engine is POSTGRESQL else name
     inside: list[dict[str, Any]] = [
         {**place, "tables": [name], "columns": [name], "privileges": ["SELECT"]},
-        {**place, "functions": [name], "privileges": ["EXECUTE"]},
+        {**place, "functions": [routine], "privileges": ["EXECUTE"]},
     ]
     if engine is not POSTGRESQL:
         return inside

@@ -105,6 +105,15 @@ async def test_routines_that_one_name_could_mean_both(at: At) -> None:
     assert await held(at) == []
 
 
+async def test_a_routine_without_its_types_is_told_how_to_name_it(at: At) -> None:
+    with pytest.raises(
+        ObjectsMissing, match=r"agg is not there yet; name it with the types .* as in agg\(integer\)$"
+    ):
+        await at.make(user(CLERK.username, grants=(CONNECT, on(ObjectKind.FUNCTION, "agg"))))
+    with pytest.raises(ObjectsMissing, match=r"other is not there yet$"):
+        await at.make(user(CLERK.username, grants=(CONNECT, on(ObjectKind.FUNCTION, "other"))))
+
+
 async def test_what_is_maintained_since_version_17(at: At) -> None:
     tables = on(ObjectKind.TABLE, NAME)
     await at.make(user(CLERK.username, grants=(CONNECT, USE, tables)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .actions import Grant, Revoke
@@ -235,7 +235,7 @@ class _Found:
             found = there.get(tidy(name) if grant.kind is ObjectKind.FUNCTION else name, [])
             if not found:
                 place = ".".join(part for part in (grant.database, grant.schema, name) if part)
-                self.missing.append(f"{grant.kind.value} {place} is not there yet")
+                self.missing.append(f"{grant.kind.value} {place} is not there yet{_meant(name, there)}")
             for on, owner in found:
                 if owner:
                     yield from self._columns(inside, on, owner) if grant.columns else [(on, owner)]
@@ -308,3 +308,9 @@ def _revokes(
         what = f"the right to pass on {', '.join(names)}" if only_option else ", ".join(names)
         change = Change("GrantRevoked", f"revoked {what} on {on} from {desired.name}")
         yield revoke, Step(revoke, change, alone=True, takes=True)
+
+
+def _meant(name: str, there: Iterable[str]) -> str:
+    """Routines of PostgreSQL that are called so: one is named with the types of its arguments."""
+    alike = sorted(spelled for spelled in there if spelled.startswith(f"{name}("))
+    return f"; name it with the types of its arguments, as in {alike[0]}" if alike else ""
