@@ -152,7 +152,14 @@ class MySQL:
     def inside(self, statement: str, database: str) -> Sequence[str]:
         """See `Engine.inside`."""
         options = ("--no-defaults", "--user=root", "--socket=/run/steersman/mysqld.sock", f"--database={database}")
-        return ("mysql", *options, "--batch", "--skip-column-names", f"--execute={statement}")
+        return (
+            "mysql",
+            *options,
+            "--default-character-set=utf8mb4",
+            "--batch",
+            "--skip-column-names",
+            f"--execute={statement}",
+        )
 
     def outside(self, statement: str, login: str) -> Sequence[str]:
         """See `Engine.outside`."""

@@ -158,6 +158,8 @@ def test_mysql(plugin: Plugin, blog: DatabaseUnderTest) -> None:
     ask = ("--", "--skip-column-names", "--execute", "SELECT CONCAT(CURRENT_USER(), ' on ', @@port)")
     assert "root@localhost on 3306" in plugin("mysql", blog.name, *ask)
     assert "blog" in plugin("mysql", blog.name, "--", "--execute", "SHOW DATABASES")
+    length = ("--skip-column-names", "--batch", "--execute", "SELECT CHAR_LENGTH('ö')")
+    assert plugin("mysql", blog.name, "--", *length).strip() == "1"
     # The exit code is mysql's own.
     assert "syntax" in plugin("mysql", blog.name, "--", "--execute", "SELEC", code=1)
     assert "not found" in plugin("mysql", "nobodys", code=1)
