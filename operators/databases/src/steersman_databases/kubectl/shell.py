@@ -65,6 +65,6 @@ def psql(database: str, arguments: Sequence[str]) -> list[str]:
 
 
 def mysql(arguments: Sequence[str]) -> list[str]:
-    """The command line in the pod. A container has no locale, for which the client would take everything as Latin-1."""
+    """The command line in the pod. Without a locale, as in a container, the client takes all as Latin-1."""
     where = ["--user=root", f"--socket={_MYSQL_SOCKET}", "--default-character-set=utf8mb4"]
     return ["mysql", *where, *arguments]
