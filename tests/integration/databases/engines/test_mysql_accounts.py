@@ -195,3 +195,15 @@ async def test_a_stranger_of_the_same_name_goes_on(at: At, mysql_server: MySQLSe
             await connection.cursor().execute("SELECT 1")
     finally:
         await mysql_server.execute("DROP USER {}@'127.0.0.1'", "clerk")
+
+
+async def test_a_stranger_who_is_spelled_otherwise_goes_on(at: At, mysql_server: MySQLServer) -> None:
+    others = Credentials("Clerk", "s3cret")
+    await at.make(user(grants=(DesiredGrant(SHOP, frozenset({"SELECT"})),)))
+    await mysql_server.execute("CREATE USER {}@'%' IDENTIFIED BY 's3cret'", others.username)
+    try:
+        async with mysql_server.connected(others, None) as connection:
+            await at.drop("clerk")
+            await connection.cursor().execute("SELECT 1")
+    finally:
+        await mysql_server.execute("DROP USER {}@'%'", others.username)

@@ -188,7 +188,7 @@ class DatabaseStatus(Status):
     """The database as it is."""
 
     phase: Phase | None = None
-    """Pending (waits for the cluster), Provisioning, Ready, Failed (needs a person), or Deleting."""
+    """Pending (waits for its server), Provisioning, Ready, Failed (needs a person), or Deleting."""
     connection_string: str | None = None
     """How to connect, with <secret> in the password's place; the password is in the Secret."""
     secret_name: str | None = None

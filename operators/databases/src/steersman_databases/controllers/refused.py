@@ -5,7 +5,7 @@ A Deployment has the condition ReplicaFailure for that. These have none: their c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,6 +21,9 @@ from steersman_databases.clusters.trouble import Trouble
 
 _AGAIN_SECONDS = 10.0
 _NEVER = datetime.min.replace(tzinfo=UTC)
+_BEFORE = (" failed error: ", "Error creating: ")
+"""What a StatefulSet's controller, and a Job's, say before the API server's words."""
+_POD_OF_A_JOB = re.compile(r'^pods "[^"]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +88,21 @@ async def refusal_of(client: Client, maker: StatefulSet | Job) -> Refusal | None
     except ApiError:
         # What is known without must not be kept back for it.
         return None
-    last = _last_of_a_pod(found.items)
-    if last is None or last.reason != "FailedCreate":
+    made = max((_last_of(e) for e in found.items if e.reason == "SuccessfulCreate"), default=_NEVER)
+    # Of a pod that was made in the same second nobody refused the next one yet.
+    refused = [e for e in found.items if e.reason == "FailedCreate" and _last_of(e) > made]
+    if not refused:
         return None
-    message = (last.message or "").removeprefix("Error creating: ")
-    said = message.partition(" failed error: ")[2] or message
+    message = max(refused, key=_last_of).message or ""
+    said = next(filter(None, (message.partition(words)[2] for words in _BEFORE)), message)
+    if isinstance(maker, Job):
+        # Each of its pods has another name, and no news is told again.
+        said = _POD_OF_A_JOB.sub("it", said)
     trouble = Trouble("InstanceRefused", f"the API server takes no pod of {maker.metadata.name}: {said}")
-    return Refusal(trouble, last.first_timestamp or last.metadata.creation_timestamp or _NEVER)
+    # A message may be older than the last pod, and come again.
+    since = min(e.first_timestamp or _last_of(e) for e in refused)
+    return Refusal(trouble, max(since, made))
 
 
-def _last_of_a_pod(events: Sequence[Event]) -> Event | None:
-    """The last that tells of a pod that was made or refused; of two in one second the one that was made."""
-    told = [e for e in events if e.reason in ("FailedCreate", "SuccessfulCreate")]
-    return max(told, key=lambda e: (e.last_timestamp or e.event_time or _NEVER, e.reason or ""), default=None)
+def _last_of(event: Event) -> datetime:
+    return event.last_timestamp or event.event_time or _NEVER

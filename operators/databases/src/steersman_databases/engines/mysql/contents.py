@@ -103,7 +103,7 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case MarkDatabase():
             await write_mark(session, "database", action.name, action.text)
         case DropUser(role=False):
-            await _shut_out(session, action.name, dialect)
+            await _shut_out(session, action.name)
             await session.run(*statement(action, dialect))
         case _:
             await session.run(*statement(action, dialect))
@@ -114,24 +114,20 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         await remove_mark(session, "user", action.name)
 
 
-async def _shut_out(session: Session, name: str, dialect: Dialect) -> None:
+async def _shut_out(session: Session, name: str) -> None:
     """The server lets whoever is in go on when the account is dropped, for as long as the session lasts.
 
     Sessions are known by their username: where another host has an account of this name, they may be that one's.
     """
-    where = "information_schema.PROCESSLIST" if dialect.mariadb else "performance_schema.processlist"
     await session.run(f"locking user {name}", f"ALTER USER IF EXISTS {account(name)} ACCOUNT LOCK")
-    running = await session.rows(
-        "looking at sessions",
-        f"SELECT ID AS id FROM {where} WHERE USER = ?"  # noqa: S608
-        " AND NOT EXISTS (SELECT 1 FROM mysql.user WHERE User = ? AND Host <> ?)",
-        name,
-        name,
-        ANYWHERE,
-    )
-    for row in running:
-        with suppress(SqlFailed):  # it has ended by itself, or the administrator may not end those of others
-            await session.run("ending a session", f"KILL {int(row['id'])}")
+    alike = "SELECT 1 FROM mysql.user WHERE User = ? AND Host <> ?"
+    if await session.rows("looking at accounts", alike, name, ANYWHERE):
+        return
+    for row in await session.rows("looking at sessions", "SHOW PROCESSLIST"):
+        # Not compared by the server, to which "orders" and "Orders" would be the same here.
+        if row["User"] == name:
+            with suppress(SqlFailed):  # it has ended by itself, or the administrator may not end those of others
+                await session.run("ending a session", f"KILL {int(row['Id'])}")
 
 
 def _own(sessions: Sessions) -> MySQLSessions:

@@ -98,6 +98,8 @@ LONG_SECONDS = 600.0
 """For one step that has taken longer than others may, and of which that is to be expected: it copies a database, runs
 an extension's script, or goes through all that somebody owns. The rest of what is under way waits for it."""
 
+_REST_SECONDS = 15.0
+
 _NOT_TO_ACT_AS = "permission denied to set role"
 _NOT_TO_USE = "permission denied for schema "
 
@@ -205,7 +207,9 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
                 self._deadline += loop.time() - begun
                 await self._leave()
         if long != (todo := work(action)):
+            self._deadline = max(self._deadline, loop.time() + _REST_SECONDS)
             await self._run(todo)
+        self._sessions.took_long(long.doing)
 
     async def _leave(self) -> None:
         await self._stack.aclose()

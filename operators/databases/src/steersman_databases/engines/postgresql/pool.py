@@ -110,9 +110,12 @@ class PostgreSQLSessions:
             raise SqlFailed(doing, None, "it waits for something else that takes long on this server") from None
         try:
             yield
-            self._lengthy.discard(doing)
         finally:
             self._at_length.release()
+
+    def took_long(self, doing: str) -> None:
+        """It is done: the next of its kind may be short again."""
+        self._lengthy.discard(doing)
 
     async def own_trouble(self, database: str | None, failure: EngineError, deadline: float) -> SqlFailed:
         """A failure inside a database, in words that are not about the server: that lets the operator in.
