@@ -324,8 +324,8 @@ async def test_who_has_made_the_owner_makes_the_database_too() -> None:
     async with world.operator():
         await world.namespace("guest")
         await world.cluster()
-        here = {**NOWHERE, "engine": "postgresql", "clusterRef": {"name": "main"}}
-        there = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        here: dict[str, Any] = {**NOWHERE, "engine": "postgresql", "clusterRef": {"name": "main"}}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
         await world.database("shop", "guest", **there)
         await world.runtime.clock.sleep(2)
         await world.database("shop", **here)
