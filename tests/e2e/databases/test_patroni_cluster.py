@@ -18,6 +18,7 @@ from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
 from patroni_cluster import PatroniCluster, view
 from silence import no_api_server
+from steersman_databases.engines.postgresql import patroni
 
 NAMESPACE = "e2e-patroni"
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
@@ -104,6 +105,12 @@ def endpoints(cluster: PatroniCluster, service: str) -> AbstractContextManager[W
 
 def lock(cluster: PatroniCluster) -> AbstractContextManager[Watch]:
     return watching(cluster, "configmap", "pg-leader", "{.metadata.annotations.leader}")
+
+
+def test_the_lock_lasts_as_long_as_it_is_told(cluster: PatroniCluster) -> None:
+    """Patroni alone takes no time below 20 seconds, and says so in its log only."""
+    held = cluster.annotations(cluster.view.names.store_leader.name)
+    assert held["ttl"] == str(patroni.settings(cluster.view)["ttl"])
 
 
 def test_services_lead_to_their_roles(cluster: PatroniCluster) -> None:
