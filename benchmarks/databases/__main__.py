@@ -107,7 +107,7 @@ def _caption(runs: results.Runs) -> list[str]:
     counts, days = sorted({int(one["runs"]) for one in told}), sorted({one["day"] for one in told})
     often, when = (" to ".join(dict.fromkeys((str(those[0]), str(those[-1])))) for those in (counts, days))
     return [
-        f"{machines}; all of it: API server, two nodes, databases, clients and operator",
+        f"{machines}; all of it: API server, two or three nodes, databases, clients and operator",
         f"medians of {often} runs, with lines from lowest to highest; {when}",
     ]
 
