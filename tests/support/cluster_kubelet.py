@@ -53,10 +53,11 @@ class ClusterKubelet:
         self._hosts = hosts
         self._members = members or Patroni(server, client, hosts)
         self._jobs = JobRunner(server, client, hosts.sql, hosts.applied)
+        self._clock: Clock | None = None
 
     async def run(self, clock: Clock) -> None:
         """Never returns."""
-        self._jobs.clock = clock
+        self._clock = self._jobs.clock = clock
         seen = None
         while True:
             news = (
@@ -168,7 +169,17 @@ class ClusterKubelet:
         self._hosts.addresses += 1
         address = f"10.0.{self._hosts.addresses // 256}.{self._hosts.addresses % 256}"
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
-        body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
+        since = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ") if self._clock is not None else None
+        runs = {"name": "server", "image": "", "state": {"running": {"startedAt": since}}}
+        body = {
+            "status": {
+                "phase": "Running",
+                "podIP": address,
+                "podIPs": [{"ip": address}],
+                "conditions": ready,
+                "containerStatuses": [runs],
+            }
+        }
         await self._client.patch(Pod, key, MergePatch(body), subresource="status")
 
     async def _run(self, job: Job) -> None:

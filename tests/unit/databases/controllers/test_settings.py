@@ -267,6 +267,27 @@ async def test_what_is_declared_while_no_server_runs_is_tried_when_one_does(inst
 
 
 @virtual_time
+async def test_a_pod_that_waits_for_a_node_has_tried_nothing() -> None:
+    world = ClusterWorld()
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
+    async with world.operator():
+        parameters = PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"}))
+        await world.create(instances=1, postgresql=parameters, node_selector=FrozenDict({"disk": "fast"}))
+        await world.ready(1)
+        await world.change(hibernated=True)
+        await world.until("asleep", lambda: world.condition("Available").startswith("False/"))
+        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        world.hosts.unschedulable.add("fast")
+        await world.change(hibernated=False)
+        await world.rest(600)
+        assert stored(world)["shared_buffers"] == "64MB"
+        world.hosts.unschedulable.clear()
+        await world.client.delete(Pod, NAMES.pod(0))
+        await comes_back(world)
+        await world.ready(1)
+
+
+@virtual_time
 async def test_servers_that_do_not_start_get_what_is_declared() -> None:
     world = ClusterWorld()
     async with world.operator():

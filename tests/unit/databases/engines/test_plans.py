@@ -350,3 +350,29 @@ async def test_a_guest_gets_trusted_extensions_only(version: str | None) -> None
     assert await world.make(untrusted) == []
     with pytest.raises(NotPermitted):
         await world.make(replace(till, extensions=(DesiredExtension("pageinspect", present=False),)))
+
+
+async def test_a_guest_changes_no_extension_of_others() -> None:
+    """What a superuser has put into its database is dropped by SQL by nobody else, trusted or not."""
+    world = await World(PostgreSQL()).start()
+    claim = Claim("c1", "Database", "guests", "till")
+    for owner in ("till", "former"):
+        await world.make(DesiredUser(owner, "pw", owns=frozenset({"till"}), claim=claim))
+    till = DesiredDatabase("till", "till", claim=claim, guest=True)
+    wanted = replace(till, extensions=(DesiredExtension("pgcrypto", "1.2"),))
+    dropped = replace(till, extensions=(DesiredExtension("pgcrypto", present=False),))
+    await world.make(wanted)
+    made = world.model.inside["till"].extensions["pgcrypto"]
+    world.model.inside["till"].extensions["pgcrypto"] = replace(made, owner="postgres")
+    assert await world.make(wanted) == []
+    for changed in (dropped, replace(till, extensions=(DesiredExtension("pgcrypto", "1.3"),))):
+        with pytest.raises(NotPermitted, match="extension pgcrypto belongs to postgres, so only objects from the"):
+            await world.make(changed)
+    assert await world.make(replace(dropped, guest=False)) == ["ExtensionDropped"]
+
+
+async def test_no_database_is_without_what_grants_in_it_need() -> None:
+    world = await World(PostgreSQL()).start()
+    without = DesiredDatabase("till", "till", extensions=(DesiredExtension("plpgsql", present=False),))
+    with pytest.raises(InvalidName, match=r"plpgsql.*every database needs it"):
+        await world.make(without)
