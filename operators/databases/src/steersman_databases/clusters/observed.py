@@ -137,7 +137,7 @@ class Instance:
         return timedelta(0) if since is None else now - since
 
     def has_run_for(self, least: timedelta, now: datetime) -> bool:
-        """Whether its server's container has run for so long, or has ended: who waits for a node has tried nothing."""
+        """Whether its server's container has run for so long, or has ended: who has no node has tried nothing."""
         for container in () if self.pod is None else self.pod.status.container_statuses:
             if container.state.terminated is not None or container.last_state.terminated is not None:
                 return True
