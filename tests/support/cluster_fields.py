@@ -272,7 +272,7 @@ COMMON: Mapping[str, Case] = {
     "resources.claims": Case(None, None),
     "affinity.nodeAffinity": Case(node_affinity(11), node_affinity(12), weight("nodeAffinity"), ([11], [12], [])),
     "affinity.podAffinity": Case(pod_affinity(21), pod_affinity(22), weight("podAffinity"), ([21], [22], [])),
-    # Without affinity instances are kept apart.
+    # Without one of their own instances are kept apart.
     "affinity.podAntiAffinity": Case(
         pod_affinity(31), pod_affinity(32), weight("podAntiAffinity"), ([31], [32], [100])
     ),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster_world import KEY, NAMES, ClusterWorld
+from group_world import GroupWorld
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount
 from steersman.api.discovery_v1 import EndpointSlice
@@ -260,3 +261,26 @@ def test_members_are_reached_by_operators_of_one_namespace(operator: str, home: 
     assert own == {"podSelector": {"matchLabels": {"databases.steersman.dev/member-of": "orders"}}}
     assert operators["namespaceSelector"].get("matchLabels", {}) == home
     assert operators["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
+
+
+@pytest.mark.parametrize("of", [ClusterWorld, GroupWorld])
+@virtual_time
+async def test_instances_are_kept_apart_on_the_nodes_that_they_are_for(of: type[ClusterWorld]) -> None:
+    """Nodes that are chosen say nothing of how instances are spread on them."""
+    world, name = of(), NAMES.statefulset(0)
+    nodes = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+    chosen = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes}}
+
+    def affinity() -> dict[str, Any]:
+        found = world.server.read(StatefulSet, name)
+        return to_builtins(found.spec.template.spec.affinity) if found else {}
+
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        default = affinity()
+        assert set(default) == {"podAntiAffinity"}
+        await world.change(affinity=chosen)
+        await world.until("taken", lambda: affinity() == {**default, **chosen})
+        await world.change(affinity={**chosen, "podAntiAffinity": {}})
+        await world.until("who says so has them anywhere", lambda: affinity() == chosen)

@@ -289,7 +289,7 @@ class ClusterSpec(Spec):
     resources: ResourceRequirements | None = None
     """Resources of each instance; requests of 100m and 384Mi and a limit of 768Mi unless given."""
     affinity: Affinity | None = None
-    """Which nodes; instances are kept apart where that is possible unless given."""
+    """Which nodes; without a podAntiAffinity instances are kept apart where that is possible."""
     node_selector: Annotated[FrozenDict[str, Annotated[str, Field(max_length=63)]], Field(max_properties=64)] = (
         FrozenDict()
     )
