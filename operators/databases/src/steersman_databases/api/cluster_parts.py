@@ -202,7 +202,7 @@ class Pooler(FrozenStruct):
     mode: Literal["transaction", "session"] = "transaction"
     """When a server's connection is given to the next client."""
     read_only: Annotated[bool, Field(default=True)] = True
-    """Whether there is one for replicas, too."""
+    """Whether there is one for replicas, too. It needs the Service ro."""
     parameters: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=256)]],
         Field(

@@ -195,6 +195,11 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
             message="the locale provider builtin needs version 17",
             field_path=".bootstrap.initdb.localeProvider",
         ),
+        Rule(
+            rule="!has(self.pooler) || !self.pooler.readOnly || self.services.ro.enabled",
+            message="pooler.readOnly needs services.ro: enable it, or set pooler.readOnly to false",
+            field_path=".pooler.readOnly",
+        ),
     ]
 )
 class PostgreSQLClusterSpec(ClusterSpec):

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from msgspec import structs
+
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict
 from steersman_databases.api import CLUSTERS, Cluster, MySQLCluster, PostgreSQLCluster
-from steersman_databases.api.cluster_parts import ClusterSpec, SqlReferences
+from steersman_databases.api.cluster_parts import ClusterSpec, Pooler, SqlReferences
 from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED, EngineName
 from steersman_databases.engines.cluster import (
     CLUSTER_DOMAIN,
@@ -85,6 +87,15 @@ def declared_database(cluster: Cluster) -> InitialDatabase | None:
     declared = cluster.spec.bootstrap.initdb
     database = declared.database or cluster.metadata.name
     return InitialDatabase(database=database, owner=declared.owner or database)
+
+
+def declared_pooler(cluster: Cluster) -> Pooler | None:
+    """PgBouncer knows PostgreSQL alone. Without the Service ro, one for replicas would lead nowhere and look ready:
+    that is refused, and who was stored with it before has none."""
+    pooler = cluster.spec.pooler if isinstance(cluster, PostgreSQLCluster) else None
+    if pooler is None or cluster.spec.services.ro.enabled:
+        return pooler
+    return structs.replace(pooler, read_only=False)
 
 
 def _of_postgresql(view: ClusterView, cluster: PostgreSQLCluster) -> ClusterView:

@@ -14,8 +14,8 @@ from steersman.api.core_v1 import Pod
 from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
-from steersman_databases.api import Cluster, ClusterStatus, PostgreSQLCluster
-from steersman_databases.api.cluster_parts import ClusterPhase, Pooler
+from steersman_databases.api import Cluster, ClusterStatus
+from steersman_databases.api.cluster_parts import ClusterPhase
 from steersman_databases.clusters.keyring import Keyring, KeysWish
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.plan import next_step
@@ -29,7 +29,7 @@ from steersman_databases.clusters.steps import (
     Wait,
 )
 from steersman_databases.clusters.trouble import trouble_of
-from steersman_databases.clusters.view import view_of
+from steersman_databases.clusters.view import declared_pooler, view_of
 from steersman_databases.controllers import cluster_status, switchovers
 from steersman_databases.controllers.accounts import Accounts
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
@@ -237,7 +237,7 @@ class ClusterReconciler(Reconciler[C]):
         volumes.check_adopted(seen.in_use, served=bool(cluster.status and cluster.status.version))
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
-        deployments = await self._poolers.ensure(charge, _pooler(cluster), observed)
+        deployments = await self._poolers.ensure(charge, declared_pooler(cluster), observed)
         poolers = await self._poolers.pods(charge)
         cluster_status.judge_poolers(deployments, poolers, findings)
         strangers = await self._follow(charge, observed, keys.ring, poolers, findings)
@@ -261,7 +261,7 @@ class ClusterReconciler(Reconciler[C]):
             step = Wait("RollingOut", "waiting for the servers to read their parameters")
         if isinstance(step, SwitchOver):
             await switchovers.intend(charge, cluster, step, observed)
-        if _pooler(cluster) is not None:
+        if declared_pooler(cluster) is not None:
             waits = isinstance(step, SwitchOver) or findings.says("Available", "Upgrading")
             await self._steer_poolers(charge, observed, keys.ring, poolers, waits=waits)
         match step:
@@ -409,7 +409,7 @@ class ClusterReconciler(Reconciler[C]):
         """Looks and tells, and writes nothing but the status. Poolers that wait would do so until it is over."""
         self._initial.forget(cluster.key)
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
-        if _pooler(cluster) is not None and self._parts.console is not None:
+        if declared_pooler(cluster) is not None and self._parts.console is not None:
             with suppress(Blocked):
                 ring = await ClusterKeys(charge, self._parts.engine).present(_wish(cluster), _data(seen))
                 pods = await self._poolers.pods(charge)
@@ -456,7 +456,7 @@ def _wish(cluster: Cluster) -> KeysWish:
     return KeysWish(
         services=[s.name for s in spec.services.additional],
         given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
-        pooler=_pooler(cluster) is not None,
+        pooler=declared_pooler(cluster) is not None,
         application=spec.bootstrap is not None,
     )
 
@@ -490,8 +490,3 @@ class _Report:
     @property
     def retry_after(self) -> float:
         return _BUSY_SECONDS if self.busy or self.settles else RECHECK_SECONDS
-
-
-def _pooler(cluster: Cluster) -> Pooler | None:
-    """PgBouncer knows PostgreSQL alone."""
-    return cluster.spec.pooler if isinstance(cluster, PostgreSQLCluster) else None
