@@ -16,7 +16,7 @@ from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman_databases.api import Cluster, ClusterStatus
 from steersman_databases.api.cluster_parts import ClusterPhase
-from steersman_databases.clusters.keyring import Keyring, KeysWish
+from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.plan import next_step
 from steersman_databases.clusters.steps import (
@@ -38,7 +38,7 @@ from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
-from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys
+from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys, wish_of
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.namesakes import older_namesake
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
@@ -294,7 +294,7 @@ class ClusterReconciler(Reconciler[C]):
                 findings.tell("InitialDatabase", False, "OwnerSecretInvalid", keys.owner_fault)
 
     async def _ensure_keys(self, charge: Charge, cluster: C, seen: Seen, findings: Findings) -> Keys:
-        keys = await ClusterKeys(charge, self._parts.engine).ensure(_wish(cluster), _data(seen))
+        keys = await ClusterKeys(charge, self._parts.engine).ensure(wish_of(charge.view, cluster), _data(seen))
         finding = keys.ring.finding
         findings.tell("CertificatesValid", finding.valid, finding.reason, finding.message)
         return keys
@@ -411,7 +411,8 @@ class ClusterReconciler(Reconciler[C]):
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
         if declared_pooler(cluster) is not None and self._parts.console is not None:
             with suppress(Blocked):
-                ring = await ClusterKeys(charge, self._parts.engine).present(_wish(cluster), _data(seen))
+                keys = ClusterKeys(charge, self._parts.engine)
+                ring = await keys.present(wish_of(charge.view, cluster), _data(seen))
                 pods = await self._poolers.pods(charge)
                 await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
         report.observed = seen.observed
@@ -449,16 +450,6 @@ class ClusterReconciler(Reconciler[C]):
 
     def _jittered(self, seconds: float) -> float:
         return seconds * (0.9 + 0.2 * self.runtime.random.random())
-
-
-def _wish(cluster: Cluster) -> KeysWish:
-    spec = cluster.spec
-    return KeysWish(
-        services=[s.name for s in spec.services.additional],
-        given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
-        pooler=declared_pooler(cluster) is not None,
-        application=spec.bootstrap is not None,
-    )
 
 
 def _data(seen: Seen) -> DataOfCluster:
