@@ -115,6 +115,7 @@ def _of_postgresql(view: ClusterView, cluster: PostgreSQLCluster) -> ClusterView
         parameters=settings.parameters,
         preload_libraries=settings.shared_preload_libraries,
         access_rules=settings.pg_hba,
+        superuser_access=settings.enable_superuser_access,
         upgrade_image=spec.upgrade_image or "",
     )
 
