@@ -32,6 +32,7 @@ from steersman_databases.clusters.trouble import trouble_of
 from steersman_databases.clusters.view import declared_pooler, view_of
 from steersman_databases.controllers import cluster_status, switchovers
 from steersman_databases.controllers.accounts import Accounts
+from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
@@ -128,6 +129,7 @@ class ClusterReconciler(Reconciler[C]):
         self._poolers = Poolers(clock, console or no_console)
         self._refused = Refused(self.client.live, clock)
         self._failures = Failures(clock)
+        self._annotations = Annotations(self.events)
         furnish, servers = self._parts.furnish, Servers(self.client, contents, clock)
         mark = ClusterMark(self.client)
         self._accounts = (
@@ -166,6 +168,7 @@ class ClusterReconciler(Reconciler[C]):
 
     async def _attend(self, cluster: C, report: _Report) -> None:
         """All of a reconcile but for telling what it found."""
+        self._annotations.look(cluster)
         if cluster.metadata.deletion_timestamp is not None:
             await self._delete(cluster, report)
             return
@@ -218,6 +221,7 @@ class ClusterReconciler(Reconciler[C]):
             charge, self._parts.engine, self._parts.topology, self._parts.in_use, due, cluster.spec.image
         )
         report.charge, report.observed = charge, seen.observed
+        self._annotations.look_at_fences(cluster, charge.view, seen.observed)
         self._judge(charge, seen.observed, report)
         try:
             step = await self._step(charge, cluster, _Hands(instances, upgrades), seen, report)
@@ -401,6 +405,7 @@ class ClusterReconciler(Reconciler[C]):
         self._poolers.forget(cluster)
         self._settings.forget(cluster)
         self._initial.forget(cluster)
+        self._annotations.forget(cluster)
         for each in (self._serving, self._accounts, self._outpaced, self._refused):
             if each is not None:
                 each.forget(cluster)
