@@ -183,6 +183,13 @@ def test_fences_are_put_up_and_taken_down_one_by_one(server: InMemoryApiServer) 
     assert told == {"cluster": "shop", "done": "fenced: shop-0", "fenced": ["shop-0"]}
 
 
+def test_a_fence_that_was_put_up_by_the_pods_name_is_taken_down(server: InMemoryApiServer) -> None:
+    note = MergePatch({"metadata": {"annotations": {f"{GROUP}/fenced": "shop-1-0,shop-2"}}})
+    asyncio.run(Client(server).patch(PostgreSQLCluster, KEY, note))
+    assert call("unfence", "shop", "shop-1").exit_code == 0
+    assert written(server)["fenced"] == "shop-2"
+
+
 def test_what_was_done_names_the_kind(server: InMemoryApiServer) -> None:
     metadata = {"name": "stock", "namespace": KEY.namespace}
     server.load({"apiVersion": f"{GROUP}/v1alpha1", "kind": "MySQLCluster", "metadata": metadata, "spec": {}})

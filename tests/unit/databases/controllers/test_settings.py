@@ -85,6 +85,25 @@ async def test_rules_of_access_stay_as_they_were_while_one_cannot_be_read() -> N
 
 
 @virtual_time
+async def test_the_superuser_is_shut_out_and_let_in_again_without_a_restart() -> None:
+    world, taken = ClusterWorld(), "hostssl all postgres all scram-sha-256"
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        before, secret = world.uids(), world.secret("orders-admin")
+        assert taken in rules(world)
+        await world.change(postgresql={"enableSuperuserAccess": False})
+        await world.until("shut out", lambda: taken not in rules(world), 30)
+        assert "host all postgres all reject" in rules(world)
+        await world.ready(2)
+        assert world.secret("orders-admin") == secret, "it is the password that opens again when that is declared"
+        await world.change(postgresql={"enableSuperuserAccess": None})
+        await world.until("let in", lambda: taken in rules(world), 30)
+        await world.ready(2)
+        assert world.uids() == before
+
+
+@virtual_time
 async def test_parameters_of_a_new_cluster_are_judged_once_it_runs() -> None:
     world = ClusterWorld()
     async with world.operator():

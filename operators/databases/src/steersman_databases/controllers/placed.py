@@ -13,7 +13,7 @@ from steersman.controller import CachedClient, EventRecorder
 from steersman.meta import to_builtins
 from steersman_databases.api import Database
 from steersman_databases.api.conditions import DATABASE, ON_ANY_SERVER
-from steersman_databases.api.group import FORCE_DELETE
+from steersman_databases.api.group import FORCE_DELETE, is_forced
 from steersman_databases.clusters.desires import claim_of, database_of, owner_of
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find
@@ -96,7 +96,7 @@ class PlacedDatabase:
             if self.database.spec.deletion_policy == "Delete":
                 await self._delete_secret()
             return
-        if self.database.metadata.annotations.get(FORCE_DELETE) == "true":
+        if is_forced(self.database):
             # The Secret lives as long as what it opens, and nobody knows whether that ever goes.
             await self._retained(f"{FORCE_DELETE} is true", kept=True)
             return
@@ -259,7 +259,7 @@ class PlacedDatabase:
 
 def not_dropped(database: Database, why: str) -> str:
     """What to tell while a database that is being deleted waits, and how it is let go, if it can be."""
-    forced = database.metadata.annotations.get(FORCE_DELETE) == "true"
+    forced = is_forced(database)
     if database.makes_cluster or database.spec.deletion_policy != "Delete" or forced:
         return why
     advice = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the database"

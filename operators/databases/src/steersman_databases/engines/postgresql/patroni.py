@@ -113,7 +113,11 @@ def settings(cluster: ClusterView) -> Mapping[str, Any]:
             "remove_data_directory_on_rewind_failure": False,
             "remove_data_directory_on_diverged_timelines": False,
             "parameters": server_parameters(cluster),
-            "pg_hba": list(hba.access_rules(cluster.access_rules, tls_required=cluster.tls_required)),
+            "pg_hba": list(
+                hba.access_rules(
+                    cluster.access_rules, tls_required=cluster.tls_required, superuser=cluster.superuser_access
+                )
+            ),
             "pg_ident": list(hba.account_map()),
         },
     }
