@@ -13,7 +13,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference, to_builtins
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
@@ -168,7 +168,9 @@ class ClusterKubelet:
         self._hosts.addresses += 1
         address = f"10.0.{self._hosts.addresses // 256}.{self._hosts.addresses % 256}"
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
+        began = {"name": "server", "state": {"running": {"startedAt": to_builtins(pod.metadata.creation_timestamp)}}}
         body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
+        body["status"]["containerStatuses"] = [began]
         await self._client.patch(Pod, key, MergePatch(body), subresource="status")
 
     async def _run(self, job: Job) -> None:
