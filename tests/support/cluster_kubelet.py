@@ -169,9 +169,9 @@ class ClusterKubelet:
         address = f"10.0.{self._hosts.addresses // 256}.{self._hosts.addresses % 256}"
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
         began = {"name": "server", "state": {"running": {"startedAt": to_builtins(pod.metadata.creation_timestamp)}}}
-        body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
-        body["status"]["containerStatuses"] = [began]
-        await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+        addresses = {"podIP": address, "podIPs": [{"ip": address}]}
+        said = {"phase": "Running", **addresses, "conditions": ready, "containerStatuses": [began]}
+        await self._client.patch(Pod, key, MergePatch({"status": said}), subresource="status")
 
     async def _run(self, job: Job) -> None:
         """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""

@@ -1,4 +1,4 @@
-"""Images as nodes have pulled them: a tag may be given to another one, and a node asks again only where it is told."""
+"""Images as nodes have pulled them: a tag is given to another one, and a node asks again only where it is told."""
 
 from __future__ import annotations
 

@@ -54,7 +54,6 @@ def version_in(place: Place, name: str, image: str) -> str:
 @pytest.fixture(scope="module")
 def three(shared: Place, versions: tuple[str, str]) -> ClusterUnderTest:
     """Three instances of the older one, with a database, an extension and a user who reads."""
-    assert versions
     made = ClusterUnderTest(shared, spec={**SMALL, "version": "15", "image": OLDER})
     made.apply()
     extensions = [{"name": "pgcrypto"}]
@@ -68,6 +67,7 @@ def three(shared: Place, versions: tuple[str, str]) -> ClusterUnderTest:
     made.wait_ready()
     shared.wait_reason("database", "shop", "DatabaseReady")
     shared.wait_reason("databaseuser", "reader", "ProvisionSucceeded")
+    assert made.status["version"] == versions[0]
     return made
 
 
