@@ -13,7 +13,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference, to_builtins
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
@@ -53,11 +53,10 @@ class ClusterKubelet:
         self._hosts = hosts
         self._members = members or Patroni(server, client, hosts)
         self._jobs = JobRunner(server, client, hosts.sql, hosts.applied)
-        self._clock: Clock | None = None
 
     async def run(self, clock: Clock) -> None:
         """Never returns."""
-        self._clock = self._jobs.clock = clock
+        self._jobs.clock = clock
         seen = None
         while True:
             news = (
@@ -169,18 +168,10 @@ class ClusterKubelet:
         self._hosts.addresses += 1
         address = f"10.0.{self._hosts.addresses // 256}.{self._hosts.addresses % 256}"
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
-        since = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ") if self._clock is not None else None
-        runs = {"name": "server", "image": "", "state": {"running": {"startedAt": since}}}
-        body = {
-            "status": {
-                "phase": "Running",
-                "podIP": address,
-                "podIPs": [{"ip": address}],
-                "conditions": ready,
-                "containerStatuses": [runs],
-            }
-        }
-        await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+        began = {"name": "server", "state": {"running": {"startedAt": to_builtins(pod.metadata.creation_timestamp)}}}
+        addresses = {"podIP": address, "podIPs": [{"ip": address}]}
+        said = {"phase": "Running", **addresses, "conditions": ready, "containerStatuses": [began]}
+        await self._client.patch(Pod, key, MergePatch({"status": said}), subresource="status")
 
     async def _run(self, job: Job) -> None:
         """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""

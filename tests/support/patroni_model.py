@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contents_in_memory import ServerInMemory
+from pulled_images import PulledImages
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch
@@ -91,6 +92,7 @@ class Hosts:
     """Pods whose servers do not follow: their log ends at `STRAYED`, that of the others at `WRITTEN`."""
     unreadable: list[str] = field(default_factory=list[str])
     """Servers that were started on data of another version."""
+    images: PulledImages = field(default_factory=PulledImages)
 
     def alter(self, pod: str, **values: str) -> None:
         """Somebody sets parameters by ALTER SYSTEM, and has the server read its files."""
@@ -279,7 +281,7 @@ class Patroni:
             "role": role,
             "state": state,
             "timeline": timeline,
-            "tags": {"version": f"{_major(pod)}.6"},
+            "tags": {"version": self._hosts.images.version(pod, f"{_major(pod)}.6")},
         }
         if reason:
             said |= {"pending_restart": True, "pending_restart_reason": reason}

@@ -342,7 +342,8 @@ class ClusterSpec(Spec):
     """Managed: a NetworkPolicy lets everybody reach the port for SQL, and members and the operator alone the others.
     None: there is none, so that you may bring your own."""
     minor_upgrades: Literal["OnRequest", "Automatic"] = "OnRequest"
-    """Whether a newer image of the operator's for this version is taken by itself."""
+    """Whether a newer image of the operator's for this version is taken by itself. With ``imagePullPolicy`` Always,
+    also what another instance already runs by the same tag."""
     hibernated: bool = False
     """Stop all instances and keep the data."""
     replace_failed_instances: Literal["Automatic", "OnRequest"] = "Automatic"

@@ -165,6 +165,8 @@ CLUSTER: Mapping[str, Reasons] = {
     "Upgraded": {
         "Current": "",
         "MinorAvailable": "set spec.minorUpgrades to Automatic, or take the image when it suits",
+        "MinorsDiffer": "give each version of the image a tag of its own, and name that in spec.image or the "
+        "operator's settings; with spec.imagePullPolicy Always, a restart or spec.minorUpgrades Automatic suffices",
         "Upgrading": "",
         "PreCheckFailed": "mend it, and it is looked at again (what the image lacks may be in another: "
         "spec.upgradeImage); or declare the former version",
@@ -190,7 +192,9 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
         if reason not in ("NotShown", "NotTrusted")
     },
     # Servers bring their data from one version to the next by themselves.
-    "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},
+    "Upgraded": {
+        reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable", "MinorsDiffer", "Upgrading")
+    },
     "Available": {
         **CLUSTER["Available"],
         "NoMajority": "bring the instances back that it names; while too few are there, nobody may take writes",

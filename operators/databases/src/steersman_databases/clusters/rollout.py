@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 from steersman.meta import to_builtins
-from steersman_databases.clusters import handover
+from steersman_databases.clusters import handover, minors
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import RenewPod, Step, Wait
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 
 _BECAUSE = "its pod is not as declared"
+_BEHIND = "another of its image is newer"
 
 
 def restart_hash(cluster: ClusterView, image: str) -> str:
@@ -88,19 +89,27 @@ def is_outdated(cluster: ClusterView, observed: Observed, instance: Instance) ->
 
 def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """The next pod that is to be made anew; all are well when this is asked."""
-    outdated = [i for i in observed.instances if not i.fenced and is_outdated(cluster, observed, i)]
+    outdated = [i for i in observed.instances if not i.fenced and _why(cluster, observed, i)]
     if not outdated:
         return None
     primary = observed.members.primary
     assert primary is not None
     replicas = [i for i in outdated if i.number != primary.instance]
     if replicas:
-        return RenewPod(max(replicas, key=_lag).number, _BECAUSE)
+        last = max(replicas, key=_lag)
+        return RenewPod(last.number, _why(cluster, observed, last))
     to = successors(cluster, observed)
     if not to:
         # Also where all others are newer already: then it leaves in order, and those that are left elect one.
-        return RenewPod(primary.instance, _BECAUSE)
+        return RenewPod(primary.instance, _why(cluster, observed, outdated[0]))
     return handover.hand_over(cluster, observed, to, "its primary is renewed")
+
+
+def _why(cluster: ClusterView, observed: Observed, instance: Instance) -> str:
+    """Why its pod is to be made anew; empty where it stays."""
+    if is_outdated(cluster, observed, instance):
+        return _BECAUSE
+    return _BEHIND if minors.catches_up(cluster, observed, instance) else ""
 
 
 def successors(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
@@ -111,7 +120,7 @@ def successors(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
     refused = handover.asked(cluster, observed)
 
     def merits(instance: Instance) -> tuple[bool, bool, int, int]:
-        outdated = is_outdated(cluster, observed, instance)
+        outdated = bool(_why(cluster, observed, instance))
         return instance.number in refused, outdated, _lag(instance), instance.number
 
     return sorted(promotable(cluster, observed), key=merits)

@@ -15,6 +15,7 @@ from steersman.meta import Condition, FrozenDict, find_condition, set_condition
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, ClusterPhase, ClusterSecrets
 from steersman_databases.api.conditions import MYSQL_CLUSTER, next_step
+from steersman_databases.clusters import minors
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.parameters import lowers
 from steersman_databases.clusters.steps import Step, Wait, words_of
@@ -264,16 +265,30 @@ _ONCE_READY = ("Ready", "Degraded", "Failed", "Hibernated")
 
 
 def judge_upgraded(view: ClusterView, observed: Observed, available: str, findings: Findings) -> None:
-    """Whether the operator has a newer image of this version than the one that runs."""
+    """Whether the operator has a newer image of this version than the one that runs, or that one is of two minors."""
     running = observed.primary.image if observed.primary is not None else ""
-    if view.image_given or not running:
+    as_named = view.image_given or running == available
+    if running and as_named and (behind := minors.behind(observed)):
+        findings.tell("Upgraded", False, *_behind(view, observed, behind))
+    elif view.image_given or not running:
         findings.drop("Upgraded")
-    elif running == available:
+    elif as_named:
         findings.tell("Upgraded", True, "Current", f"{running} is the operator's image of {view.version}")
     elif view.upgrades_minor:
         findings.tell("Upgraded", False, "Upgrading", f"{available} takes the place of {running}")
     else:
         findings.tell("Upgraded", False, "MinorAvailable", f"{available} is there, and {running} runs")
+
+
+def _behind(view: ClusterView, observed: Observed, behind: Sequence[Instance]) -> tuple[str, str]:
+    """Reason and words of members that are older than others of their image."""
+    image, names = behind[0].image, view.names.instance
+    found = minors.by_version(observed, image)
+    told = " and ".join(f"{version} in {', '.join(names(i.number) for i in those)}" for version, those in found)
+    told = f"{image} is {told}"
+    if any(minors.catches_up(view, observed, i) for i in behind):
+        return "Upgrading", f"{told}: who is older is made anew"
+    return "MinorsDiffer", told
 
 
 def status_of(cluster: Cluster) -> ClusterStatus:
