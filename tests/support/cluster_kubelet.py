@@ -114,9 +114,11 @@ class ClusterKubelet:
 
     async def _roll_out(self, deployment: Deployment) -> None:
         """Says that its pods are there and ready, of which there are none."""
-        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), deployment.spec.replicas or 0)
-        unrolled = self._hosts.unrolled and {**dict.fromkeys(counts, 0), **self._hosts.unrolled}
-        status = {"observedGeneration": deployment.metadata.generation, "conditions": [], **(unrolled or counts)}
+        unrolled = self._hosts.unrolled
+        replicas = 0 if unrolled else deployment.spec.replicas or 0
+        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), replicas)
+        generation = {"observedGeneration": deployment.metadata.generation}
+        status: dict[str, Any] = {**generation, **counts, "conditions": list[Any](), **unrolled}
         if self._rolled_out.get(deployment.metadata.uid) == status:
             return
         self._rolled_out[deployment.metadata.uid] = status

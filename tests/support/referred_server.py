@@ -29,7 +29,10 @@ _ARGUMENTS: Mapping[Engine, Sequence[str]] = {
         "--innodb-buffer-pool-size=32M",
     ),
 }
-REGISTRAR, REGISTRY = "registrar", "registry"
+REGISTRAR = "registrar"
+"""An administrator, once there is one: see `ReferredServer.appoint`."""
+REGISTRY = "registry"
+"""A database that is there then."""
 # As the image has it, but for one administrator.
 _HBA = f"""\
 local    all       postgres           peer
@@ -71,7 +74,9 @@ class ReferredServer:
         credentials = {"username": _ADMINISTRATORS[self.engine], "password": secrets.token_urlsafe(12)}
         self.place.make(
             secret(self.administrator, credentials),
-            secret(f"{self.name}-tls", {"tls.crt": certificate, "tls.key": key, "ca.crt": self.authority.certificate}),
+            secret(
+                f"{self.name}-tls", {"tls.crt": certificate, "tls.key": key, "ca.crt": self.authority.certificate}
+            ),
             _rules(f"{self.name}-rules"),
             self._set(),
         )
@@ -79,7 +84,7 @@ class ReferredServer:
         self.rolled_out()
 
     def appoint(self, password: str) -> None:
-        """Makes `REGISTRAR`, an administrator who shows a certificate; of PostgreSQL, only in `REGISTRY` and others."""
+        """Makes `REGISTRAR`, an administrator who shows a certificate; not in PostgreSQL's database ``postgres``."""
         if self.engine is POSTGRESQL:
             self.sql(f"CREATE ROLE {REGISTRAR} SUPERUSER LOGIN PASSWORD '{password}'")
             self.sql(f"CREATE DATABASE {REGISTRY}")

@@ -200,8 +200,8 @@ def test_an_administrator_who_shows_a_certificate(server: ReferredServer) -> Non
     server.appoint(password)
     place.make(secret(REGISTRAR, {"login": REGISTRAR, "word": password, "username": "nobody", "password": "wrong"}))
     for name, authority in (("shown", server.authority), ("strange", Authority())):
-        pair = dict(zip(("tls.crt", "tls.key"), authority.issue(REGISTRAR), strict=True))
-        place.make({**secret(name, pair), "type": "kubernetes.io/tls"})
+        certificate, key = authority.issue(REGISTRAR)
+        place.make({**secret(name, {"tls.crt": certificate, "tls.key": key}), "type": "kubernetes.io/tls"})
     administrator = {"name": REGISTRAR, "usernameKey": "login", "passwordKey": "word"}
 
     def declare(database: str | None, certificate: str | None, **keys: str) -> None:

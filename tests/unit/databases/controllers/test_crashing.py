@@ -1,4 +1,4 @@
-"""Servers and poolers that do not run, or of which there are none: told with the words of Kubernetes, until they do."""
+"""Servers that do not run: told with the words of Kubernetes, until something else is declared."""
 
 from __future__ import annotations
 

@@ -389,7 +389,9 @@ async def test_poolers_that_do_not_run_are_told_of(status: dict[str, Any], reaso
         await world.until("not declared", lambda: world.condition("PoolersReady") == "")
 
 
-REFUSED = 'pods "orders-pooler-rw-5d8-" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
+REFUSED = (
+    'pods "orders-pooler-rw-5d8-" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
+)
 FAILURE = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": REFUSED}
 
 
