@@ -53,6 +53,8 @@ class Hosts:
     """How many were given to pods."""
     history: list[str] = field(default_factory=list[str])
     unschedulable: set[str] = field(default_factory=set[str])
+    crashing: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Of images that do not run, what a kubelet says of their containers."""
     refused: str = ""
     """In what words the API server refuses pods; it takes them where this is empty."""
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -75,8 +77,8 @@ class Hosts:
     """The SQL of initial configurations that came through."""
     upgrade_fails: str = ""
     """What the Job of an upgrade ends with; it succeeds where this is empty."""
-    unrolled: bool = False
-    """Whether pods of Deployments do not become ready."""
+    unrolled: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a Deployment's status says of pods that do not become ready; where this is empty, all are."""
     upgrade_hangs: bool = False
     """Whether the pod of that Job runs on, and does not even end when it is deleted."""
     hung: set[str] = field(default_factory=set[str])

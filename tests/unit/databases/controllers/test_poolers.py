@@ -406,7 +406,7 @@ NOWHERE = {"conditions": [{"type": "PodScheduled", "status": "False", "message":
 @virtual_time
 async def test_poolers_that_do_not_run_are_told_of(status: dict[str, Any], reason: str, words: str) -> None:
     world = PooledWorld()
-    world.hosts.unrolled = True
+    world.hosts.unrolled = {"replicas": 0}
     async with world.operator():
         await world.create(instances=1, pooler=Pooler(read_only=False))
         await world.until("they are missed", lambda: world.condition("PoolersReady") == "False/RollingOut")
@@ -416,9 +416,63 @@ async def test_poolers_that_do_not_run_are_told_of(status: dict[str, Any], reaso
         await world.until("missing", lambda: world.condition("Ready") == "False/Degraded", 60)
         assert "PoolersReady: " in world.message("Ready")
         assert world.condition("Available") == "True/PrimaryAccepts"
-        world.hosts.unrolled = False
+        world.hosts.unrolled = {}
         await world.client.delete(Pod, ObjectKey(KEY.namespace, "pooler"))
         await world.ready()
         assert world.condition("PoolersReady") == "True/Serving"
         await world.change(pooler=None)
         await world.until("not declared", lambda: world.condition("PoolersReady") == "")
+
+
+REFUSED = (
+    'pods "orders-pooler-rw-5d8-" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
+)
+FAILURE = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": REFUSED}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ({"conditions": [FAILURE]}, "PoolersRefused", f"has 0 of 2 poolers ready: {REFUSED}: do what the API server"),
+        (
+            {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "conditions": [FAILURE]},
+            "PoolersRefused",
+            f"has 1 of 2 poolers ready: {REFUSED}",
+        ),
+        (
+            {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 1},
+            "PoolerNotReady",
+            "has 1 of 2 poolers ready: see the logs of the pooler",
+        ),
+    ],
+    ids=["none is taken", "one is not taken", "one takes no connections"],
+)
+@virtual_time
+async def test_poolers_that_are_too_few_are_told_of(status: dict[str, Any], reason: str, words: str) -> None:
+    world = PooledWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler(read_only=False))
+        await world.ready()
+        world.hosts.unrolled = status
+        await world.until("told", lambda: world.condition("PoolersReady") == f"False/{reason}", 60)
+        assert f"orders-pooler-rw {words}" in world.message("PoolersReady")
+        await world.until("missing", lambda: world.condition("Ready") == "False/Degraded", 60)
+        assert world.condition("Available") == "True/PrimaryAccepts"
+        assert reason in world.events()
+        world.hosts.unrolled = {}
+        await world.ready()
+        assert world.condition("PoolersReady") == "True/Serving"
+
+
+@virtual_time
+async def test_of_both_poolers_what_somebody_must_mend_is_told_first() -> None:
+    world = PooledWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler())
+        await world.ready()
+        world.hosts.unrolled = {"replicas": 2, "updatedReplicas": 2}
+        await world.until("told", lambda: world.condition("PoolersReady") == "False/PoolerNotReady", 60)
+        await world.start_pooler(**CRASHING)
+        await world.until("told", lambda: world.condition("PoolersReady") == "False/PoolerCrashing", 60)
+        for role in ("rw", "ro"):
+            assert f"orders-pooler-{role} has 0 of 2 poolers ready" in world.message("PoolersReady")

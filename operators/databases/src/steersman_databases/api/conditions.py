@@ -22,8 +22,8 @@ ON_ANY_SERVER: Reasons = {
     "ServerNotFound": "create the cluster or Service, or correct the reference in a new object",
     "ServerNotReady": "see the conditions of the server",
     "ServerUnreachable": "check that the server runs, its address, and network policies",
-    "AdministratorSecretMissing": "create the Secret that serverRef.administrator names, with both of its keys; "
-    "restore that of retained data",
+    "AdministratorSecretMissing": "create the Secret or ConfigMap that serverRef names, with the keys that it names; "
+    "restore the Secret of retained data",
     "AdministratorRejected": "put the administrator's present password into its Secret",
     "Claimed": "delete one of the two objects, or give this one another name on the server",
     "AlreadyExists": "set spec.adopt to take what is there, or choose another name",
