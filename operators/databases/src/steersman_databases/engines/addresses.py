@@ -43,7 +43,7 @@ class Resolver:
         self._doubted: dict[str, float] = {}
 
     async def addresses(self, endpoint: Endpoint, deadline: float) -> list[str]:
-        """All addresses of a host, the best first, by the deadline (the event loop's time). Raises `ServerUnreachable`."""
+        """See `addresses_of`."""
         host = endpoint.host
         if is_address(host):
             return [host]
@@ -109,7 +109,10 @@ _resolvers: WeakKeyDictionary[AbstractEventLoop, Resolver] = WeakKeyDictionary()
 
 
 async def addresses_of(endpoint: Endpoint, deadline: float) -> list[str]:
-    """All addresses of a host, the best first, by the deadline (the event loop's time). Raises `ServerUnreachable`."""
+    """All addresses of a host, the best first, by the deadline (the event loop's time).
+
+    Raises `ServerUnreachable`, which says whether it has none or nobody tells.
+    """
     loop = asyncio.get_running_loop()
     if (resolver := _resolvers.get(loop)) is None:
         resolver = _resolvers[loop] = Resolver(in_thread)
