@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,12 @@ from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
 from steersman_databases.api import Database
+from steersman_databases.controllers.servers import Located
+from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines.actions import Action, DropDatabase, FinishDatabase
+from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.errors import SqlFailed
+from steersman_databases.engines.survey import Scope, SecuredObject
 from users_world import FORCED, UsersWorld
 
 
@@ -158,6 +164,43 @@ async def test_an_owner_whom_another_database_needs_goes_on_logging_in() -> None
         await world.database("orders", deletionPolicy="Delete")
         await world.until("taken again", lambda: world.database_reason("orders") == "DatabaseReady")
         assert world.entries("orders-app") == held
+
+
+@virtual_time
+async def test_an_owner_is_judged_by_all_that_it_has_whoever_else_looks_at_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What others ask of the same look takes nothing from what is seen."""
+    world, look = UsersWorld(), Surveys.carry_out
+
+    async def beside_others(self: Surveys, located: Located, kind: str, key: ObjectKey, *rest: Any) -> Any:
+        glance = self.look(located, kind, ObjectKey("default", "other"), Scope(unfollowed=frozenset({"boss"})))
+        changes, _ = await asyncio.gather(look(self, located, kind, key, *rest), glance)
+        return changes
+
+    monkeypatch.setattr(Surveys, "carry_out", beside_others)
+    async with world.operator():
+        await world.user("boss", login=False)
+        await world.ready("boss")
+        for name in ("orders", "billing"):
+            await world.database(name, deletionPolicy="Delete")
+            await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
+        await world.database("archive", owner="boss")
+        await world.until("made", lambda: world.database_reason("archive") == "DatabaseReady")
+        world.sql.create(SecuredObject(ObjectKind.TABLE, "archive", "public", "till"), "orders")
+        # One that nobody declares.
+        world.sql.make_database("ledger")
+        world.sql.databases["ledger"] = replace(world.sql.databases["ledger"], owner="billing")
+        held = world.entries("billing-app")
+        for name in ("orders", "billing"):
+            await world.client.delete(Database, ObjectKey("default", name))
+            await world.until(
+                "gone", lambda name=name: world.server.read(Database, ObjectKey("default", name)) is None
+            )
+        assert "orders" not in world.sql.users and world.entries("orders-app") == {}
+        assert world.sql.lets_in("billing", held["password"]) and world.entries("billing-app") == held
+        [told] = [note for note in world.notes() if "not dropped" in note]
+        assert "user billing was not dropped: billing owns things in database ledger" in told
 
 
 @virtual_time

@@ -32,6 +32,7 @@ from steersman_databases.engines.errors import (
     NotPermitted,
     NotSupported,
     ObjectsMissing,
+    Raced,
 )
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
@@ -239,6 +240,16 @@ async def test_what_a_dropped_user_owns_has_an_heir(world: World) -> None:
             await world.drop_user("clerk", CLAIM, heir=mighty)
     assert await world.drop_user("clerk", CLAIM) == ["UserDropped"]
     assert world.model.reads_table(Credentials("owner", "pw"), "shop", "till")
+
+
+async def test_nobody_is_taken_for_the_owner_of_what_was_not_seen(world: World) -> None:
+    """Who makes an end of it there would do so for good, though there may be an heir."""
+    await world.make(DesiredUser("clerk", "p1", claim=CLAIM))
+    survey = await world.contents.survey(world.sessions, Scope(users=frozenset({"clerk"})))
+    clerk = replace(survey.users["clerk"], stands_in=frozenset({"shop"}), owns_in=frozenset({"shop"}))
+    gone = replace(survey, users={**survey.users, "clerk": clerk}, databases={})
+    with pytest.raises(Raced, match="database shop"):
+        world.contents.plan_drop_user(gone, "clerk", CLAIM, None)
 
 
 async def test_schemas_are_there_and_their_owners(world: World) -> None:

@@ -70,7 +70,7 @@ class Rivals:
         things = [thing.partition(" ") for thing in claims.things(of)]
         users = frozenset(name for what, _, name in things if what == "user")
         databases = frozenset(name for what, _, name in things if what == "database")
-        scope = Scope(users=users, databases=databases, follow=False)
+        scope = Scope(unfollowed=users, databases=databases)
         survey = await self.surveys.look(located, type(of).api_resource.kind, of.key, scope)
         found = [*(survey.users.get(name) for name in users), *(survey.databases.get(name) for name in databases)]
         mark = claim_of(of, await self.mark.read()).text

@@ -427,7 +427,7 @@ def _scope_of_turn(desired: Iterable[Desired], latest: Survey | None, turn: int)
         for number, (database, schemas) in enumerate(sorted(inside.items()))
         if latest is None or number % turns == turn % turns
     }
-    return replace(whole, inside=chosen, follow=False)
+    return replace(whole, inside=chosen, users=frozenset[str](), unfollowed=whole.all_users)
 
 
 def _patience(scope: Scope) -> float:

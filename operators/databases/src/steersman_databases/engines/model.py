@@ -146,14 +146,14 @@ class ModelServer(State):
 
     def seen(self, scope: Scope) -> Survey:
         """What a survey of this scope finds."""
-        names = scope.users.union(map(self.like.second_username, scope.users))
+        names = scope.all_users.union(map(self.like.second_username, scope.all_users))
+        followed = scope.users.union(map(self.like.second_username, scope.users)) & self.users.keys()
         users = {name: self._seen_user(name) for name in names & self.users.keys()}
         named = set(scope.databases)
-        if scope.follow:
-            named |= {name for user in users.values() for name in user.stands_in}
-            for state in self.databases.values():
-                if names & {state.owner, *(one.grantee for one in state.privileges)}:
-                    named.add(state.name)
+        named |= {place for name in followed for place in users[name].stands_in}
+        for state in self.databases.values():
+            if followed & {state.owner, *(one.grantee for one in state.privileges)}:
+                named.add(state.name)
         databases = {name: self.databases[name] for name in named & self.databases.keys()}
         elsewhere = {one for one in self.on_server if one.grantee in names}
         elsewhere |= {one for one in self.left if one.grantee in names or one.on.database in scope.databases}
@@ -164,8 +164,8 @@ class ModelServer(State):
             if state.owner in self.users and state.owner not in users:
                 users[state.owner] = self._seen_user(state.owner)
         inside = {name: schemas for name, schemas in scope.inside.items() if name in self.inside}
-        for name in (name for user in names & users.keys() for name in users[user].stands_in if scope.follow):
-            inside.setdefault(name, frozenset())
+        for place in (place for name in followed for place in users[name].stands_in):
+            inside.setdefault(place, frozenset())
         parts = {one for one in elsewhere if one.on.kind.is_inside}
         left = {
             place: Inside(privileges=frozenset(one for one in parts if one.on.database == place))
