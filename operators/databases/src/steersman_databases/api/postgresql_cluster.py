@@ -254,6 +254,8 @@ class PostgreSQLMember(ClusterMember):
     """How far it is behind the primary, rounded down to MiB."""
     timeline: int | None = None
     """Its timeline."""
+    synchronous: bool | None = None
+    """Whether it has all that was committed, by synchronous replication: it may take over without loss."""
 
 
 class PostgreSQLClusterStatus(ClusterStatus):

@@ -160,7 +160,7 @@ def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
         rows.append(
             [
                 branch + member.name,
-                member.role or "",
+                _role(member),
                 member.state or "",
                 {True: "yes", False: "no", None: ""}[member.ready],
                 _lag(member),
@@ -170,6 +170,11 @@ def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _role(member: ClusterMember) -> str:
+    synchronous = isinstance(member, PostgreSQLMember) and member.synchronous
+    return f"{member.role or ''}{' (sync)' if synchronous else ''}"
 
 
 def _lag(member: ClusterMember) -> str:
