@@ -339,6 +339,31 @@ async def test_who_has_made_the_owner_makes_the_database_too() -> None:
 
 
 @virtual_time
+async def test_a_guest_keeps_no_user_of_others_and_the_host_those_of_guests() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster(kind=MySQLCluster)
+        await world.client.patch(MySQLCluster, MAIN, MergePatch({"spec": {"allowedNamespaces": ["guest"]}}))
+        reference = {"name": "main", "namespace": "default", "kind": "MySQLCluster"}
+        on: dict[str, Any] = {"engine": "mysql", "serverRef": None, "clusterRef": reference}
+        for name, namespace in (("orders", "default"), ("till", "guest")):
+            await world.database(name, namespace, **on, deletionPolicy="Delete")
+            await world.until("made", lambda of=(name, namespace): world.database_reason(*of) == "DatabaseReady")
+        await world.database("evil", "guest", **on, owner="orders")
+        await world.until("refused", lambda: world.database_reason("evil", "guest") == "NotPermitted")
+        await world.database("tills", **on, owner="till")
+        await world.until("made", lambda: world.database_reason("tills") == "DatabaseReady")
+        for key in (ObjectKey("default", "orders"), ObjectKey("guest", "till")):
+            await world.client.delete(Database, key)
+            await world.until("gone", lambda key=key: world.server.read(Database, key) is None)
+        sql = world.servers[Endpoint("main-rw.default.svc", 3306)]
+        assert "orders" not in sql.users and "till" in sql.users
+        told = "user till was not dropped: a Database of another namespace names it as its owner"
+        assert f"DataRetained: {told}; Secret till-app opens it, and is kept" in world.notes()
+
+
+@virtual_time
 async def test_with_its_cluster_a_user_goes_at_once() -> None:
     world = ClusterWorld()
     async with world.operator():
