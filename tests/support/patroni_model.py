@@ -48,6 +48,8 @@ class Hosts:
     volumes: dict[str, Volume] = field(default_factory=dict[str, Volume])
     running: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     restarts: list[str] = field(default_factory=list[str])
+    restarting: bool = False
+    """Whether servers that restart have not started yet."""
     systems: int = 0
     addresses: int = 0
     """How many were given to pods."""
@@ -125,8 +127,8 @@ class Patroni:
         self._hosts = hosts
 
     def news(self) -> object:
-        """Beside what stands in Kubernetes, who follows no more."""
-        return frozenset(self._hosts.lagging)
+        """Beside what stands in Kubernetes, who follows no more, and whether servers start."""
+        return frozenset(self._hosts.lagging), self._hosts.restarting
 
     def ended(self, pod: Pod) -> bool:
         """At once, where it does not hang."""
@@ -270,8 +272,11 @@ class Patroni:
         told = settings.get("postgresql", {}).get("parameters", {}) | self._hosts.loaded.get(pod.metadata.name, {})
         wanted = {k: v for k, v in told.items() if k in RESTART_BOUND}
         if pod.metadata.name in self._hosts.restarts:
-            self._hosts.restarts.remove(pod.metadata.name)
-            self._hosts.running.pop(pod.metadata.uid, None)
+            if self._hosts.restarting:
+                state = "restarting"
+            else:
+                self._hosts.restarts.remove(pod.metadata.name)
+                self._hosts.running.pop(pod.metadata.uid, None)
         runs = self._hosts.running.setdefault(pod.metadata.uid, wanted)
         if self._hosts.unstartable & set(runs.items()):
             # The real one tries again and again, each time with what is written then.

@@ -233,6 +233,45 @@ async def test_clients_wait_while_the_data_are_upgraded() -> None:
         await world.until("told", lambda: world.waits == ["RESUME", "PAUSE", "RESUME"])
 
 
+@virtual_time
+async def test_clients_wait_while_the_primary_restarts_where_it_is() -> None:
+    """Whoever asks PgBouncer for something meanwhile would be ended, since nobody takes connections."""
+    world = PooledWorld()
+    async with world.operator():
+        await world.begin()
+        await world.until("told", lambda: world.waits == ["RESUME"])
+        await world.change(postgresql={"parameters": {"max_connections": "200"}})
+        await world.until("pending", lambda: world.condition("ParametersApplied") == "False/RestartPending")
+        await world.until("raised", lambda: world.condition("ParametersApplied") == "True/Applied")
+        await world.ready(2)
+        assert world.waits == ["RESUME", "PAUSE", "RESUME"], "for the switchover, and not for a replica's restart"
+
+        world.hosts.restarting = True
+        await world.change(postgresql={"parameters": {"max_connections": "100"}})
+        await world.until("held", lambda: len(world.waits) == 4)
+        assert world.hosts.restarts == [f"{world.status.primary}-0"]
+        await world.rest(12)
+        assert world.waits[3:] == ["PAUSE"], "until it serves"
+        world.hosts.restarting = False
+        await world.until("told", lambda: world.waits[3:] == ["PAUSE", "RESUME"], seconds=15)
+        await world.ready(2)
+        assert world.waits[3:] == ["PAUSE", "RESUME"]
+
+
+@virtual_time
+async def test_clients_do_not_wait_for_ever_for_a_restart() -> None:
+    world = PooledWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler(read_only=False))
+        await world.ready()
+        await world.start_pooler()
+        await world.until("told", lambda: world.waits == ["RESUME"])
+        world.hosts.restarting = True
+        await world.change(postgresql={"parameters": {"max_connections": "200"}})
+        await world.until("held", lambda: world.waits[1:] == ["PAUSE"])
+        await world.until("given up", lambda: world.waits[1:] == ["PAUSE", "RESUME"], seconds=40)
+
+
 def asked(world: ClusterWorld) -> str | None:
     assert world.cluster is not None
     return world.cluster.metadata.annotations.get("databases.steersman.dev/switchover")

@@ -46,7 +46,7 @@ from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
 from steersman_databases.controllers.outpaced import Outpaced
 from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.patience import Patience
-from steersman_databases.controllers.poolers import Poolers, no_console, serving_in
+from steersman_databases.controllers.poolers import Poolers, is_away_after, is_starting, no_console, serving_in
 from steersman_databases.controllers.refused import Refused
 from steersman_databases.controllers.routing import is_routed, route
 from steersman_databases.controllers.servers import ContentsOf, Servers
@@ -266,7 +266,7 @@ class ClusterReconciler(Reconciler[C]):
         if isinstance(step, SwitchOver):
             await switchovers.intend(charge, cluster, step, observed)
         if declared_pooler(cluster) is not None:
-            waits = isinstance(step, SwitchOver) or findings.says("Available", "Upgrading")
+            waits = is_away_after(step, observed) or findings.says("Available", "Upgrading")
             await self._steer_poolers(charge, observed, keys.ring, poolers, waits=waits)
         match step:
             case None | Wait():
@@ -353,7 +353,8 @@ class ClusterReconciler(Reconciler[C]):
         members, attempt = observed.members, observed.attempt
         # The request may be seen to be gone before the new leader is seen.
         under_way = attempt is not None and not attempt.ended and members.leader != attempt.to
-        handing_over = members.switchover is not None or under_way or not await is_routed(charge, observed)
+        away = under_way or is_starting(observed)
+        handing_over = members.switchover is not None or away or not await is_routed(charge, observed)
         serving = serving_in(observed)
         await self._poolers.release(charge, pods, ring, serving=serving, handing_over=handing_over)
 

@@ -17,6 +17,7 @@ from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.rollout import pooler_image
+from steersman_databases.clusters.steps import RestartServer, Step, SwitchOver, Wait
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.serving import Shower
 from steersman_databases.engines.errors import EngineError, ServerUnreachable
@@ -53,6 +54,19 @@ def serving_in(observed: Observed) -> Serving | None:
         return None
     roles = ((i.pod.metadata.uid, i.member.role) for i in observed.instances if i.pod and i.member and i.pod_ready)
     return observed.members.leadership, frozenset(roles)
+
+
+def is_away_after(step: Step | Wait | None, observed: Observed) -> bool:
+    """Whether nobody takes connections for a moment after it, and somebody soon does."""
+    restarts = isinstance(step, RestartServer) and step.instance == observed.members.leader
+    return restarts or isinstance(step, SwitchOver)
+
+
+def is_starting(observed: Observed) -> bool:
+    """Whether who leads restarts where it is."""
+    members = observed.members
+    leader = None if members.leader is None else members.member(members.leader)
+    return leader is not None and leader.state == "Starting"
 
 
 async def no_console(endpoint: Endpoint, login: ClientCertificate, authorities: bytes, command: Command) -> None:

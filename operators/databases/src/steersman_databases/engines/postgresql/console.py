@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, LiteralString, Protocol
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from psycopg.rows import namedtuple_row
 
 from ..errors import CertificateRefused, ServerUnreachable
 from ..server import ClientCertificate, Endpoint, Login, Server, TLSMode, Verification
@@ -18,6 +20,21 @@ from .session import Session, tls_parameters
 Command = Literal["PAUSE", "RESUME", "RECONNECT", "RELOAD"]
 
 _SECONDS = 5.0
+# For how many of them it waits for a moment without logins to servers. Running transactions have the rest of a PAUSE.
+_BETWEEN_LOGINS: Mapping[Command, float] = {"PAUSE": 1.0, "RECONNECT": 4.0}
+_LOOK_AGAIN = 0.02
+
+
+class Console(Protocol):
+    """A connection to it, as `Session` has it; rows know their columns by name."""
+
+    async def rows(self, doing: str, query: LiteralString, *values: object) -> Sequence[Any]:
+        """What a command shows."""
+        ...
+
+    async def run(self, doing: str, statement: sql.Composed) -> None:
+        """Runs a command."""
+        ...
 
 
 async def command(endpoint: Endpoint, login: ClientCertificate, authorities: bytes, text: Command) -> None:
@@ -46,6 +63,7 @@ async def command(endpoint: Endpoint, login: ClientCertificate, authorities: byt
                         **tls,
                     ),
                     autocommit=True,
+                    row_factory=namedtuple_row,
                 )
     except (TimeoutError, psycopg.Error) as error:
         words = " ".join(str(error).split()) or "no answer in time"
@@ -53,7 +71,23 @@ async def command(endpoint: Endpoint, login: ClientCertificate, authorities: byt
     session = Session(server, connection)
     alarm = asyncio.get_running_loop().call_later(_SECONDS, session.sever)
     try:
-        await session.run(text, sql.Composed([sql.SQL(text)]))
+        await carry_out(session, text)
     finally:
         alarm.cancel()
         await session.close()
+
+
+async def carry_out(console: Console, text: Command) -> None:
+    """Runs a command; one that cuts logins to servers off when there is none, or after some seconds.
+
+    PgBouncer takes a login that it cut off itself for a refusal of the server's: until another one succeeds, a second
+    later, it ends every client that asks for something in a pool without another connection. Source: PgBouncer 1.24,
+    objects.c, ``tag_pool_dirty``, ``disconnect_server`` and ``check_fast_fail``; seen with 1.24.1.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _BETWEEN_LOGINS.get(text, 0.0)
+    while loop.time() < until:
+        if not any(pool.sv_login for pool in await console.rows("looking at the pools", "SHOW POOLS")):
+            break
+        await asyncio.sleep(_LOOK_AGAIN)
+    await console.run(text, sql.Composed([sql.SQL(text)]))
