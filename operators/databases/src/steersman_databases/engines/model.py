@@ -154,6 +154,9 @@ class ModelServer(State):
         for state in self.databases.values():
             if followed & {state.owner, *(one.grantee for one in state.privileges)}:
                 named.add(state.name)
+        if not self.owners_matter:
+            # There one query shows all that somebody was granted.
+            named |= {name for name in self.databases if names & self._grantees(name)}
         databases = {name: self.databases[name] for name in named & self.databases.keys()}
         elsewhere = {one for one in self.on_server if one.grantee in names}
         elsewhere |= {one for one in self.left if one.grantee in names or one.on.database in scope.databases}
@@ -166,6 +169,8 @@ class ModelServer(State):
         inside = {name: schemas for name, schemas in scope.inside.items() if name in self.inside}
         for place in (place for name in followed for place in users[name].stands_in):
             inside.setdefault(place, frozenset())
+        if not self.owners_matter:
+            inside |= dict.fromkeys(databases.keys() & self.inside.keys() - inside.keys(), frozenset[str]())
         parts = {one for one in elsewhere if one.on.kind.is_inside}
         left = {
             place: Inside(privileges=frozenset(one for one in parts if one.on.database == place))
@@ -209,8 +214,11 @@ class ModelServer(State):
             return False
         if self.owners_matter:
             return self.holds(name, "CONNECT", SecuredObject(ObjectKind.DATABASE, database))
-        held = {one.grantee for one in state.privileges} | {one.grantee for one in self.inside[database].privileges}
-        return bool(self.roles_of(name) & held)
+        return bool(self.roles_of(name) & self._grantees(database))
+
+    def _grantees(self, database: str) -> set[str]:
+        held = (*self.databases[database].privileges, *self.inside[database].privileges)
+        return {one.grantee for one in held}
 
     def _table(self, database: str, schema: str, table: str) -> SecuredObject:
         return SecuredObject(ObjectKind.TABLE, database, schema if self.owners_matter else None, table)

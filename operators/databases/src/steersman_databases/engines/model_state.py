@@ -93,8 +93,14 @@ class State:
         """MySQL: of what is about to be created."""
 
     def stands_in(self, name: str) -> frozenset[str]:
-        """The databases inside of which a role owns or was granted something."""
-        return frozenset(database for database, inside in self.inside.items() if _mentions(inside, name))
+        """PostgreSQL: the databases in which a role owns or was granted something, themselves included."""
+        if not self.owners_matter:
+            return frozenset()
+        return frozenset(
+            database
+            for database, inside in self.inside.items()
+            if _is_granted(self.databases[database], name) or _mentions(inside, name)
+        )
 
     def owns_in(self, name: str) -> frozenset[str]:
         """The databases inside of which a role owns something."""
@@ -370,7 +376,7 @@ class State:
         for name, state in self.databases.items():
             if state.owner == action.name and action.heir is not None:
                 state = _handed_over(state, action.heir)
-            kept = frozenset(one for one in state.privileges if one.grantee != action.name)
+            kept = frozenset(one for one in state.privileges if not _stands(one, action.name))
             self.databases[name] = replace(state, privileges=kept)
 
     @apply.register
@@ -489,6 +495,11 @@ def _handed_over(state: DatabaseState, owner: str) -> DatabaseState:
 
 def _stands(one: Privilege, name: str) -> bool:
     return name in (one.grantee, one.grantor, one.on.creator)
+
+
+def _is_granted(state: DatabaseState, name: str) -> bool:
+    """Owning it, or something on it; what its owner has by that is written down nowhere else."""
+    return state.owner == name or any(_stands(one, name) for one in state.privileges)
 
 
 def _names(inside: ModelInside) -> Iterator[str]:
