@@ -70,7 +70,11 @@ def test_status_shows_who_is_synchronous(server: InMemoryApiServer) -> None:
     members = [{**member, "synchronous": True} if member["name"] == "shop-0" else member for member in MEMBERS]
     asyncio.run(set_status(server, {"members": members}))
     shown = call("status", "shop").output
-    for row in ("shop-1      Primary          run", "├─ shop-0   Replica (sync)   str", "└─ shop-2   Replica          sto"):
+    for row in (
+        "shop-1      Primary          run",
+        "├─ shop-0   Replica (sync)   str",
+        "└─ shop-2   Replica          sto",
+    ):
         assert f"\n{row}" in shown
     told = json.loads(call("status", "shop", "-o", "json").output)
     assert [member.get("synchronous") for member in told["members"]] == [None, True, None]
