@@ -25,8 +25,9 @@ PEER = "/etc/steersman/peer"
 ROLE_COMMAND = "/usr/local/bin/steersman-role"
 
 _MIB = 1024 * 1024
-# Who cannot renew the lock stops within loop_wait + retry_timeout and two questions to the others, of 2 s each: before
-# its ttl has passed. Patroni wants 20 s at the least; patroni.patch has it take these (an image without it goes on with 20).
+# Who cannot renew the lock stops within loop_wait + retry_timeout and two questions to the others, of 2 s each:
+# before its ttl has passed. Patroni wants 20 s at the least; patroni.patch has it take these (an image without it
+# goes on with 20).
 _TTL, _LOOP_WAIT, _RETRY_TIMEOUT = 12, 2, 3
 # A replica that has been away for longer than this is copied anew rather than waited for.
 _SLOT_TTL = "30min"
