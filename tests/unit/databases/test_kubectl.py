@@ -67,10 +67,14 @@ def test_status_shows_a_cluster_its_topology_and_what_to_do(server: InMemoryApiS
 
 
 def test_status_shows_who_is_synchronous(server: InMemoryApiServer) -> None:
-    members = [{**member, "synchronous": True} if member["name"] == "shop-0" else member for member in MEMBERS]
+    members = [{**one, "synchronous": True} if one["name"] == "shop-0" else one for one in MEMBERS]
     asyncio.run(set_status(server, {"members": members}))
     shown = call("status", "shop").output
-    for row in ("shop-1      Primary          run", "├─ shop-0   Replica (sync)   str", "└─ shop-2   Replica          sto"):
+    for row in (
+        "shop-1      Primary          run",
+        "├─ shop-0   Replica (sync)   str",
+        "└─ shop-2   Replica          sto",
+    ):
         assert f"\n{row}" in shown
     told = json.loads(call("status", "shop", "-o", "json").output)
     assert [member.get("synchronous") for member in told["members"]] == [None, True, None]
