@@ -208,6 +208,10 @@ class ClusterWorld:
         """What Events of a reason say."""
         return {e.note or "" for e in self.server.read_all(Event) if e.reason == reason}
 
+    def warnings(self, reason: str) -> list[str]:
+        """What Events of type Warning say for a reason."""
+        return [e.note or "" for e in self.server.read_all(Event) if (e.type, e.reason) == ("Warning", reason)]
+
     async def until(self, what: str, probe: Callable[[], object], seconds: float = 300) -> None:
         """Waits (in virtual time) until ``probe`` gives something true."""
         clock = self.runtime.clock

@@ -150,7 +150,9 @@ class ClusterReconciler(Reconciler[C]):
                 return Result()
             if not (reason := self._failures.reason(request, error)):
                 raise
-            report.findings.tell("Ready", False, reason, str(error))
+            ready = report.findings.found.get("Ready")
+            waits = "" if ready is None or ready.holds else f"; {ready.message}"
+            report.findings.tell("Ready", False, reason, f"{error}{waits}")
             await self._report(cluster, report)
             if not is_refusal(error):
                 raise
@@ -228,6 +230,7 @@ class ClusterReconciler(Reconciler[C]):
             report.busy = True
         else:
             await self._describe(charge, cluster, step, report)
+            charge.aside.tell()
 
     async def _step(
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -11,7 +11,7 @@ import msgspec
 
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Pod
-from steersman.meta import Condition, FrozenDict, find_condition, set_condition
+from steersman.meta import Condition, FrozenDict, ObjectKey, find_condition, set_condition
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, ClusterPhase, ClusterSecrets
 from steersman_databases.api.conditions import MYSQL_CLUSTER, next_step
@@ -194,12 +194,20 @@ def judge_parameters(observed: Observed, findings: Findings) -> None:
         findings.tell("ParametersApplied", True, "Applied", "all servers run with what is declared")
 
 
-def judge_poolers(deployments: Sequence[Deployment], pods: Sequence[Pod], findings: Findings) -> None:
-    """Whether all poolers take connections. ``pods`` are theirs, from both Deployments."""
+def judge_poolers(
+    deployments: Mapping[ObjectKey, Deployment | None], pods: Sequence[Pod], findings: Findings
+) -> None:
+    """Whether all poolers take connections. ``pods`` are theirs, of both Deployments; None is one that is refused."""
     if not deployments:
         findings.drop("PoolersReady")
         return
-    found = [judged for deployment in deployments if (judged := _pooling(deployment, pods))]
+    found = [
+        ("PoolersRefused", f"the API server refuses what {key.name} needs")
+        if deployment is None
+        else _pooling(deployment, pods)
+        for key, deployment in deployments.items()
+    ]
+    found = [judged for judged in found if judged is not None]
     if not found:
         findings.tell("PoolersReady", True, "Serving", "all poolers take connections")
         return
