@@ -411,6 +411,7 @@ class ClusterReconciler(Reconciler[C]):
     async def _pause(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Looks and tells, and writes nothing but the status. Poolers that wait would do so until it is over."""
         self._initial.forget(cluster.key)
+        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
         if _pooler(cluster) is not None and self._parts.console is not None:
             with suppress(Blocked):
@@ -419,7 +420,6 @@ class ClusterReconciler(Reconciler[C]):
                 await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
         report.observed = seen.observed
         cluster_status.judge_available(charge.view, seen.observed, report.findings)
-        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
 
     async def _report(self, cluster: C, report: _Report) -> None:
         if not (report.charge is not None and report.charge.view.requests.paused):
@@ -442,7 +442,10 @@ class ClusterReconciler(Reconciler[C]):
         if report.charge is not None and report.observed is not None:
             seen = report.charge.view, report.observed
         phase = report.phase or cluster_status.phase_of(cluster, report.findings)
-        status = cluster_status.advanced(former, cluster.metadata.generation, phase, seen)
+        # Who waits for what is declared while it is paused waits until it goes on.
+        paused = report.findings.says("Paused", "ByAnnotation")
+        generation = former.observed_generation if paused else cluster.metadata.generation
+        status = cluster_status.advanced(former, generation, phase, seen)
         if seen is not None:
             status = self._own.completed(status, *seen)
         other = None if report.available in ("", status.image) else report.available

@@ -290,8 +290,12 @@ def status_of(cluster: Cluster) -> ClusterStatus:
     return cluster.status or empty()
 
 
-def advanced(former: S, generation: int, phase: ClusterPhase, seen: tuple[ClusterView, Observed] | None) -> S:
-    """The status but for conditions, members and what is a kind's own: as observed, or as it was where nothing is."""
+def advanced(former: S, generation: int | None, phase: ClusterPhase, seen: tuple[ClusterView, Observed] | None) -> S:
+    """The status but for conditions, members and what is a kind's own: as observed, or as it was where nothing is.
+
+    Args:
+        generation: what was acted upon last.
+    """
     if seen is None:
         return msgspec.structs.replace(former, phase=phase, observed_generation=generation)
     view, observed = seen
