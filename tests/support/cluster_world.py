@@ -236,6 +236,16 @@ class ClusterWorld:
 
         await self.until(f"ready with {instances} instances", is_ready)
 
+    async def degraded(self, instances: int) -> None:
+        """Waits until so many instances serve what is declared, but for what the conditions say."""
+
+        def is_degraded() -> bool:
+            status, current = self.status, self.cluster.metadata.generation
+            told = (status.observed_generation, status.ready_instances, self.condition("Ready"))
+            return told == (current, instances, "False/Degraded")
+
+        await self.until(f"degraded with {instances} instances", is_degraded)
+
     async def rest(self, seconds: float = 60) -> None:
         """Lets time pass."""
         await self.runtime.clock.sleep(seconds)
