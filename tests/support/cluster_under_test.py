@@ -202,6 +202,18 @@ class ClusterUnderTest:
         wanted = self.spec["instances"] if instances is None else instances
         self.until(f"{wanted} are ready", lambda: self.ready(wanted), seconds)
 
+    def wait_degraded(self, words: str, seconds: float = 300) -> None:
+        """Waits for all instances to serve the present declaration, but for what Ready says in these words."""
+
+        def said() -> bool:
+            found = self.found
+            status, ready = found.get("status", {}), self.place.condition(self.kind, self.name)
+            current = status.get("observedGeneration") == found["metadata"]["generation"]
+            complete = status.get("readyInstances") == self.spec["instances"]
+            return current and complete and ready.get("reason") == "Degraded" and words in ready["message"]
+
+        self.until(f"it is degraded: {words}", said, seconds)
+
     def until(self, what: str, probe: Callable[[], T | None], seconds: float = 180) -> T:
         """As that of the place; says the status if it does not come."""
         return self.place.until(what, probe, seconds, about=(self.kind, self.name))

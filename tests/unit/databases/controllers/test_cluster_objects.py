@@ -48,6 +48,10 @@ async def test_a_volume_grows_and_says_what_it_waits_for() -> None:
         body = {"status": {"conditions": [{"type": "FileSystemResizePending", "status": "True"}]}}
         await world.client.patch(PersistentVolumeClaim, NAMES.data_claim(0), MergePatch(body), subresource="status")
         await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/FileSystemResizePending")
+        assert world.condition("Ready") == "False/RollingOut" and "data-orders-0" in world.message("Ready")
+        body = {"status": {"capacity": {"storage": "2Gi"}, "conditions": None}}
+        await world.client.patch(PersistentVolumeClaim, NAMES.data_claim(0), MergePatch(body), subresource="status")
+        await world.ready(1)
 
 
 @virtual_time

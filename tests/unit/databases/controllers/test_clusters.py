@@ -251,9 +251,13 @@ async def test_paused_changes_nothing() -> None:
         await world.annotate(paused="true")
         await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
         assert world.status.phase == "Ready", "nobody looks, and it is as it was"
+        applied = world.cluster.metadata.generation
         await world.change(instances=3)
         await world.client.delete(Service, NAMES.service("ro"))
+        await world.client.delete(Pod, NAMES.pod(0))
+        await world.until("that is seen", lambda: world.condition("Available").startswith("False"))
         await world.rest(120)
+        assert world.status.observed_generation == applied, "who waits for three waits on"
         assert list(world.pods()) == ["orders-0"]
         assert world.server.read(Service, NAMES.service("ro")) is None
         await world.annotate(paused=None)

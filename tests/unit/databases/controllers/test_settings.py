@@ -62,8 +62,17 @@ async def test_what_the_server_does_not_know_or_take_is_not_written_and_the_rest
         assert '0 is outside the valid range for parameter "max_connections" (1 .. 262143)' in message(world)
         assert message(world).endswith("correct the parameter")
         assert "ParameterRefused" in world.events()
+        assert (world.status.phase, world.condition("Ready")) == ("Degraded", "False/Degraded")
+        assert world.message("Ready").startswith("ParametersApplied: ") and "wrok_mem" in world.message("Ready")
         await declare(world, wrok_mem=None, max_connections=None)
-        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+        def applied() -> bool:
+            said = world.condition("ParametersApplied")
+            assert world.condition("Ready") == "False/Degraded" or said != REFUSED, "it says so until that is known"
+            return said == "True/Applied"
+
+        await world.until("applied", applied)
+        await world.ready(2)
 
 
 @virtual_time
@@ -110,6 +119,8 @@ async def test_parameters_of_a_new_cluster_are_judged_once_it_runs() -> None:
         await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"wrok_mem": "4MB"})))
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         assert "wrok_mem" not in stored(world)
+        await world.until("it serves", lambda: world.status.phase == "Degraded")
+        assert world.condition("Ready") == "False/Degraded"
 
 
 @virtual_time
@@ -224,7 +235,7 @@ async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value
         await world.ready(3)
         await declare(world, shared_buffers="700MB", work_mem="8MB")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        await world.ready(3)
+        await world.degraded(3)
         assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
         assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
         words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
@@ -282,7 +293,7 @@ async def test_what_is_declared_while_no_server_runs_is_tried_when_one_does(inst
         assert stored(world)["shared_buffers"] == "64MB"
         await (world.annotate(fenced=None) if fenced else world.change(hibernated=False))
         await comes_back(world)
-        await world.ready(instances)
+        await world.degraded(instances)
 
 
 @virtual_time

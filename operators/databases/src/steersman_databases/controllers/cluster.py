@@ -152,7 +152,9 @@ class ClusterReconciler(Reconciler[C]):
                 return Result()
             if not (reason := self._failures.reason(request, error)):
                 raise
-            report.findings.tell("Ready", False, reason, str(error))
+            ready = report.findings.found.get("Ready")
+            waits = "" if ready is None or ready.holds else f"; {ready.message}"
+            report.findings.tell("Ready", False, reason, f"{error}{waits}")
             await self._report(cluster, report)
             if not is_refusal(error):
                 raise
@@ -232,6 +234,7 @@ class ClusterReconciler(Reconciler[C]):
             report.busy = True
         else:
             await self._describe(charge, cluster, step, report)
+            charge.aside.tell()
 
     async def _step(
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
@@ -414,6 +417,7 @@ class ClusterReconciler(Reconciler[C]):
     async def _pause(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Looks and tells, and writes nothing but the status. Poolers that wait would do so until it is over."""
         self._initial.forget(cluster.key)
+        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
         if declared_pooler(cluster) is not None and self._parts.console is not None:
             with suppress(Blocked):
@@ -423,7 +427,6 @@ class ClusterReconciler(Reconciler[C]):
                 await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
         report.observed = seen.observed
         cluster_status.judge_available(charge.view, seen.observed, report.findings)
-        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
 
     async def _report(self, cluster: C, report: _Report) -> None:
         if not (report.charge is not None and report.charge.view.requests.paused):
@@ -446,7 +449,10 @@ class ClusterReconciler(Reconciler[C]):
         if report.charge is not None and report.observed is not None:
             seen = report.charge.view, report.observed
         phase = report.phase or cluster_status.phase_of(cluster, report.findings)
-        status = cluster_status.advanced(former, cluster.metadata.generation, phase, seen)
+        # Who waits for what is declared while it is paused waits until it goes on.
+        paused = report.findings.says("Paused", "ByAnnotation")
+        generation = former.observed_generation if paused else cluster.metadata.generation
+        status = cluster_status.advanced(former, generation, phase, seen)
         if seen is not None:
             status = self._own.completed(status, *seen)
         other = None if report.available in ("", status.image) else report.available
