@@ -66,7 +66,7 @@ def _letters(state: DatabaseState, desired: DesiredDatabase) -> Iterator[Step]:
 
 
 def _is_same(found: str, wanted: str, encoding: str) -> bool:
-    """`utf8` is another name of `utf8mb3`, or of what MariaDB is set to; a collation of MariaDB's may lack its set."""
+    """`utf8` is another name of `utf8mb3`, or of what MariaDB is set to; there a collation may lack its set."""
     found, wanted = found.lower(), wanted.lower()
     short, _, rest = wanted.partition("_")
     spelled = (
