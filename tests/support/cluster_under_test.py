@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from cluster_engines import POSTGRESQL, Engine
 from database_under_test import CLIENT
 from devcluster.errors import CommandFailed
 from devcluster.target import Target, wait_until
+from told_events import telling
 
 API = "databases.steersman.dev/v1alpha1"
 RATE = 50.0
@@ -111,6 +112,10 @@ class Place:
             return (condition.get("reason"), condition.get("observedGeneration")) == (reason, generation)
 
         self.until(f"{kind} {name}: {what} is {reason} by now", found, seconds, about=(kind, name))
+
+    def telling(self, name: str, *reasons: tuple[str, str] | str) -> AbstractContextManager[None]:
+        """Each of these is told anew of an object, as `told_events` has it."""
+        return telling(lambda: self.all("events", f"--field-selector=involvedObject.name={name}"), *reasons)
 
     def events(self, name: str, reason: str) -> list[str]:
         """What was said of an object for a reason."""

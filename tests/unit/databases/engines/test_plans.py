@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman_databases.engines import Credentials, Endpoint, MySQL, PostgreSQL
+from steersman_databases.engines.actions import AlterDatabase
 from steersman_databases.engines.desired import (
     Claim,
     DesiredDatabase,
@@ -28,6 +29,7 @@ from steersman_databases.engines.errors import (
     AlreadyExists,
     Claimed,
     HeirMissing,
+    ImmutableOnServer,
     InvalidName,
     NotPermitted,
     NotSupported,
@@ -328,6 +330,18 @@ async def test_a_role_that_is_mighty_by_another_is_nobodys(world: World, mighty:
     # Nor is it taken over.
     with pytest.raises(InvalidName, match=f"may act as {mighty}, with rights over the whole server"):
         await world.make(DesiredUser("reader", "p2", claim=CLAIM, adopt=True))
+
+
+async def test_what_is_taken_over_keeps_its_letters_unless_others_are_declared() -> None:
+    world = await World(MySQL()).start()
+    world.model.apply(AlterDatabase("shop", "", encoding="latin1"))
+    taken = DesiredDatabase("shop", "owner", claim=CLAIM, adopt=True)
+    with pytest.raises(ImmutableOnServer, match='encoding is "latin1" on the server and "utf8mb4"'):
+        await world.make(replace(taken, encoding="utf8mb4"))
+    assert await world.make(taken) == ["DatabaseAdopted"]
+    assert await world.make(taken) == []
+    assert await world.make(replace(taken, encoding="utf8mb4")) == ["DatabaseAltered"]
+    assert world.model.databases["shop"].encoding == "utf8mb4"
 
 
 async def test_a_guest_copies_no_database_of_others() -> None:

@@ -278,9 +278,8 @@ class State:
     def _(self, action: CreateDatabase) -> None:
         if action.name in self.databases:
             raise Raced(SqlFailed(f"creating database {action.name}", "42P04", "it exists already"))
-        made = DatabaseState(
-            action.name, "", action.encoding, action.collation or "C.UTF-8", action.character_type or "C.UTF-8"
-        )
+        collation = action.collation or ("C.UTF-8" if self.owners_matter else _usual(action.encoding))
+        made = DatabaseState(action.name, "", action.encoding, collation, action.character_type or "C.UTF-8")
         held = frozenset(one for one in self.left if one.on.database == action.name)
         self.left -= held
         on_it = frozenset(one for one in held if one.on.kind is ObjectKind.DATABASE)
@@ -315,6 +314,12 @@ class State:
             state = replace(state, connection_limit=action.connection_limit)
         if action.allows_connections is not None:
             state = replace(state, allows_connections=action.allows_connections)
+        if action.is_template is not None:
+            state = replace(state, is_template=action.is_template)
+        if action.encoding is not None:
+            state = replace(state, encoding=action.encoding, collation=_usual(action.encoding))
+        if action.collation is not None:
+            state = replace(state, collation=action.collation)
         self.databases[action.name] = state
 
     @apply.register
@@ -401,6 +406,8 @@ class State:
     @apply.register
     def _(self, action: DropDatabase) -> None:
         state, inside = self._database(action.name), self.inside[action.name]
+        if state.is_template:
+            raise SqlFailed(f"dropping database {action.name}", "42809", "cannot drop a template database")
         if not self.owners_matter:
             self.left |= state.privileges | inside.privileges
         del self.databases[action.name], self.inside[action.name]
@@ -469,6 +476,11 @@ class State:
         inside.objects = {on: owner if whose == former else whose for on, whose in inside.objects.items()}
         inside.schemas = {name: owner if whose == former else whose for name, whose in inside.schemas.items()}
         inside.privileges = {_now(one, former, owner) if one.on in given else one for one in inside.privileges}
+
+
+def _usual(encoding: str) -> str:
+    """The collation of a character set where none is given (MySQL)."""
+    return f"{encoding}_usual_ci"
 
 
 def _altered(user: UserState, attributes: Attributes) -> UserState:

@@ -132,28 +132,26 @@ class Session:
         await self._execute(doing, statement, ())
 
     async def command(self, doing: str, statement: str) -> None:
-        """Run one of those that cannot be prepared. Nothing of anybody's may stand in it."""
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                await self._connection.query(statement)
-        except TimeoutError:
-            raise ServerUnreachable(self._endpoint, f"no answer in time while {doing}") from None
-        except OSError as error:
-            raise ServerUnreachable(self._endpoint, f"while {doing}: {error}") from None
-        except MySQLError as error:
-            raise self._failure(doing, error) from None
+        """Run one of those that cannot be prepared. Nothing of anybody's may stand in it but names, quoted."""
+        async with self._bounded(doing):
+            await self._connection.query(statement)
 
     async def _execute(self, doing: str, statement: str, values: tuple[object, ...]) -> _Result:
+        async with self._bounded(doing):
+            prepared = await self._connection.prepare(statement)
+            try:
+                return await prepared.execute(values)
+            finally:
+                await prepared.close()
+
+    @contextlib.asynccontextmanager
+    async def _bounded(self, doing: str) -> AsyncGenerator[None]:
+        """By the deadline, and with errors of our own."""
         done = False
         try:
             async with asyncio.timeout_at(self._deadline):
-                prepared = await self._connection.prepare(statement)
-                try:
-                    result = await prepared.execute(values)
-                finally:
-                    await prepared.close()
+                yield
             done = True
-            return result
         except TimeoutError:
             raise ServerUnreachable(self._endpoint, f"no answer in time while {doing}") from None
         except OSError as error:
