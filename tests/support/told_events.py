@@ -1,4 +1,4 @@
-"""What Events tell of something that a test does, by their reasons and some words: how often, since repeats are counted."""
+"""What Events tell of something that a test does, by reason and words: how often, since repeats are counted."""
 
 from __future__ import annotations
 
