@@ -26,7 +26,8 @@ from steersman.testing import fault_point
 from .actions import Action, DropUser, Reassign
 from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind
 from .errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
-from .model_state import ON_DISK, ModelInside, State
+from .model_held import ON_DISK, ModelInside
+from .model_state import State
 from .mysql.grants import HARMLESS, REPLICATION
 from .plan import Change, Plan, carried_out
 from .port import Contents
