@@ -8,6 +8,25 @@ from typing import Any, Protocol
 
 import pytest
 
+# By what all who read a URI take from it: no client of MySQL's own takes one.
+_BY_URI_OF_MYSQL = """
+import os, pymysql, sys, urllib.parse as uris
+at = uris.urlsplit(os.environ[sys.argv[1]].removeprefix("jdbc:"))
+said = dict(uris.parse_qsl(at.query))
+connection = pymysql.connect(
+    host=at.hostname,
+    port=at.port,
+    user=said.get("user") or uris.unquote(at.username),
+    password=said.get("password") or uris.unquote(at.password),
+    database=uris.unquote(at.path[1:]),
+    ssl_ca=os.environ["CA"],
+    ssl_verify_cert=True,
+    ssl_verify_identity=True,
+)
+cursor = connection.cursor()
+cursor.execute(sys.argv[2])
+print(*(word for row in cursor for word in row))
+"""
 _RESOURCES = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
 
 
@@ -36,6 +55,8 @@ class Engine(Protocol):
     """The statement by which who leads tells how many follow it."""
     writable: str
     """The statement by which a server says 1 if it takes writes."""
+    who: str
+    """The statement by which a server tells somebody his name."""
     pid: str
     """What tells a shell beside a server the id of its process."""
 
@@ -52,6 +73,10 @@ class Engine(Protocol):
 
     def outside(self, statement: str, login: str) -> Sequence[str]:
         """The command of a client."""
+        ...
+
+    def by_uri(self, variable: str, statement: str) -> Sequence[str]:
+        """The command of a client that has a connection string in a variable, and verifies by the file `$CA`."""
         ...
 
     def login(self, entries: Mapping[str, str], host: str, *, verified: bool = True) -> str:
@@ -87,6 +112,7 @@ class PostgreSQL:
     data = "pgdata"
     following = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
     writable = "SELECT (NOT pg_is_in_recovery())::int"
+    who = "SELECT current_user"
     pid = "head -1 /var/lib/steersman/data/pgdata/postmaster.pid"
     patient = "tcp_user_timeout=20000"
 
@@ -101,6 +127,11 @@ class PostgreSQL:
     def outside(self, statement: str, login: str) -> Sequence[str]:
         """See `Engine.outside`."""
         return ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", login, "-c", statement)
+
+    def by_uri(self, variable: str, statement: str) -> Sequence[str]:
+        """See `Engine.by_uri`. libpq takes a driver's words, too, and no mode is said here: the string does."""
+        script = f'PGSSLROOTCERT=$CA exec psql -XAtq -v ON_ERROR_STOP=1 "${{{variable}#jdbc:}}" -c "$0"'
+        return ("sh", "-c", script, statement)
 
     def login(self, entries: Mapping[str, str], host: str, *, verified: bool = True) -> str:
         """See `Engine.login`."""
@@ -141,6 +172,7 @@ class MySQL:
     data = "mysql"
     following = "SELECT COUNT(*) - 1 FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
     writable = "SELECT NOT @@GLOBAL.super_read_only"
+    who = "SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1)"
     pid = "cat /run/steersman/mysqld.pid"
     patient = "read_timeout=20"
 
@@ -168,6 +200,10 @@ class MySQL:
         trust = ("--ssl-mode=VERIFY_IDENTITY", f"--ssl-ca={said['ca']}") if "ca" in said else ()
         options = ("--no-defaults", *where, *trust, "--connect-timeout=5", f"--database={said['dbname']}")
         return ("mysql", *options, "--batch", "--skip-column-names", f"--execute={statement}")
+
+    def by_uri(self, variable: str, statement: str) -> Sequence[str]:
+        """See `Engine.by_uri`. Verifying is the client's to ask for, as is documented."""
+        return ("python3", "-c", _BY_URI_OF_MYSQL, variable, statement)
 
     def login(self, entries: Mapping[str, str], host: str, *, verified: bool = True) -> str:
         """See `Engine.login`."""

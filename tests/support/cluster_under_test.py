@@ -26,6 +26,10 @@ RATE = 50.0
 """Rows a second that a writing client asks for."""
 SMALL = POSTGRESQL.small
 
+_READER = Path(__file__).with_name("reader.py")
+_STRINGS = {"URI": "uri", "JDBC_URI": "jdbc-uri"}
+"""Variables of a client, by what they are in its Secret."""
+
 T = TypeVar("T")
 
 
@@ -313,13 +317,19 @@ class Client:
 
     def start(self, command: Sequence[str] = ("sleep", "7200")) -> None:
         image = self.cluster.status["image"]
-        reference = {"name": self.secret, "key": "password"}
-        ca = {"secretName": f"{self.cluster.name}-tls", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+
+        def entry(key: str) -> dict[str, Any]:
+            return {"name": self.secret, "key": key}
+
         container = {
             "name": "client",
             "image": image,
             "command": list(command),
-            "env": [{"name": self.cluster.engine.password, "valueFrom": {"secretKeyRef": reference}}],
+            "env": [
+                {"name": self.cluster.engine.password, "valueFrom": {"secretKeyRef": entry("password")}},
+                {"name": "CA", "value": "/tls/ca.crt"},
+                *({"name": n, "valueFrom": {"secretKeyRef": entry(k)}} for n, k in _STRINGS.items()),
+            ],
             "volumeMounts": [
                 {"name": "tls", "mountPath": "/tls"},
                 {"name": "source", "mountPath": "/source"},
@@ -331,9 +341,12 @@ class Client:
             "tolerations": [{"operator": "Exists"}],
             "nodeSelector": {"kubernetes.io/hostname": self.on} if self.on else {},
             "containers": [container],
-            "volumes": [{"name": "tls", "secret": ca}, {"name": "source", "configMap": {"name": "writer"}}],
+            "volumes": [
+                {"name": "tls", "secret": {"secretName": self.secret}},
+                {"name": "source", "configMap": {"name": "writer"}},
+            ],
         }
-        source = {"writer.py": Path(writer.__file__).read_text()}
+        source = {"writer.py": Path(writer.__file__).read_text(), "reader.py": _READER.read_text()}
         self.cluster.place.make(
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "writer"}, "data": source},
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": self.name}, "spec": spec},
@@ -345,6 +358,17 @@ class Client:
         """What the server answers. Raises CommandFailed with its words."""
         command = self.cluster.engine.outside(statement, login or self.login)
         return self.cluster.place.kubectl("exec", self.name, "--", *command, seconds=40).strip()
+
+    def by_uri(self, statement: str) -> str:
+        """What the server answers to who logs in by each connection string of the Secret.
+
+        It is verified by the `ca.crt` there. Raises CommandFailed with its words, or those of who does not trust it.
+        """
+        commands = (self.cluster.engine.by_uri(variable, statement) for variable in _STRINGS)
+        (said,) = {
+            self.cluster.place.kubectl("exec", self.name, "--", *command, seconds=40).strip() for command in commands
+        }
+        return said
 
     def stop(self) -> None:
         """Waits until it has ended: it would go on writing, and what it writes to may be the next one's by then."""

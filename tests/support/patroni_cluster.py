@@ -204,10 +204,9 @@ class PatroniCluster:
         ports = [{"name": "sql", "port": 5432, "targetPort": "sql", "protocol": "TCP"}]
         member = patroni.store_labels(self.view)
         role = {**member, "databases.steersman.dev/role": "replica"}
-        rw = names.service("rw").name
         headless = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": member, "ports": ports}
         return [
-            self._object("v1", "Service", rw, spec={"ports": ports}),
+            *(self._object("v1", "Service", one, spec={"ports": ports}) for one in self.view.writable_services),
             self._object("v1", "Service", names.service("ro").name, spec={"ports": ports, "selector": role}),
             self._object("v1", "Service", names.service("r").name, spec={"ports": ports, "selector": member}),
             self._object("v1", "Service", names.headless_service.name, spec=headless),
@@ -217,13 +216,14 @@ class PatroniCluster:
                     "EndpointSlice",
                     key.name,
                     labels={
-                        "kubernetes.io/service-name": rw,
+                        "kubernetes.io/service-name": service,
                         "endpointslice.kubernetes.io/managed-by": "steersman-databases",
                     },
                     addressType=family,
                     ports=[{"name": "sql", "port": 5432, "protocol": "TCP"}],
                 )
-                for key, family in zip(names.slices(rw), ("IPv4", "IPv6"), strict=True)
+                for service in self.view.writable_services
+                for key, family in zip(names.slices(service), ("IPv4", "IPv6"), strict=True)
             ),
         ]
 

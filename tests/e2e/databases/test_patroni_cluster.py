@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,8 @@ from steersman_databases.engines.postgresql import patroni
 
 NAMESPACE = "e2e-patroni"
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
+# The second as one of `services.additional`, with role rw.
+WRITABLE = ("pg-rw", "shopfront")
 PEER = "sslrootcert=/etc/steersman/tls/ca.crt sslcert=/etc/steersman/peer/tls.crt sslkey=/etc/steersman/peer/tls.key"
 # What is promised of the Services, and of a primary whose server dies: measured were 1.1 to 2.8 s.
 FOLLOWS = 2.0
@@ -41,7 +44,8 @@ def cluster(bare_cluster: Target, request: pytest.FixtureRequest) -> Generator[P
     load(image)
     bare_cluster.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s", seconds=200)
     bare_cluster.kubectl("create", "namespace", NAMESPACE)
-    cluster = PatroniCluster(bare_cluster, view("pg", NAMESPACE, image.reference, version=request.param))
+    shape = view("pg", NAMESPACE, image.reference, version=request.param)
+    cluster = PatroniCluster(bare_cluster, replace(shape, writable_services=WRITABLE))
     cluster.apply()
     cluster.start_all()
     yield cluster
@@ -161,6 +165,7 @@ def test_services_follow_a_switchover(cluster: PatroniCluster) -> None:
         lock(cluster) as locked,
         watching(cluster, "pod", former, ROLE) as role,
         endpoints(cluster, "pg-rw") as rw,
+        endpoints(cluster, "shopfront") as additional,
         endpoints(cluster, "pg-ro") as ro,
         endpoints(cluster, "pg-r") as r,
     ):
@@ -168,7 +173,8 @@ def test_services_follow_a_switchover(cluster: PatroniCluster) -> None:
         cluster.switch_over(wanted)
         # The lock comes before the promotion, so this is more than is promised.
         since = locked.moment(f"{wanted} leads", wanted.__eq__)
-        assert rw.moment("-rw leads to it", wanted.__eq__) - since <= FOLLOWS
+        for service in (rw, additional):
+            assert service.moment("a Service of the primary leads to it", wanted.__eq__) - since <= FOLLOWS
         assert ro.moment("it leaves -ro", lambda names: wanted not in names.split()) - since <= FOLLOWS
         follows = role.moment("the former follows", "replica".__eq__)
         assert ro.moment("the former joins -ro", lambda names: former in names.split()) - follows <= FOLLOWS

@@ -311,6 +311,22 @@ async def test_whoever_takes_over_poolers_connect_anew() -> None:
 
 
 @virtual_time
+async def test_a_pooler_of_the_primary_keeps_its_connections_when_a_replica_goes_and_comes() -> None:
+    """Whoever asks for something while they are made anew may be ended."""
+    world = PooledWorld()
+    async with world.operator():
+        await world.begin()
+        await world.rest(120)
+        before = world.told
+        (replica,) = world.pods().keys() - {world.status.primary}
+        await world.client.delete(Pod, world.pods()[replica].key)
+        await world.until("it is missed", lambda: world.condition("Ready").startswith("False"))
+        await world.ready(2)
+        await world.rest(120)
+        assert world.told == before
+
+
+@virtual_time
 async def test_a_pooler_that_ends_is_told_to_go_on_too() -> None:
     """Its clients wait like all others."""
     world = PooledWorld()

@@ -32,6 +32,9 @@ class Pooler:
         assert statement.as_string() == doing
         self.told.append((doing, self.logs_in))
 
+    def sever(self) -> None:
+        raise AssertionError("it has not taken that long")
+
 
 @pytest.mark.parametrize("command", ["PAUSE", "RECONNECT"])
 @virtual_time
@@ -49,7 +52,7 @@ async def test_one_that_lasts_is(command: Command) -> None:
     pooler = Pooler(60)
     await carry_out(pooler, command)
     assert pooler.told == [(command, True)]
-    assert asyncio.get_running_loop().time() - began < 5, "the connection is severed then"
+    assert asyncio.get_running_loop().time() - began < 5
 
 
 @pytest.mark.parametrize("command", ["RESUME", "RELOAD"])

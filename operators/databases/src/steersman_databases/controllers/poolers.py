@@ -13,7 +13,7 @@ from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey, is_true
 from steersman.observability.runtime import Clock
-from steersman_databases.api.cluster_parts import Pooler
+from steersman_databases.api.cluster_parts import MemberRole, Pooler
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.rollout import pooler_image
@@ -25,6 +25,7 @@ from steersman_databases.engines.postgresql.console import Command
 from steersman_databases.engines.postgresql.pgbouncer import PORT
 from steersman_databases.engines.server import ClientCertificate, Endpoint
 from steersman_databases.resources.pooler import (
+    POOLER_LABEL,
     PooledRole,
     pooler_budget,
     pooler_configuration,
@@ -42,9 +43,19 @@ _LONGEST_PAUSE = 20.0
 # Seconds after which every node leads to who serves now; until then a connection may go to a former primary.
 _ROUTED = 10.0
 _ROLES: Sequence[PooledRole] = ("rw", "ro")
+_LEADS_TO: Mapping[str, MemberRole] = {"rw": "Primary", "ro": "Replica"}
 
 Serving = tuple[str, frozenset[tuple[str, str]]]
 """Who leads since when, and each server's role by its pod's UID."""
+
+
+def _of_pooler(pod: Pod, serving: Serving | None) -> Serving | None:
+    """What of that is about a pooler's servers: it keeps its connections when others go and come."""
+    if serving is None:
+        return None
+    leadership, roles = serving
+    its = _LEADS_TO[pod.metadata.labels[POOLER_LABEL]]
+    return leadership, frozenset(each for each in roles if each[1] == its)
 
 
 def serving_in(observed: Observed) -> Serving | None:
@@ -168,7 +179,8 @@ class Poolers:
         known = {p.metadata.uid: former.get(p.metadata.uid) or _Told(since) for p in serve}
         self._told[charge.view.key] = known
         waits_since = since if handing_over else float("inf")
-        await asyncio.gather(*(self._go_on(p, ring, known[p.metadata.uid], serving, waits_since) for p in serve))
+        going_on = [self._go_on(p, ring, known[p.metadata.uid], _of_pooler(p, serving), waits_since) for p in serve]
+        await asyncio.gather(*going_on)
 
     async def _go_on(self, pod: Pod, ring: Keyring, told: _Told, serving: Serving | None, waits_since: float) -> None:
         """``waits_since``: only those go on that have waited since before."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, LiteralString, Protocol
 
 import psycopg
@@ -20,8 +21,8 @@ from .session import Session, tls_parameters
 Command = Literal["PAUSE", "RESUME", "RECONNECT", "RELOAD"]
 
 _SECONDS = 5.0
-# For how many of them it waits for a moment without logins to servers. Running transactions have the rest of a PAUSE.
-_BETWEEN_LOGINS: Mapping[Command, float] = {"PAUSE": 1.0, "RECONNECT": 4.0}
+_CUT_LOGINS_OFF: Collection[Command] = ("PAUSE", "RECONNECT")
+_LONGEST_LOGINS = 4.0
 _LOOK_AGAIN = 0.02
 
 
@@ -36,6 +37,10 @@ class Console(Protocol):
         """Runs a command."""
         ...
 
+    def sever(self) -> None:
+        """Ends it at once."""
+        ...
+
 
 async def command(endpoint: Endpoint, login: ClientCertificate, authorities: bytes, text: Command) -> None:
     """Has the PgBouncer at ``endpoint``, a pod's address, carry ``text`` out.
@@ -45,7 +50,8 @@ async def command(endpoint: Endpoint, login: ClientCertificate, authorities: byt
         authorities: PEM; they sign for this cluster only, so the name, which a pod has none of, is not asked for.
 
     Raises:
-        EngineError: it does not answer in 5 s, or refuses. A ``PAUSE`` that waited for a transaction holds on.
+        EngineError: it does not answer in 5 s after others have logged in, or refuses. A ``PAUSE`` that waited for a
+            transaction holds on.
     """
     verification = Verification(TLSMode.VERIFY_CA, authorities)
     server = Server("postgresql", endpoint, Login(OPERATOR, certificate=login), verification)
@@ -64,30 +70,47 @@ async def command(endpoint: Endpoint, login: ClientCertificate, authorities: byt
                     ),
                     autocommit=True,
                     row_factory=namedtuple_row,
+                    # The console takes no statement that is prepared, as one that is asked again and again would be.
+                    prepare_threshold=None,
                 )
     except (TimeoutError, psycopg.Error) as error:
         words = " ".join(str(error).split()) or "no answer in time"
         raise (CertificateRefused if "SSL error:" in words else ServerUnreachable)(endpoint, words) from None
     session = Session(server, connection)
-    alarm = asyncio.get_running_loop().call_later(_SECONDS, session.sever)
     try:
         await carry_out(session, text)
     finally:
-        alarm.cancel()
         await session.close()
 
 
 async def carry_out(console: Console, text: Command) -> None:
-    """Runs a command; one that cuts logins to servers off when there is none, or after some seconds.
+    """Runs a command; one that cuts logins to servers off when there are none, or after some seconds.
 
     PgBouncer takes a login that it cut off itself for a refusal of the server's: until another one succeeds, a second
     later, it ends every client that asks for something in a pool without another connection. Source: PgBouncer 1.24,
     objects.c, ``tag_pool_dirty``, ``disconnect_server`` and ``check_fast_fail``; seen with 1.24.1.
     """
+    if text in _CUT_LOGINS_OFF:
+        with _bounded(console):
+            await _between_logins(console)
+    with _bounded(console):
+        await console.run(text, sql.Composed([sql.SQL(text)]))
+
+
+async def _between_logins(console: Console) -> None:
     loop = asyncio.get_running_loop()
-    until = loop.time() + _BETWEEN_LOGINS.get(text, 0.0)
+    until = loop.time() + _LONGEST_LOGINS
     while loop.time() < until:
         if not any(pool.sv_login for pool in await console.rows("looking at the pools", "SHOW POOLS")):
-            break
+            return
         await asyncio.sleep(_LOOK_AGAIN)
-    await console.run(text, sql.Composed([sql.SQL(text)]))
+
+
+@contextmanager
+def _bounded(console: Console) -> Generator[None]:
+    """Cancelling would not do, see `Session.sever`."""
+    alarm = asyncio.get_running_loop().call_later(_SECONDS, console.sever)
+    try:
+        yield
+    finally:
+        alarm.cancel()
