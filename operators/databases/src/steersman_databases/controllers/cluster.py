@@ -48,6 +48,7 @@ from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.patience import Patience
 from steersman_databases.controllers.poolers import Poolers, is_away_after, is_starting, no_console, serving_in
 from steersman_databases.controllers.refused import Refused
+from steersman_databases.controllers.restarts import Restarts
 from steersman_databases.controllers.routing import is_routed, route
 from steersman_databases.controllers.servers import ContentsOf, Servers
 from steersman_databases.controllers.serving import Serving, Shower
@@ -129,7 +130,7 @@ class ClusterReconciler(Reconciler[C]):
         self._poolers = Poolers(clock, console or no_console)
         self._refused = Refused(self.client.live, clock)
         self._failures = Failures(clock)
-        self._annotations = Annotations(self.events)
+        self._annotations, self._restarts = Annotations(self.events), Restarts(clock)
         furnish, servers = self._parts.furnish, Servers(self.client, contents, clock)
         mark = ClusterMark(self.client)
         self._accounts = (
@@ -216,7 +217,7 @@ class ClusterReconciler(Reconciler[C]):
         if due is not None:
             charge = replace(charge, view=as_it_runs(charge.view, due))
             report.available = charge.view.image
-        instances = Instances(charge, self._parts.engine, self._parts.topology)
+        instances = Instances(charge, self._parts.engine, self._parts.topology, self._restarts)
         attempt = switchovers.attempt_of(charge.view, cluster.status, seen.observed.members)
         seen = replace(seen, observed=replace(seen.observed, attempt=attempt))
         upgrades = Upgrades(

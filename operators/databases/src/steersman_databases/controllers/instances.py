@@ -31,6 +31,7 @@ from steersman_databases.clusters.steps import (
 )
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.restarts import Restarts
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.topology import Member, Members, Topology
@@ -67,11 +68,14 @@ class Seen:
 class Instances:
     """Looks at the instances of one cluster, and does to them what the planner says."""
 
-    def __init__(self, charge: Charge, engine: ClusterEngine, topology: Topology) -> None:
+    def __init__(
+        self, charge: Charge, engine: ClusterEngine, topology: Topology, restarts: Restarts | None = None
+    ) -> None:
         self._charge = charge
         self._view = charge.view
         self._engine = engine
         self._topology = topology
+        self._restarts = restarts or Restarts(charge.clock)
         self._volumes = Volumes(charge)
 
     async def look(self) -> Seen:
@@ -146,8 +150,9 @@ class Instances:
             case RestartServer(number, because):
                 member = observed.members.member(number)
                 assert member is not None
-                if await self._waits_for_restart(member):
+                if not self._restarts.is_told(member.pod) and await self._waits_for_restart(member):
                     await self._topology.restart_server(observed.members, member)
+                    self._restarts.tell(member.pod)
                     self._tell("Restarted", f"restarted the server of {self._name(number)}: {because}")
             case _:
                 raise AssertionError(step)
