@@ -56,6 +56,8 @@ conformance: $(READY) ## Every case on the in-memory API server and on the real 
 .PHONY: e2e
 e2e: $(READY) ## Everything end to end on the cluster, faults included (over an hour)
 	@$(MAKE) faults
+	@# Two of them are lost at a time.
+	@$(BIN)/python -m devcluster up --nodes 3
 	@$(BIN)/pytest --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
 	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
 	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
@@ -88,6 +90,8 @@ bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hou
 
 .PHONY: bench-databases
 bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (6 hours; BENCH="--scenario drift --runs 1")
+	@# A node for each instance: one of them is cut off.
+	@$(BIN)/python -m devcluster up --nodes 3
 	@PYTHONPATH=tests/support $(BIN)/python -m benchmarks.databases $(BENCH)
 
 .PHONY: bench-testing

@@ -55,11 +55,12 @@ def main(
         if scenario is None or each.name in scenario:
             bench = Bench(cluster, runs or each.runs, databases, users, _tell)
             measured, error = _measured(bench, each)
-            failed |= error is not None
+            failed |= error is not None or bool(bench.left_out)
             cut = isinstance(error, KeyboardInterrupt)
             # Half of a scenario is more of the same, but no replacement for a whole one. And where one run fails, the
             # others would look better without it.
-            if measured and (error is None or (cut and add)) and keep and (databases, users) == (DATABASES, USERS):
+            whole = (error is None or (cut and add)) and not bench.left_out
+            if measured and whole and keep and (databases, users) == (DATABASES, USERS):
                 # At once: all of them take hours.
                 _keep(measured, add=add)
             if cut:

@@ -102,7 +102,7 @@ def _each(
         cluster.place.wait_reason("database", "shop", "DatabaseReady")
         apart = len({*cluster.nodes().values()}) == INSTANCES
         if not apart and NODE in those:
-            bench.tell(f"{NODE} is left out: it needs a node for each instance")
+            bench.leave_out(NODE, "it needs a node for each instance (make cluster NODES=3)")
         with operator_under_test.away(bench.target):
             chosen = {name: fault for name, fault in those.items() if apart or name != NODE}
             for _ in range(bench.runs):

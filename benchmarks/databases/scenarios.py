@@ -44,6 +44,7 @@ class Bench:
         databases, users: how many objects are declared where there are many.
         tell: says how far it has come.
         random: for moments that must not keep step with the operator's looks.
+        left_out: what of a scenario was not measured.
     """
 
     target: Target
@@ -52,6 +53,12 @@ class Bench:
     users: int
     tell: Tell
     random: random.Random = field(default_factory=lambda: random.Random(7))
+    left_out: list[str] = field(default_factory=list[str])
+
+    def leave_out(self, what: str, why: str) -> None:
+        """A part of a scenario cannot be measured here. The rest is shown, and does not replace a whole one."""
+        self.left_out.append(what)
+        self.tell(f"{what} is left out, so nothing is kept: {why}")
 
     @property
     def operator(self) -> OperatorPod:

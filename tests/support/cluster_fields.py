@@ -10,6 +10,7 @@ from typing import Any
 
 from cluster_under_test import ClusterUnderTest, Place
 from devcluster.target import Target
+from steersman_databases.clusters.x509 import names_in
 
 Object = Mapping[str, Any]
 ELSEWHERE = "e2e-cluster-fields-elsewhere"
@@ -240,6 +241,12 @@ def _certificate(found: Found) -> str:
     return next((name for name, given in secrets.items() if given == served), "own")
 
 
+def _called(found: Found) -> list[str]:
+    """Names of no Service's that are in the certificate that is shown."""
+    served = found.cluster.place.secret("orders-tls")["tls.crt"]
+    return sorted(name for name in names_in(served) if name.endswith(".example.com"))
+
+
 def image(ours: str, other: str) -> Case:
     """What runs stays where nothing is said: the operator's is for a new instance only."""
     return Case(ours, other, lambda found: found.server["image"], (ours, other, other))
@@ -272,7 +279,7 @@ COMMON: Mapping[str, Case] = {
     "resources.claims": Case(None, None),
     "affinity.nodeAffinity": Case(node_affinity(11), node_affinity(12), weight("nodeAffinity"), ([11], [12], [])),
     "affinity.podAffinity": Case(pod_affinity(21), pod_affinity(22), weight("podAffinity"), ([21], [22], [])),
-    # Without affinity instances are kept apart.
+    # Without one of their own instances are kept apart.
     "affinity.podAntiAffinity": Case(
         pod_affinity(31), pod_affinity(32), weight("podAntiAffinity"), ([31], [32], [100])
     ),
@@ -310,6 +317,14 @@ COMMON: Mapping[str, Case] = {
         (["extra-one"], ["extra-two"], []),
     ),
     "tls.serverSecret.name": Case("given-one", "given-two", _certificate, ("given-one", "given-two", "own")),
+    # Given certificates have the names that they must, and the own one what is left.
+    "tls.additionalNames": Case(
+        ["one.example.com"],
+        ["two.example.com"],
+        _called,
+        (["one.example.com"], ["two.example.com"], ["*.example.com"]),
+        ["*.example.com"],
+    ),
     "allowedNamespaces": Case([ELSEWHERE], ["nobody"], remote_database, (True, False, False)),
     "networkPolicy": Case(
         "Managed", "None", lambda f: bool(f.cluster.place.get("networkpolicy", "orders")), (True, False, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,7 +13,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Event, ObjectReference, PersistentVolumeClaim, Pod, Secret
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, Conflict, NotFound
-from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference, to_builtins
 from steersman.observability.runtime import Clock
 from steersman.testing import InMemoryApiServer
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL
@@ -52,6 +52,7 @@ class ClusterKubelet:
         self._client = client
         self._hosts = hosts
         self._members = members or Patroni(server, client, hosts)
+        self._rolled_out: dict[str, dict[str, Any]] = {}
         self._jobs = JobRunner(server, client, hosts.sql, hosts.applied)
 
     async def run(self, clock: Clock) -> None:
@@ -63,7 +64,7 @@ class ClusterKubelet:
                 self._hosts.upgrade_hangs,
                 repr(self._hosts.stuck_jobs),
                 len(self._hosts.hung),
-                self._hosts.unrolled,
+                repr(self._hosts.unrolled),
                 self._hosts.refused,
                 self._members.news(),
             )
@@ -113,13 +114,15 @@ class ClusterKubelet:
 
     async def _roll_out(self, deployment: Deployment) -> None:
         """Says that its pods are there and ready, of which there are none."""
-        replicas = 0 if self._hosts.unrolled else deployment.spec.replicas or 0
-        told = deployment.status.observed_generation, deployment.status.ready_replicas or 0
-        if told == (deployment.metadata.generation, replicas):
-            return
+        unrolled = self._hosts.unrolled
+        replicas = 0 if unrolled else deployment.spec.replicas or 0
         counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas"), replicas)
-        body = {"status": {"observedGeneration": deployment.metadata.generation, **counts}}
-        await self._client.patch(Deployment, deployment.key, MergePatch(body), subresource="status")
+        generation = {"observedGeneration": deployment.metadata.generation}
+        status: dict[str, Any] = {**generation, **counts, "conditions": list[Any](), **unrolled}
+        if self._rolled_out.get(deployment.metadata.uid) == status:
+            return
+        self._rolled_out[deployment.metadata.uid] = status
+        await self._client.patch(Deployment, deployment.key, MergePatch({"status": status}), subresource="status")
 
     async def _start(self, stateful: StatefulSet) -> None:
         name, namespace = stateful.metadata.name, stateful.metadata.namespace
@@ -165,11 +168,19 @@ class ClusterKubelet:
             body = {"status": {"phase": "Pending", "conditions": nowhere}}
             await self._client.patch(Pod, key, MergePatch(body), subresource="status")
             return
+        image = pod.spec.containers[0].image or ""
+        if image in self._hosts.crashing:
+            container = {"name": "server", "image": image, "imageID": "", **self._hosts.crashing[image]}
+            body = {"status": {"phase": "Running", "containerStatuses": [container]}}
+            await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+            return
         self._hosts.addresses += 1
         address = f"10.0.{self._hosts.addresses // 256}.{self._hosts.addresses % 256}"
         ready = [{"type": "Ready", "status": "True" if is_fenced(pod) else "False"}]
-        body = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": ready}}
-        await self._client.patch(Pod, key, MergePatch(body), subresource="status")
+        began = {"name": "server", "state": {"running": {"startedAt": to_builtins(pod.metadata.creation_timestamp)}}}
+        addresses = {"podIP": address, "podIPs": [{"ip": address}]}
+        said = {"phase": "Running", **addresses, "conditions": ready, "containerStatuses": [began]}
+        await self._client.patch(Pod, key, MergePatch({"status": said}), subresource="status")
 
     async def _run(self, job: Job) -> None:
         """A Job's pod, from its start to its end: the upgrade's gives the volume other data, or leaves it alone."""

@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from cluster_engines import POSTGRESQL, Engine
 from database_under_test import CLIENT
 from devcluster.errors import CommandFailed
 from devcluster.target import Target, wait_until
+from told_events import telling
 
 API = "databases.steersman.dev/v1alpha1"
 RATE = 50.0
@@ -116,6 +117,10 @@ class Place:
 
         self.until(f"{kind} {name}: {what} is {reason} by now", found, seconds, about=(kind, name))
 
+    def telling(self, name: str, *reasons: tuple[str, str] | str) -> AbstractContextManager[None]:
+        """Each of these is told anew of an object, as `told_events` has it."""
+        return telling(lambda: self.all("events", f"--field-selector=involvedObject.name={name}"), *reasons)
+
     def events(self, name: str, reason: str) -> list[str]:
         """What was said of an object for a reason."""
         chosen = f"--field-selector=involvedObject.name={name},reason={reason}"
@@ -205,6 +210,18 @@ class ClusterUnderTest:
         """Waits for the present declaration to be so, with all its instances."""
         wanted = self.spec["instances"] if instances is None else instances
         self.until(f"{wanted} are ready", lambda: self.ready(wanted), seconds)
+
+    def wait_degraded(self, words: str, seconds: float = 300) -> None:
+        """Waits for all instances to serve the present declaration, but for what Ready says in these words."""
+
+        def said() -> bool:
+            found = self.found
+            status, ready = found.get("status", {}), self.place.condition(self.kind, self.name)
+            current = status.get("observedGeneration") == found["metadata"]["generation"]
+            complete = status.get("readyInstances") == self.spec["instances"]
+            return current and complete and ready.get("reason") == "Degraded" and words in ready["message"]
+
+        self.until(f"it is degraded: {words}", said, seconds)
 
     def until(self, what: str, probe: Callable[[], T | None], seconds: float = 180) -> T:
         """As that of the place; says the status if it does not come."""

@@ -208,6 +208,10 @@ class ClusterWorld:
         """What Events of a reason say."""
         return {e.note or "" for e in self.server.read_all(Event) if e.reason == reason}
 
+    def warnings(self, reason: str) -> list[str]:
+        """What Events of type Warning say for a reason."""
+        return [e.note or "" for e in self.server.read_all(Event) if (e.type, e.reason) == ("Warning", reason)]
+
     async def until(self, what: str, probe: Callable[[], object], seconds: float = 300) -> None:
         """Waits (in virtual time) until ``probe`` gives something true."""
         clock = self.runtime.clock
@@ -231,6 +235,16 @@ class ClusterWorld:
             return instances is None or cluster.status.ready_instances == instances
 
         await self.until(f"ready with {instances} instances", is_ready)
+
+    async def degraded(self, instances: int) -> None:
+        """Waits until so many instances serve what is declared, but for what the conditions say."""
+
+        def is_degraded() -> bool:
+            status, current = self.status, self.cluster.metadata.generation
+            told = (status.observed_generation, status.ready_instances, self.condition("Ready"))
+            return told == (current, instances, "False/Degraded")
+
+        await self.until(f"degraded with {instances} instances", is_degraded)
 
     async def rest(self, seconds: float = 60) -> None:
         """Lets time pass."""

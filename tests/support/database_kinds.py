@@ -104,6 +104,12 @@ CREATED = {
         {"services": {"rw": {"enabled": False}}},
         "rw is always there",
     ),
+    "pooled-replicas": Case(
+        CLUSTER,
+        {"services": {"ro": {"enabled": False}}, "pooler": {"readOnly": False}},
+        {"pooler": {"readOnly": None}},
+        "pooler.readOnly needs services.ro",
+    ),
     "labels": Case(
         CLUSTER,
         {"podMetadata": {"labels": {"team": "a"}}},

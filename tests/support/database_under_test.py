@@ -161,6 +161,12 @@ class DatabaseUnderTest:
         )
         return found["items"] if found else []
 
+    def events_with_cluster(self) -> list[dict[str, Any]]:
+        """Those about it, and about the cluster that was made for it, whose name is the same."""
+        where = (f"--namespace={self.namespace}", f"--field-selector=involvedObject.name={self.name}")
+        found = self.cluster.get("events", *where)
+        return found["items"] if found else []
+
     def admin_sql(self, statement: str, database: str | None = None) -> str:
         """Runs SQL as the administrator, inside the pod. Raises CommandFailed with the server's words."""
         default = {"postgresql": "postgres", "mysql": "mysql"}[self.engine]

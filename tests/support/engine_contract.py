@@ -23,12 +23,19 @@ from steersman_databases.engines import (
     InvalidName,
     ServerUnreachable,
 )
+from steersman_databases.engines.desired import Claim
+from steersman_databases.engines.server import Login, TLSMode, Verification
+from steersman_databases.engines.server import Server as Located
+from steersman_databases.engines.survey import Scope
+
+CLAIM = Claim("c1", "Database", "shop", "orders")
 
 
 class Server(Protocol):
     """A running server: how to reach it, what is true on it, and how to spoil it.
 
-    The `administrator` is who engines come as; the `superuser` may do anything.
+    The `administrator` is who engines come as; the `superuser` may do anything. `estrange` is what a database's owner
+    may do to it by ALTER DATABASE, so that it is another than was made.
     """
 
     contents: Contents
@@ -48,6 +55,7 @@ class Server(Protocol):
     async def change_password(self, desired: Desired, password: str) -> None: ...
     async def revoke(self, desired: Desired) -> None: ...
     async def lock(self, desired: Desired) -> None: ...
+    async def estrange(self, desired: Desired) -> None: ...
     async def expire(self, desired: Desired) -> None: ...
     async def create_mighty_user(self, username: str) -> None: ...
 
@@ -74,8 +82,10 @@ async def canary(server: Server) -> Desired:
     return canary
 
 
-async def ensure(server: Server, desired: Desired) -> list[str]:
-    changes = await owned_database.ensure(server.contents, server.endpoint, server.administrator, desired)
+async def ensure(server: Server, desired: Desired, claim: Claim | None = None) -> list[str]:
+    changes = await owned_database.ensure(
+        server.contents, server.endpoint, server.administrator, desired, claim=claim
+    )
     assert desired.password not in repr(changes)
     return [change.reason for change in changes]
 
@@ -159,6 +169,29 @@ class TestDrift:
         await server.expire(desired)
         assert await ensure(server, desired) in (["UserUnlocked"], ["PasswordReset"])
         await assert_settled(server, desired)
+
+    async def test_what_its_owner_made_of_a_database(self, server: Server, desired: Desired) -> None:
+        await ensure(server, desired, CLAIM)
+        await server.estrange(desired)
+        assert await ensure(server, desired, CLAIM) == ["DatabaseAltered"]
+        assert await ensure(server, desired, CLAIM) == []
+        await server.estrange(desired)
+        await server.revoke(desired)
+        assert set(await ensure(server, desired, CLAIM)) == {"DatabaseAltered", "GrantsRestored"}
+
+    async def test_what_its_owner_made_of_a_database_does_not_keep_it_from_going(
+        self, server: Server, desired: Desired
+    ) -> None:
+        await ensure(server, desired, CLAIM)
+        await server.estrange(desired)
+        login = Login(server.administrator.username, server.administrator.password)
+        there = Located(server.contents.name, server.endpoint, login, Verification(TLSMode.REQUIRE))
+        sessions = server.contents.connect(there)
+        survey = await server.contents.survey(sessions, Scope(databases=frozenset({desired.database})))
+        plan = server.contents.plan_drop_database(survey, desired.database, CLAIM)
+        assert [change.reason for change in await server.contents.carry_out(sessions, plan)] == ["DatabaseDropped"]
+        await sessions.close()
+        assert desired.database not in await server.databases()
 
     async def test_everything_at_once(self, server: Server, desired: Desired) -> None:
         await ensure(server, desired)

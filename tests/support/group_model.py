@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contents_in_memory import ServerInMemory
+from pulled_images import PulledImages
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch
@@ -89,6 +90,7 @@ class Farm:
     )
     applied: list[str] = field(default_factory=list[str])
     unschedulable: set[str] = field(default_factory=set[str])
+    images: PulledImages = field(default_factory=PulledImages)
 
     def online(self) -> list[Server]:
         return [s for s in self.servers.values() if s.in_group and s.in_group == self.group]
@@ -182,7 +184,7 @@ class Agents:
         server = farm.servers.setdefault(claim, Server())
         if farm.pods.get(claim) != pod.metadata.uid:
             server.runs, server.in_group = False, 0
-            server.version = _version_in(pod)
+            server.version = farm.images.version(pod, _version_in(pod))
             farm.pods[claim] = pod.metadata.uid
         if pod.metadata.name in farm.restarts:
             farm.restarts.remove(pod.metadata.name)

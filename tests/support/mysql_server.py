@@ -103,6 +103,10 @@ class MySQLServer(RealServer):
     async def lock(self, desired: Desired) -> None:
         await self.execute("ALTER USER {}@'%' ACCOUNT LOCK", desired.username)
 
+    async def estrange(self, desired: Desired) -> None:
+        statement = "ALTER DATABASE {} CHARACTER SET latin1"
+        await self.execute_unprepared(statement, desired.database, credentials=desired.credentials)
+
     async def expire(self, desired: Desired) -> None:
         await self.execute("ALTER USER {}@'%' PASSWORD EXPIRE", desired.username)
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from steersman_databases.engines import Change, Contents, Credentials, Endpoint, EngineError
-from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
+from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredUser
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.settle import settle
 
@@ -34,6 +34,7 @@ async def ensure(
     desired: Desired,
     verification: Verification = _ANY,
     timeout: float = 30.0,
+    claim: Claim | None = None,
 ) -> tuple[Change, ...]:
     """Makes the server hold the desired database, user, password and grants in `timeout` seconds at most.
 
@@ -41,8 +42,8 @@ async def ensure(
     """
     deadline = asyncio.get_running_loop().time() + timeout
     owns = frozenset({desired.database})
-    user = DesiredUser(desired.username, desired.password, exact=False, owns=owns)
-    database = DesiredDatabase(desired.database, desired.username)
+    user = DesiredUser(desired.username, desired.password, exact=False, owns=owns, claim=claim)
+    database = DesiredDatabase(desired.database, desired.username, claim=claim)
     for one in (user, database):
         contents.check(one, administrator.username)
     login = Login(administrator.username, administrator.password)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contents_in_memory import ServerInMemory
+from pulled_images import PulledImages
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch
@@ -54,6 +55,8 @@ class Hosts:
     """How many were given to pods."""
     history: list[str] = field(default_factory=list[str])
     unschedulable: set[str] = field(default_factory=set[str])
+    crashing: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Of images that do not run, what a kubelet says of their containers."""
     refused: str = ""
     """In what words the API server refuses pods; it takes them where this is empty."""
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -76,8 +79,8 @@ class Hosts:
     """The SQL of initial configurations that came through."""
     upgrade_fails: str = ""
     """What the Job of an upgrade ends with; it succeeds where this is empty."""
-    unrolled: bool = False
-    """Whether pods of Deployments do not become ready."""
+    unrolled: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What a Deployment's status says of pods that do not become ready; where this is empty, all are."""
     upgrade_hangs: bool = False
     """Whether the pod of that Job runs on, and does not even end when it is deleted."""
     hung: set[str] = field(default_factory=set[str])
@@ -93,6 +96,7 @@ class Hosts:
     """Pods whose servers do not follow: their log ends at `STRAYED`, that of the others at `WRITTEN`."""
     unreadable: list[str] = field(default_factory=list[str])
     """Servers that were started on data of another version."""
+    images: PulledImages = field(default_factory=PulledImages)
 
     def alter(self, pod: str, **values: str) -> None:
         """Somebody sets parameters by ALTER SYSTEM, and has the server read its files."""
@@ -284,7 +288,7 @@ class Patroni:
             "role": role,
             "state": state,
             "timeline": timeline,
-            "tags": {"version": f"{_major(pod)}.6"},
+            "tags": {"version": self._hosts.images.version(pod, f"{_major(pod)}.6")},
         }
         if reason:
             said |= {"pending_restart": True, "pending_restart_reason": reason}

@@ -57,6 +57,12 @@ def _clear_text(found: Found) -> bool:
     return found.cluster.sql(rules) == "t"
 
 
+def _superuser(found: Found) -> bool:
+    """Whether it comes in by the network."""
+    rules = "SELECT count(*) > 0 FROM pg_hba_file_rules WHERE 'postgres' = ANY(user_name) AND type = 'hostssl'"
+    return found.cluster.sql(rules) == "t"
+
+
 CASES: Mapping[str, Case] = {
     **COMMON,
     "version": Case("17", None, lambda found: found.cluster.sql("SHOW server_version_num")[:2], ("17", "17", "17")),
@@ -69,6 +75,7 @@ CASES: Mapping[str, Case] = {
         _lines,
         (["guest_one"], ["guest_two"], []),
     ),
+    "postgresql.enableSuperuserAccess": Case(False, True, _superuser, (False, True, True)),
     "postgresql.sharedPreloadLibraries": Case(
         ["pg_stat_statements"],
         ["auto_explain", "pg_stat_statements"],

@@ -117,6 +117,10 @@ class PostgreSQLServer(RealServer):
     async def lock(self, desired: Desired) -> None:
         self.administer("ALTER ROLE {} NOLOGIN", desired.username)
 
+    async def estrange(self, desired: Desired) -> None:
+        statement = "ALTER DATABASE {} IS_TEMPLATE true"
+        await self.execute(statement, desired.database, credentials=desired.credentials, database=desired.database)
+
     async def expire(self, desired: Desired) -> None:
         self.administer("ALTER ROLE {} VALID UNTIL '2001-01-01'", desired.username)
 

@@ -14,17 +14,32 @@ from cluster_under_test import Place
 from devcluster.images import MYSQL as MYSQL_IMAGE
 from devcluster.images import POSTGRESQL as POSTGRESQL_IMAGE
 
-_TLS = "/etc/somebody/tls"
+_TLS, _RULES = "/etc/somebody/tls", "/etc/somebody/rules"
 _IMAGES: Mapping[Engine, str] = {POSTGRESQL: POSTGRESQL_IMAGE.reference, MYSQL: MYSQL_IMAGE.reference}
 _PORTS: Mapping[Engine, int] = {POSTGRESQL: 5432, MYSQL: 3306}
 _ADMINISTRATORS: Mapping[Engine, str] = {POSTGRESQL: "postgres", MYSQL: "master"}
 _ARGUMENTS: Mapping[Engine, Sequence[str]] = {
     POSTGRESQL: (
         *("-c", f"ssl_cert_file={_TLS}/tls.crt", "-c", f"ssl_key_file={_TLS}/tls.key"),
+        *("-c", f"ssl_ca_file={_TLS}/ca.crt", "-c", f"hba_file={_RULES}/pg_hba.conf"),
         *("-c", "shared_buffers=32MB"),
     ),
-    MYSQL: (f"--ssl-cert={_TLS}/tls.crt", f"--ssl-key={_TLS}/tls.key", "--innodb-buffer-pool-size=32M"),
+    MYSQL: (
+        *(f"--ssl-cert={_TLS}/tls.crt", f"--ssl-key={_TLS}/tls.key", f"--ssl-ca={_TLS}/ca.crt"),
+        "--innodb-buffer-pool-size=32M",
+    ),
 }
+REGISTRAR = "registrar"
+"""An administrator, once there is one: see `ReferredServer.appoint`."""
+REGISTRY = "registry"
+"""A database that is there then."""
+# As the image has it, but for one administrator.
+_HBA = f"""\
+local    all       postgres           peer
+host     postgres  {REGISTRAR}   all  reject
+hostssl  all       {REGISTRAR}   all  scram-sha-256  clientcert=verify-full
+host     all       all           all  scram-sha-256
+"""
 _SIZES: Mapping[Engine, str] = {POSTGRESQL: "256Mi", MYSQL: "1Gi"}
 
 
@@ -58,12 +73,24 @@ class ReferredServer:
         certificate, key = self.authority.issue(self.name, names=[self.host])
         credentials = {"username": _ADMINISTRATORS[self.engine], "password": secrets.token_urlsafe(12)}
         self.place.make(
-            _secret(self.administrator, {name: value.encode() for name, value in credentials.items()}),
-            _secret(f"{self.name}-tls", {"tls.crt": certificate, "tls.key": key}),
+            secret(self.administrator, credentials),
+            secret(
+                f"{self.name}-tls", {"tls.crt": certificate, "tls.key": key, "ca.crt": self.authority.certificate}
+            ),
+            _rules(f"{self.name}-rules"),
             self._set(),
         )
         self.serve(self.name)
         self.rolled_out()
+
+    def appoint(self, password: str) -> None:
+        """Makes `REGISTRAR`, an administrator who shows a certificate; not in PostgreSQL's database ``postgres``."""
+        if self.engine is POSTGRESQL:
+            self.sql(f"CREATE ROLE {REGISTRAR} SUPERUSER LOGIN PASSWORD '{password}'")
+            self.sql(f"CREATE DATABASE {REGISTRY}")
+        else:
+            self.sql(f"CREATE USER {REGISTRAR}@'%' IDENTIFIED BY '{password}' REQUIRE X509")
+            self.sql(f"GRANT ALL ON *.* TO {REGISTRAR}@'%' WITH GRANT OPTION")
 
     def serve(self, service: str) -> None:
         """Another Service in front of it."""
@@ -123,6 +150,7 @@ class ReferredServer:
                 {"name": "run", "mountPath": "/run/steersman"},
                 {"name": "administrator", "mountPath": "/etc/steersman/admin"},
                 {"name": "tls", "mountPath": _TLS},
+                {"name": "rules", "mountPath": _RULES},
             ],
         }
         pod: Mapping[str, Any] = {
@@ -141,6 +169,7 @@ class ReferredServer:
                 {"name": "run", "emptyDir": {}},
                 {"name": "administrator", "secret": {"secretName": self.administrator, "defaultMode": 0o440}},
                 {"name": "tls", "secret": {"secretName": f"{self.name}-tls", "defaultMode": 0o440}},
+                {"name": "rules", "configMap": {"name": f"{self.name}-rules"}},
             ],
         }
         storage = {"resources": {"requests": {"storage": _SIZES[self.engine]}}, "accessModes": ["ReadWriteOnce"]}
@@ -157,6 +186,12 @@ class ReferredServer:
         }
 
 
-def _secret(name: str, entries: Mapping[str, bytes]) -> Mapping[str, Any]:
-    data = {key: base64.b64encode(value).decode() for key, value in entries.items()}
+def secret(name: str, entries: Mapping[str, str | bytes]) -> Mapping[str, Any]:
+    """A Secret, as `Place.make` takes it."""
+    values = {key: value.encode() if isinstance(value, str) else value for key, value in entries.items()}
+    data = {key: base64.b64encode(value).decode() for key, value in values.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
+
+
+def _rules(name: str) -> Mapping[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"pg_hba.conf": _HBA}}

@@ -19,6 +19,7 @@ import threading
 import zlib
 from collections import deque
 from collections.abc import AsyncGenerator
+from ipaddress import ip_address
 from typing import cast
 
 import httptools
@@ -402,8 +403,7 @@ async def _dial(
     """Connects to one of ``host``'s addresses; each has its share of the time, since one may be of a dead machine."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + CONNECT_TIMEOUT
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    addresses = await _addresses(host, port)
     failure: OSError = OSError(f"{host} has no address")
     for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
         time_left = ends - loop.time()
@@ -418,6 +418,15 @@ async def _dial(
         except OSError as error:
             failure = error
     raise failure
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """Those of ``host``; itself where it is one, without a thread: all may wait for silent DNS servers."""
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 async def _secured(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steersman.meta import Object
+from steersman.meta.declaration import ResourceOptions
 
 _API_VERSION = "rbac.authorization.k8s.io/v1"
 _READ = ("get", "list", "watch")
@@ -13,14 +14,21 @@ _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 
 
 def editor_role(name: str, kind: type[Object], *, aggregate: bool = False) -> dict[str, Any]:
-    """A ClusterRole for who makes, changes and deletes objects of ``kind``, and sees their status.
+    """A ClusterRole for who makes, changes, scales and deletes objects of ``kind``, and sees their status.
 
     Args:
         name: of the role.
         kind: whose objects.
         aggregate: let everybody who is ``admin`` or ``edit`` in a namespace have it there.
     """
-    return _role(name, kind, (*_WRITE, *_READ), ("admin", "edit") if aggregate else ())
+    role = _role(name, kind, (*_WRITE, *_READ), ("admin", "edit") if aggregate else ())
+    options: ResourceOptions | None = getattr(kind, "resource_options", None)
+    if options is not None and options.scale is not None:
+        resource, verbs = kind.api_resource, ["get", "patch", "update"]
+        role["rules"].append(
+            {"apiGroups": [resource.group], "resources": [f"{resource.plural}/scale"], "verbs": verbs}
+        )
+    return role
 
 
 def viewer_role(name: str, kind: type[Object], *, aggregate: bool = False) -> dict[str, Any]:

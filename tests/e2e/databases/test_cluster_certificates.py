@@ -166,9 +166,11 @@ def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record
                 lambda said=said: said in three.wait_reason("SecretInvalid", "CertificatesValid")["message"],
                 60,
             )
+            three.wait_degraded("CertificatesValid: ")
             assert all_show(three, renewed["tls.crt"].decode()), "the former one is served"
         write(three, GIVEN, renewed)
         three.wait_reason("Valid", "CertificatesValid")
+        three.wait_ready()
 
         three.apply(tls=None)
         three.until(

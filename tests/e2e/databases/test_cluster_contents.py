@@ -63,42 +63,95 @@ def test_what_was_changed_behind_our_back_is_healed(
     has = "SELECT has_table_privilege('reader', 'kept', '{}')"
     assert three.sql(has.format("SELECT"), "shop") == "t"
     harm = {
-        "revoked": ("REVOKE SELECT ON kept FROM reader", has.format("SELECT"), "t"),
-        "granted": ("GRANT DELETE ON kept TO reader", has.format("DELETE"), "f"),
+        "revoked": ("REVOKE SELECT ON kept FROM reader", has.format("SELECT"), "t", "Granted"),
+        "granted": ("GRANT DELETE ON kept TO reader", has.format("DELETE"), "f", "GrantRevoked"),
         "a new table": (
             "SET ROLE shop; CREATE TABLE later (n int); REVOKE ALL ON later FROM reader",
             has.format("SELECT").replace("kept", "later"),
             "t",
+            "Granted",
         ),
         "superuser": (
             "ALTER ROLE reader SUPERUSER",
             "SELECT rolsuper FROM pg_roles WHERE rolname = 'reader'",
             "f",
+            "UserAltered",
         ),
         "dropped": (
             "DROP OWNED BY reader; DROP ROLE reader",
             "SELECT count(*) FROM pg_roles WHERE rolname = 'reader'",
             "1",
+            "UserCreated",
         ),
     }
-    for what, (statement, question, wanted) in harm.items():
-        three.sql(statement, "shop")
-        began = time.monotonic()
-        three.until(f"{what} is healed", lambda q=question, w=wanted: three.sql(q, "shop") == w, HEALED_WITHIN)
-        record_property(what, round(time.monotonic() - began, 1))
-    for name in ("reader", "postgres"):
+    for what, (statement, question, wanted, reason) in harm.items():
+        with place.telling("reader", reason):
+            three.sql(statement, "shop")
+            began = time.monotonic()
+            three.until(f"{what} is healed", lambda q=question, w=wanted: three.sql(q, "shop") == w, HEALED_WITHIN)
+            record_property(what, round(time.monotonic() - began, 1))
+    for name, told_of in (("reader", "reader"), ("postgres", three.name)):
         verifier = f"SELECT rolpassword FROM pg_authid WHERE rolname = '{name}'"
-        three.sql(f"ALTER ROLE {name} PASSWORD 'elsewhere'")
-        changed, began = three.sql(verifier), time.monotonic()
-        three.until("the password is healed", lambda q=verifier, c=changed: three.sql(q) != c, HEALED_WITHIN)
-        record_property(f"password of {name}", round(time.monotonic() - began, 1))
+        with place.telling(told_of, "PasswordReset"):
+            three.sql(f"ALTER ROLE {name} PASSWORD 'elsewhere'")
+            changed, began = three.sql(verifier), time.monotonic()
+            three.until("the password is healed", lambda q=verifier, c=changed: three.sql(q) != c, HEALED_WITHIN)
+            record_property(f"password of {name}", round(time.monotonic() - began, 1))
     three.until("the grants are back", lambda: three.sql(has.format("SELECT"), "shop") == "t", HEALED_WITHIN)
-    assert place.events("reader", "GrantRevoked")
     three.sql("ALTER ROLE reader SET synchronous_commit = off")
     said = three.wait_reason("NotForAll", "Synchronous", HEALED_WITHIN)["message"]
     assert "wait for no replica: role reader: " in said
     three.sql("ALTER ROLE reader RESET synchronous_commit")
     three.wait_reason("InSync", "Synchronous", HEALED_WITHIN)
+
+
+def test_what_is_granted_where_nothing_is_declared_is_revoked(
+    three: ClusterUnderTest, record_property: Callable[[str, object], None]
+) -> None:
+    place = three.place
+    three.sql("CREATE DATABASE elsewhere")
+    three.sql("CREATE TABLE found (n int)", "elsewhere")
+    place.declare("DatabaseUser", "visitor", user("visitor"))
+    place.wait_reason("databaseuser", "visitor", "ProvisionSucceeded")
+    granted = "SELECT count(*) FROM {}, aclexplode({}) a WHERE {} AND a.grantee = 'visitor'::regrole"
+    harm = {
+        "on a table": ("GRANT DELETE ON found TO visitor", ("pg_class", "relacl", "relname = 'found'")),
+        "on a database": (
+            "GRANT CONNECT ON DATABASE elsewhere TO visitor",
+            ("pg_database", "datacl", "datname = 'elsewhere'"),
+        ),
+    }
+    for what, (statement, where) in harm.items():
+        with place.telling("visitor", ("GrantRevoked", "elsewhere")):
+            three.sql(statement, "elsewhere")
+            began = time.monotonic()
+            three.until(
+                f"what was granted {what} is revoked",
+                lambda w=where: three.sql(granted.format(*w), "elsewhere") == "0",
+                HEALED_WITHIN,
+            )
+            record_property(f"{what}: seconds until it is revoked", round(time.monotonic() - began, 1))
+    place.kubectl("delete", "databaseuser", "visitor", "--timeout=60s", seconds=70)
+    three.sql("DROP DATABASE elsewhere")
+
+
+def test_a_table_that_is_granted_and_gone_is_told(three: ClusterUnderTest) -> None:
+    place = three.place
+    three.sql("SET ROLE shop; CREATE TABLE brief (n int)", "shop")
+    grants = [*user("finder")["grants"]]
+    grants += [
+        {"database": "shop", "schema": "public", "privileges": ["USAGE"]},
+        {"database": "shop", "schema": "public", "tables": ["brief"], "privileges": ["SELECT"]},
+    ]
+    place.declare("DatabaseUser", "finder", {**user("finder"), "grants": grants})
+    place.wait_reason("databaseuser", "finder", "ProvisionSucceeded")
+    with place.telling("finder", ("ProvisionFailed", "table shop.public.brief is not there yet")):
+        three.sql("DROP TABLE brief", "shop")
+        place.wait_reason("databaseuser", "finder", "ProvisionFailed", seconds=HEALED_WITHIN)
+    three.sql("SET ROLE shop; CREATE TABLE brief (n int)", "shop")
+    place.wait_reason("databaseuser", "finder", "ProvisionSucceeded", seconds=HEALED_WITHIN)
+    three.sql("DROP TABLE brief", "shop")
+    place.kubectl("delete", "databaseuser", "finder", "--timeout=60s", seconds=70)
 
 
 TRAPS = """

@@ -42,7 +42,8 @@ def orders(shared: Place, of: Engine, its: Fields) -> Iterator[ClusterUnderTest]
     target, authority = shared.target, Authority()
     tag(its.cases["image"].first, its.other_image)
     given = {
-        name: authority.issue("orders", names=[f"*.{shared.namespace}.svc"]) for name in ("given-one", "given-two")
+        f"given-{name}": authority.issue("orders", names=[f"*.{shared.namespace}.svc", f"{name}.example.com"])
+        for name in ("one", "two")
     }
     shared.make(
         *(

@@ -94,6 +94,9 @@ def test_the_primarys_lost_volume(three: ClusterUnderTest) -> None:
         assert seen.lost() == 0
     three.until("the claim is gone", lambda: not three.place.get("pvc", f"data-{lost}"), 60)
     assert three.place.events("orders", "InstanceReplaced")
+    said = three.place.events("orders", "VolumeLost")
+    assert any(f"the volume of {lost} is gone, or being deleted" in each for each in said)
+    three.wait_reason("Sized", "StorageAsDeclared")
     assert not three.place.events("orders", "Failover")
 
 

@@ -112,6 +112,7 @@ def test_one_that_the_server_refuses(three: ClusterUnderTest, name: str, value: 
     declare(three, **{name: value})
     said = three.wait_reason("ParameterRefused", "ParametersApplied", 180)
     assert name in said["message"]
+    three.wait_degraded("ParametersApplied: ")
     declare(three)
     applied(three)
     assert three.shown("max_connections") == {"40"}

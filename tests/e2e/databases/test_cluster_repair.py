@@ -24,7 +24,7 @@ def well(three: ClusterUnderTest) -> None:
 def test_another_image_rolls_out_with_one_switchover(three: ClusterUnderTest, record_property: Record) -> None:
     """As with a minor upgrade: replicas first, then the primary hands over.
 
-    The other image is the same server by another name: no older minor of it is to be had here.
+    The other image is the same server by another name; test_minor_upgrade.py has two of different minors.
     """
     tag(POSTGRESQL.reference, NEXT)
     former, timeline = three.primary, three.status["timeline"]

@@ -1,10 +1,13 @@
-"""What somebody changes behind the operator's back is healed within 30 s."""
+"""What somebody changes behind the operator's back is healed within 30 s, and an Event says so."""
 
 from __future__ import annotations
+
+from contextlib import AbstractContextManager
 
 import pytest
 
 from database_under_test import DatabaseUnderTest
+from told_events import telling
 
 HEALED_WITHIN = 30.0
 
@@ -20,6 +23,17 @@ REVOKE = {
     "postgresql": ["ALTER DATABASE orders OWNER TO postgres", "REVOKE ALL ON DATABASE orders FROM orders"],
     "mysql": ["REVOKE ALL PRIVILEGES ON `orders`.* FROM 'orders'@'%'"],
 }
+OF_DROPPED = {"postgresql": ["UserCreated", "OwnerRestored"], "mysql": ["UserCreated", "GrantsRestored"]}
+OF_REVOKED = {"postgresql": ["OwnerRestored"], "mysql": ["GrantsRestored"]}
+ESTRANGE = {
+    "postgresql": "ALTER DATABASE orders IS_TEMPLATE true",
+    "mysql": "ALTER DATABASE orders CHARACTER SET latin1",
+}
+AS_MADE = {
+    "postgresql": "SELECT NOT datistemplate FROM pg_database WHERE datname = 'orders'",
+    "mysql": "SELECT DEFAULT_CHARACTER_SET_NAME = 'utf8mb4' FROM information_schema.SCHEMATA "
+    "WHERE SCHEMA_NAME = 'orders'",
+}
 IN_OWN_DATABASE = frozenset({"REASSIGN OWNED BY orders TO postgres", "DROP OWNED BY orders"})
 
 
@@ -33,6 +47,10 @@ def ready(database: DatabaseUnderTest) -> DatabaseUnderTest:
     return database
 
 
+def _told(database: DatabaseUnderTest, *reasons: tuple[str, str] | str) -> AbstractContextManager[None]:
+    return telling(database.events_with_cluster, *reasons)
+
+
 def _works_again(database: DatabaseUnderTest) -> None:
     database.eventually(
         "the application reads and writes again",
@@ -42,29 +60,40 @@ def _works_again(database: DatabaseUnderTest) -> None:
 
 
 def test_inside_the_server(ready: DatabaseUnderTest) -> None:
-    for statement in DROP_USER[ready.engine]:
-        ready.admin_sql(statement, "orders" if statement in IN_OWN_DATABASE else None)
-    _works_again(ready)
-    ready.admin_sql(CHANGE_PASSWORD[ready.engine])
-    _works_again(ready)
-    for statement in REVOKE[ready.engine]:
-        ready.admin_sql(statement)
-    _works_again(ready)
+    with _told(ready, *OF_DROPPED[ready.engine]):
+        for statement in DROP_USER[ready.engine]:
+            ready.admin_sql(statement, "orders" if statement in IN_OWN_DATABASE else None)
+        _works_again(ready)
+    with _told(ready, "PasswordReset"):
+        ready.admin_sql(CHANGE_PASSWORD[ready.engine])
+        _works_again(ready)
+    with _told(ready, *OF_REVOKED[ready.engine]):
+        for statement in REVOKE[ready.engine]:
+            ready.admin_sql(statement)
+        _works_again(ready)
+    with _told(ready, "DatabaseAltered"):
+        ready.client_sql(ESTRANGE[ready.engine])
+        ready.eventually(
+            "the database is as it was made",
+            lambda: ready.admin_sql(AS_MADE[ready.engine]) in ("t", "1"),
+            seconds=HEALED_WITHIN,
+        )
     assert {"Normal"} == {e["type"] for e in ready.events()}, "healing is no cause for alarm"
 
 
 def test_in_the_cluster(ready: DatabaseUnderTest) -> None:
     cluster, scope = ready.cluster, f"--namespace={ready.namespace}"
-    made = (("service", "orders-primary"), ("service", "orders-headless"), ("statefulset", ready.statefulset))
+    made = (("Service", "orders-primary"), ("Service", "orders-headless"), ("StatefulSet", ready.statefulset))
     pod = ready.one("pod", ready.pod)["metadata"]["uid"]
     for kind, name in made:
         uid = ready.one(kind, name)["metadata"]["uid"]
-        cluster.kubectl("delete", kind, name, scope, "--wait=false")
 
         def came_back(kind: str = kind, name: str = name, uid: str = uid) -> bool:
             return ready.one(kind, name)["metadata"]["uid"] != uid
 
-        ready.eventually(f"{kind} {name} is back", came_back, seconds=HEALED_WITHIN)
+        with _told(ready, ("Created", f"created {kind} {name}")):
+            cluster.kubectl("delete", kind, name, scope, "--wait=false")
+            ready.eventually(f"{kind} {name} is back", came_back, seconds=HEALED_WITHIN)
 
     def is_another() -> bool:
         found = cluster.get("pod", ready.pod, scope)
@@ -74,29 +103,30 @@ def test_in_the_cluster(ready: DatabaseUnderTest) -> None:
     ready.eventually("another server is there", is_another, seconds=180)
     ready.wait_ready()
     _works_again(ready)
-    cluster.kubectl(
-        "patch",
-        "service",
-        "orders-primary",
-        scope,
-        "--type=json",
-        '--patch=[{"op":"replace","path":"/spec/ports/0/port","value":1}]',
-    )
-    _works_again(ready)
-    elsewhere = '--patch={"spec":{"type":"ExternalName","externalName":"elsewhere.invalid"}}'
-    cluster.kubectl("patch", "service", "orders-primary", scope, elsewhere)
-    _works_again(ready)
+    for change in (
+        ("--type=json", '--patch=[{"op":"replace","path":"/spec/ports/0/port","value":1}]'),
+        ('--patch={"spec":{"type":"ExternalName","externalName":"elsewhere.invalid"}}',),
+    ):
+        with _told(ready, ("Updated", "updated Service orders-primary")):
+            cluster.kubectl("patch", "service", "orders-primary", scope, *change)
+            _works_again(ready)
 
 
 def test_secrets(ready: DatabaseUnderTest) -> None:
     cluster, scope = ready.cluster, f"--namespace={ready.namespace}"
     before = ready.secret()["password"]
-    cluster.kubectl("delete", "secret", "orders-app", scope)
-    _works_again(ready)
+    with _told(ready, ("Created", "created Secret orders-app"), "PasswordReset"):
+        cluster.kubectl("delete", "secret", "orders-app", scope)
+        _works_again(ready)
     assert ready.secret()["password"] not in ("", before)
-    cluster.kubectl("patch", "secret", "orders-app", scope, '--patch={"stringData":{"password":"chosen by hand"}}')
-    _works_again(ready)
-    ready.eventually(
-        "the URI has the new password", lambda: "chosen%20by%20hand" in ready.secret()["uri"], seconds=HEALED_WITHIN
-    )
+    with _told(ready, "SecretRepaired", "PasswordReset"):
+        cluster.kubectl(
+            "patch", "secret", "orders-app", scope, '--patch={"stringData":{"password":"chosen by hand"}}'
+        )
+        _works_again(ready)
+        ready.eventually(
+            "the URI has the new password",
+            lambda: "chosen%20by%20hand" in ready.secret()["uri"],
+            seconds=HEALED_WITHIN,
+        )
     assert ready.client_sql("SELECT n FROM t", "chosen by hand") == "1"

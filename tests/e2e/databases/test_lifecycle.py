@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import Any
+
 import pytest
+import yaml
 
 from database_under_test import DatabaseUnderTest
+from devcluster.errors import CommandFailed
+from devcluster.images import MYSQL, POSTGRESQL_15, UPGRADE_15_17, ensure, load
+from devcluster.progress import Progress
+from devcluster.target import wait_until
 
 RECOMMENDED = {"name", "instance", "managed-by", "component", "part-of"}
 CLUSTERS = {"postgresql": "postgresqlcluster", "mysql": "mysqlcluster"}
@@ -150,3 +158,123 @@ def test_deleting_what_never_became_ready(database: DatabaseUnderTest) -> None:
     assert "exceeded quota: no-pods" in condition["message"]
     database.delete(seconds=30)
     assert not database.objects()
+
+
+def cluster_of(postgresql: DatabaseUnderTest) -> dict[str, Any]:
+    """The status of the cluster that was made for it."""
+    return postgresql.one("postgresqlcluster", postgresql.name).get("status", {})
+
+
+def says(postgresql: DatabaseUnderTest, condition: str) -> dict[str, Any]:
+    """What its cluster says."""
+    conditions: list[dict[str, Any]] = cluster_of(postgresql).get("conditions", [])
+    return next((c for c in conditions if c["type"] == condition), dict[str, Any]())
+
+
+CLAIMS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["persistentvolumeclaims"]}
+LIMITED = {
+    "failurePolicy": "Fail",
+    "reinvocationPolicy": "Never",
+    "mutations": [
+        {
+            "patchType": "ApplyConfiguration",
+            "applyConfiguration": {"expression": 'Object{spec: Object.spec{storageClassName: "limited"}}'},
+        }
+    ],
+}
+
+
+@pytest.fixture
+def growing(postgresql: DatabaseUnderTest) -> Generator[DatabaseUnderTest]:
+    """On the devcluster, whose default class cannot grow, claims of its namespace are of the one that can."""
+    cluster, namespace = postgresql.cluster, postgresql.namespace
+    if not cluster.is_devcluster:
+        yield postgresql
+        return
+    for recipe in (POSTGRESQL_15, UPGRADE_15_17):
+        load(ensure(recipe, Progress()))
+    here = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    policy = {**LIMITED, "matchConstraints": {"namespaceSelector": here, "resourceRules": [CLAIMS]}}
+    made = {"MutatingAdmissionPolicy": policy, "MutatingAdmissionPolicyBinding": {"policyName": namespace}}
+    for kind, spec in made.items():
+        of = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}
+        cluster.apply(yaml.safe_dump({**of, "metadata": {"name": namespace}, "spec": spec}))
+    storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}
+    tried = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "tried"}, "spec": storage}
+    command = ("create", "--dry-run=server", "--filename=-", f"--namespace={namespace}", "--output=yaml")
+    try:
+        wait_until(
+            "the API server knows the policy",
+            lambda: "storageClassName: limited" in cluster.kubectl(*command, stdin=yaml.safe_dump(tried)),
+            seconds=60,
+        )
+        yield postgresql
+    finally:
+        for kind in reversed(made):
+            cluster.kubectl("delete", kind, namespace)
+
+
+@pytest.mark.timeout(1200)
+def test_its_own_server_is_upgraded_and_its_volume_grows(growing: DatabaseUnderTest) -> None:
+    """As the how-to has it: by the fields of the Database, and nothing else."""
+    growing.apply(version="15", storageSize="512Mi", deletionPolicy="Delete")
+    growing.wait_ready()
+    assert cluster_of(growing)["version"].startswith("15.")
+    growing.client_sql("CREATE TABLE kept AS SELECT generate_series(1, 20000) AS n")
+    login, pod = growing.secret(), growing.one("pod", growing.pod)["metadata"]["uid"]
+
+    growing.apply(version="15", storageSize="1Gi", deletionPolicy="Delete")
+    claim = f"data-{growing.statefulset}"
+    growing.eventually(
+        "it has grown", lambda: growing.one("pvc", claim)["status"]["capacity"]["storage"] == "1Gi", seconds=120
+    )
+    growing.eventually("it is told", lambda: says(growing, "StorageAsDeclared")["reason"] == "Sized")
+    growing.wait_ready()
+    assert growing.one("pod", growing.pod)["metadata"]["uid"] == pod, "it served meanwhile"
+    assert growing.client_sql("SELECT count(*) FROM kept") == "20000"
+
+    growing.apply(version="17", storageSize="1Gi", deletionPolicy="Delete")
+    growing.wait_reason("ServerStarting", seconds=180)
+    growing.eventually("17 serves", lambda: cluster_of(growing)["version"].startswith("17."), seconds=480)
+    growing.wait_ready()
+    growing.eventually("it is told", lambda: says(growing, "Upgraded")["reason"] == "Current")
+    assert growing.client_sql("SELECT count(*) FROM kept") == "20000", "by what the Secret said before"
+    assert growing.secret() == login
+    assert growing.client_sql("SHOW server_version").startswith("17.")
+    assert growing.one("pvc", claim)["status"]["capacity"]["storage"] == "1Gi"
+    line = growing.cluster.kubectl("get", "db", growing.name, f"--namespace={growing.namespace}", "--no-headers")
+    assert line.split()[:5] == ["orders", "postgresql", "17", "1Gi", "Ready"]
+    growing.delete()
+    growing.eventually("nothing is left", lambda: not growing.objects(), seconds=60)
+
+
+def test_its_own_server_crashes_until_it_is_mended(postgresql: DatabaseUnderTest) -> None:
+    """Somebody takes the image of another engine, which starts nothing that is asked of it."""
+    postgresql.apply()
+    postgresql.wait_ready()
+    postgresql.client_sql("CREATE TABLE kept AS SELECT 7 AS n")
+    scope = f"--namespace={postgresql.namespace}"
+
+    def run(image: str) -> None:
+        change = f'{{"spec": {{"image": "{image}"}}}}'
+        postgresql.cluster.kubectl("patch", "pg", "orders", scope, "--type=merge", f"--patch={change}")
+
+    former = cluster_of(postgresql)["image"]
+    run(MYSQL.reference)
+    condition = postgresql.wait_reason("ServerCrashing", seconds=120)
+    assert f"pod {postgresql.pod}" in condition["message"]
+    postgresql.eventually("its cluster says so", lambda: says(postgresql, "Ready")["reason"] == "InstanceCrashing")
+    with pytest.raises(CommandFailed):
+        postgresql.client_sql("SELECT 1")
+
+    def restarts() -> int:
+        return postgresql.one("pod", postgresql.pod)["status"]["containerStatuses"][0]["restartCount"]
+
+    postgresql.eventually("it was tried again and again", lambda: restarts() > 3, seconds=180)
+    assert postgresql.ready_condition["reason"] == "ServerCrashing"
+    chosen = "--field-selector=involvedObject.kind=PostgreSQLCluster,reason=InstanceCrashing"
+    told = postgresql.cluster.kubectl("get", "events", scope, chosen, "--output=name").split()
+    assert len(told) == 1, "told when it is news, not with each try"
+    run(former)
+    postgresql.wait_ready()
+    assert postgresql.client_sql("SELECT n FROM kept") == "7"

@@ -80,27 +80,50 @@ def test_what_was_changed_behind_our_back_is_healed(
     shop: ClusterUnderTest, record_property: Callable[[str, object], None]
 ) -> None:
     declare(shop, "reader", {"database": "shop", "privileges": ["SELECT"]})
+    shop.sql("CREATE DATABASE elsewhere")
     grants = (
         "SELECT GROUP_CONCAT(PRIVILEGE_TYPE) FROM information_schema.SCHEMA_PRIVILEGES WHERE GRANTEE LIKE '%reader%'"
     )
     assert shop.sql(grants) == "SELECT"
+    of_server = (
+        "SELECT COUNT(*) FROM information_schema.USER_PRIVILEGES WHERE GRANTEE LIKE '%reader%'"
+        " AND PRIVILEGE_TYPE = 'PROCESS'"
+    )
     harm = {
-        "revoked": ("REVOKE SELECT ON shop.* FROM reader", grants, "SELECT"),
-        "granted": ("GRANT DELETE ON shop.* TO reader", grants, "SELECT"),
-        "dropped": ("DROP USER reader", grants, "SELECT"),
+        "revoked": ("REVOKE SELECT ON shop.* FROM reader", grants, "SELECT", "Granted"),
+        "granted": ("GRANT DELETE ON shop.* TO reader", grants, "SELECT", "GrantRevoked"),
+        "granted elsewhere": ("GRANT DELETE ON elsewhere.* TO reader", grants, "SELECT", "GrantRevoked"),
+        "granted on the server": ("GRANT PROCESS ON *.* TO reader", of_server, "0", "GrantRevoked"),
+        "dropped": ("DROP USER reader", grants, "SELECT", "UserCreated"),
     }
-    for what, (statement, question, wanted) in harm.items():
-        shop.sql(statement)
-        began = time.monotonic()
-        shop.until(f"{what} is healed", lambda q=question, w=wanted: shop.sql(q) == w, HEALED_WITHIN)
-        record_property(f"{what}: seconds until it is healed", round(time.monotonic() - began, 1))
-    for name in ("reader", "root"):
+    for what, (statement, question, wanted, reason) in harm.items():
+        with shop.place.telling("reader", reason):
+            shop.sql(statement)
+            began = time.monotonic()
+            shop.until(f"{what} is healed", lambda q=question, w=wanted: shop.sql(q) == w, HEALED_WITHIN)
+            record_property(f"{what}: seconds until it is healed", round(time.monotonic() - began, 1))
+    for name, told_of in (("reader", "reader"), ("root", shop.name)):
         verifier = f"SELECT HEX(authentication_string) FROM mysql.user WHERE User = '{name}' AND Host = '%'"
-        shop.sql(f"ALTER USER {name}@'%' IDENTIFIED BY 'elsewhere'")
-        changed, began = shop.sql(verifier), time.monotonic()
-        shop.until("the password is healed", lambda q=verifier, c=changed: shop.sql(q) != c, HEALED_WITHIN)
-        record_property(f"password of {name}: seconds until it is healed", round(time.monotonic() - began, 1))
+        with shop.place.telling(told_of, "PasswordReset"):
+            shop.sql(f"ALTER USER {name}@'%' IDENTIFIED BY 'elsewhere'")
+            changed, began = shop.sql(verifier), time.monotonic()
+            shop.until("the password is healed", lambda q=verifier, c=changed: shop.sql(q) != c, HEALED_WITHIN)
+            record_property(f"password of {name}: seconds until it is healed", round(time.monotonic() - began, 1))
+    shop.sql("DROP DATABASE elsewhere")
     shop.place.kubectl("delete", "databaseuser", "reader", "--timeout=60s", seconds=70)
+
+
+def test_a_table_that_is_granted_and_gone_is_told(shop: ClusterUnderTest) -> None:
+    table = "CREATE TABLE brief (id int PRIMARY KEY)"
+    shop.sql(table, "shop")
+    declare(shop, "finder", {"database": "shop", "tables": ["brief"], "privileges": ["SELECT"]})
+    with shop.place.telling("finder", ("ProvisionFailed", "table shop.brief is not there yet")):
+        shop.sql("DROP TABLE brief", "shop")
+        shop.place.wait_reason("databaseuser", "finder", "ProvisionFailed", seconds=HEALED_WITHIN)
+    shop.sql(table, "shop")
+    shop.place.wait_reason("databaseuser", "finder", "ProvisionSucceeded", seconds=HEALED_WITHIN)
+    shop.sql("DROP TABLE brief", "shop")
+    shop.place.kubectl("delete", "databaseuser", "finder", "--timeout=60s", seconds=70)
 
 
 def test_a_password_rotates_and_the_former_one_goes_on(shop: ClusterUnderTest) -> None:

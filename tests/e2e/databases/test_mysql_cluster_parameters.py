@@ -74,6 +74,7 @@ def test_one_that_is_refused(three: ClusterUnderTest, name: str, value: str, wor
     declare(three, **{name: value})
     said = three.wait_reason("ParameterRefused", "ParametersApplied", 180)
     assert name in said["message"] and words in said["message"]
+    three.wait_degraded("ParametersApplied: ")
     declare(three)
     applied(three)
     assert three.shown("max_connections") == {"60"}

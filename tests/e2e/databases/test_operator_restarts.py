@@ -98,7 +98,7 @@ def without_it(three: ClusterUnderTest) -> dict[str, Any]:
 def next_operator(cluster: Target, of: Engine, tmp_path: Path) -> Iterator[str]:
     """Another version of the operator, whose own part of an instance's pod is another, and whose image of servers.
 
-    Afterwards the former. The other image is the same by another name: no newer minor version is to be had here.
+    Afterwards the former. The other image is the same by another name; test_minor_upgrade.py has different ones.
     """
     if not cluster.is_devcluster:
         pytest.skip("loads an image into the devcluster")

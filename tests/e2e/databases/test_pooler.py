@@ -195,6 +195,23 @@ def test_a_session_has_a_server_of_its_own_for_as_long_as_that_serves(by_session
     client.stop()
 
 
+def test_poolers_that_a_quota_refuses_are_told_of_until_it_is_larger(pooled: ClusterUnderTest) -> None:
+    place = pooled.place
+    place.kubectl("create", "quota", "few", f"--hard=pods={len(place.all('pods'))}")
+    pooled.apply(pooler={"replicas": 3, "readOnly": False})
+    try:
+        condition = pooled.wait_reason("PoolersRefused", "PoolersReady")
+        assert f"{pooled.name}-pooler-rw has 2 of 3 poolers ready" in condition["message"]
+        assert "exceeded quota: few" in condition["message"]
+        pooled.wait_reason("Degraded")
+        assert place.condition(pooled.kind, pooled.name, "Available")["reason"] == "PrimaryAccepts"
+        assert 0 < len(place.events(pooled.name, "PoolersRefused")) < 3
+    finally:
+        place.kubectl("delete", "quota", "few")
+    pooled.wait_ready()
+    pooled.wait_reason("Serving", "PoolersReady")
+
+
 def test_poolers_go_when_they_are_declared_no_more(pooled: ClusterUnderTest, client: Client) -> None:
     client.stop()
     pooled.apply(pooler={"replicas": 1, "readOnly": False})

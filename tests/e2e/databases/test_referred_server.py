@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from certificates import Authority
 from cluster_engines import EACH, POSTGRESQL, Engine
 from cluster_under_test import Place
-from referred_server import ReferredServer
+from referred_server import REGISTRAR, REGISTRY, ReferredServer, secret
 
 pytestmark = [pytest.mark.xdist_group("referred-server"), EACH]
 
@@ -151,6 +152,94 @@ def test_its_certificate_is_verified(server: ReferredServer) -> None:
     done(place, "databaseuser", "stranger")
     user("misnamed", server.on("alias", mode="VerifyCA", ca=known))
     done(place, "databaseuser", "misnamed")
+
+
+def told(server: ReferredServer, *words: str) -> None:
+    """``archive`` and ``archivist`` say what is missing, and go on being there."""
+    refused(server.place, "databaseuser", "archivist", *words)
+    refused(server.place, "database", "archive", *words)
+    assert server.place.condition("database", "archive")["reason"] == "AdministratorSecretMissing"
+    assert server.ask(server.place.secret("archivist-user"), "SELECT 1") == "1"
+
+
+def test_what_it_names_is_lost_and_comes_back(server: ReferredServer) -> None:
+    place = server.place
+    lost = secret("lost", place.secret(server.administrator))
+    place.make(lost)
+    certificates(place, "lost", server.authority)
+    on = server.on(mode="VerifyCA", ca={"configMapKeyRef": {"name": "lost", "key": "bundle.pem"}})
+    on["serverRef"]["administrator"] = {"name": "lost"}
+    place.declare("Database", "archive", {**on, "deletionPolicy": "Delete"})
+    place.declare("DatabaseUser", "archivist", {**on, "user": "archivist", "grants": grants(server, "archive")})
+
+    def well() -> None:
+        for kind, name in (("database", "archive"), ("databaseuser", "archivist")):
+            done(place, kind, name)
+
+    well()
+    login = place.secret("archivist-user")
+    place.kubectl("delete", "secret", "lost")
+    told(server, "there is no Secret lost")
+    place.make(lost)
+    well()
+    for key in ("username", "password"):
+        place.patch("secret", "lost", {"data": {key: None}})
+        told(server, f"Secret lost has no key {key}")
+        place.make(lost)
+        well()
+    place.kubectl("delete", "configmap", "lost")
+    told(server, "there is no key bundle.pem in lost")
+    certificates(place, "lost", server.authority)
+    well()
+    assert place.secret("archivist-user") == login
+
+
+def test_an_administrator_who_shows_a_certificate(server: ReferredServer) -> None:
+    """Its Secret has entries of other names, and on PostgreSQL it comes into another database than ``postgres``."""
+    place, password = server.place, secrets.token_urlsafe(12)
+    server.appoint(password)
+    place.make(secret(REGISTRAR, {"login": REGISTRAR, "word": password, "username": "nobody", "password": "wrong"}))
+    for name, authority in (("shown", server.authority), ("strange", Authority())):
+        certificate, key = authority.issue(REGISTRAR)
+        place.make({**secret(name, {"tls.crt": certificate, "tls.key": key}), "type": "kubernetes.io/tls"})
+    administrator = {"name": REGISTRAR, "usernameKey": "login", "passwordKey": "word"}
+
+    def declare(database: str | None, certificate: str | None, **keys: str) -> None:
+        on = server.on(mode="Require", **({"clientCertificate": certificate} if certificate else {}))
+        on["serverRef"] |= {"administrator": {**administrator, **keys}}
+        on["serverRef"] |= {"maintenanceDatabase": database} if database else {}
+        place.declare("Database", "register", {**on, "deletionPolicy": "Delete"})
+        place.declare("DatabaseUser", "entrant", {**on, "user": "entrant", "grants": grants(server, "register")})
+
+    def refused_both(*words: str) -> None:
+        for kind, name in (("databaseuser", "entrant"), ("database", "register")):
+            refused(place, kind, name, *words)
+
+    declare(REGISTRY, "shown", usernameKey="username", passwordKey="password")
+    refused_both('the server rejected the administrator "nobody"')
+    if server.engine is POSTGRESQL:
+        declare(None, "shown")
+        refused_both("pg_hba.conf rejects connection", 'database "postgres"')
+    declare(REGISTRY, None)
+    refused_both("certificate" if server.engine is POSTGRESQL else f'rejected the administrator "{REGISTRAR}"')
+    declare(REGISTRY, "strange")
+    refused_both(f"cannot reach {server.host}:")
+    declare(REGISTRY, "shown")
+    for kind, name in (("database", "register"), ("databaseuser", "entrant")):
+        done(place, kind, name)
+    login = place.secret("entrant-user")
+    assert server.ask(login, "SELECT 1") == "1"
+
+    shown = place.get("secret", "shown")["data"]
+    place.kubectl("delete", "secret", "shown")
+    refused_both("Secret shown holds no certificate with its key in tls.crt and tls.key")
+    assert place.condition("database", "register")["reason"] == "AdministratorSecretMissing"
+    place.make({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shown"}, "data": shown})
+    for kind, name in (("database", "register"), ("databaseuser", "entrant")):
+        done(place, kind, name)
+    assert place.secret("entrant-user") == login
+    for each in ("databaseuser/entrant", "database/register"):
+        place.kubectl("delete", each, "--timeout=60s", seconds=70)
 
 
 @pytest.fixture

@@ -145,24 +145,45 @@ def test_what_was_measured_before_it_was_cut_short(
     def never(bench: Bench, title: str) -> Iterator[Measurement]:
         pytest.fail("begun")
 
+    scenarios = (Scenario("cut", "t", cut), Scenario("never", "never", never))
+    found = kept_by(monkeypatch, tmp_path, scenarios, add=add)
+    assert [m.value for m in found.measurements] == kept
+    assert found.machines["t"]["runs"] == str(len(kept))
+
+
+def kept_by(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, scenarios: tuple[Scenario, ...], *, add: bool
+) -> results.Runs:
+    """What is kept after a run that fails, where a figure of the title ``t`` was before."""
+
     def nothing(*_: object) -> None: ...
 
     told = {"machine": "one", "runs": "1", "day": "2026-11-22"}
-    results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], told), tmp_path)
-    given: dict[str, Any] = {
-        "DIRECTORY": tmp_path,
-        "PLOT": tmp_path / "picture.svg",
-        "SCENARIOS": (Scenario("cut", "t", cut), Scenario("never", "never", never)),
-        "target": nothing,
-        "install": nothing,
-    }
+    results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], told), directory)
+    picture = directory / "picture.svg"
+    given = {"DIRECTORY": directory, "PLOT": picture, "SCENARIOS": scenarios, "target": nothing, "install": nothing}
     for name, value in given.items():
         monkeypatch.setattr(command, name, value)
-    with pytest.raises(typer.Exit):
+    with pytest.raises(typer.Exit) as ended:
         command.main(None, add=add)
-    found = results.load(tmp_path)
-    assert [m.value for m in found.measurements] == kept
-    assert found.machines["t"]["runs"] == str(len(kept))
+    assert ended.value.exit_code == 1
+    return results.load(directory)
+
+
+@pytest.mark.parametrize("add", [True, False])
+def test_a_scenario_without_one_of_its_faults_is_shown_and_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], add: bool
+) -> None:
+    """The row of the fault would go from what was kept, or all others have more runs than it."""
+
+    def partly(bench: Bench, title: str) -> Iterator[Measurement]:
+        bench.leave_out("node-cut-off", "two nodes")
+        yield Measurement(title, "who", "write gap", 2.0, "s")
+
+    found = kept_by(monkeypatch, tmp_path, (Scenario("partly", "t", partly),), add=add)
+    assert [m.value for m in found.measurements] == [1.0]
+    said = capsys.readouterr().out
+    assert "node-cut-off is left out, so nothing is kept: two nodes" in said and "write gap" in said
 
 
 def bench(tell: Tell) -> Bench:

@@ -7,7 +7,9 @@ import asyncio
 import gzip
 import socket
 import sys
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -379,6 +381,19 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypa
 
             monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
             assert await ask(ConnectionPool(), Route("two.example", route.port)) == (200, b"ok")
+
+
+async def test_an_address_is_reached_while_all_threads_wait() -> None:
+    async with serving(answering(sized(b"ok"))) as route:
+        loop, over = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        waiting = loop.run_in_executor(None, over.wait)
+        try:
+            async with asyncio.timeout(5):
+                assert await ask(ConnectionPool(), route) == (200, b"ok")
+        finally:
+            over.set()
+            await waiting
 
 
 async def test_a_dead_peer_is_noticed_by_the_system() -> None:

@@ -66,6 +66,20 @@ def test_status_shows_a_cluster_its_topology_and_what_to_do(server: InMemoryApiS
     assert shown.exit_code == 0
 
 
+def test_status_shows_who_is_synchronous(server: InMemoryApiServer) -> None:
+    members = [{**one, "synchronous": True} if one["name"] == "shop-0" else one for one in MEMBERS]
+    asyncio.run(set_status(server, {"members": members}))
+    shown = call("status", "shop").output
+    for row in (
+        "shop-1      Primary          run",
+        "├─ shop-0   Replica (sync)   str",
+        "└─ shop-2   Replica          sto",
+    ):
+        assert f"\n{row}" in shown
+    told = json.loads(call("status", "shop", "-o", "json").output)
+    assert [member.get("synchronous") for member in told["members"]] == [None, True, None]
+
+
 def test_status_lists_clusters(server: InMemoryApiServer) -> None:
     assert call("status").output == LIST
     everywhere = call("status", "-A").output.splitlines()
@@ -181,6 +195,13 @@ def test_fences_are_put_up_and_taken_down_one_by_one(server: InMemoryApiServer) 
         assert written(server).get("fenced") == fenced
     told = json.loads(call("fence", "shop", "shop-0", "-o", "json").stdout)
     assert told == {"cluster": "shop", "done": "fenced: shop-0", "fenced": ["shop-0"]}
+
+
+def test_a_fence_that_was_put_up_by_the_pods_name_is_taken_down(server: InMemoryApiServer) -> None:
+    note = MergePatch({"metadata": {"annotations": {f"{GROUP}/fenced": "shop-1-0,shop-2"}}})
+    asyncio.run(Client(server).patch(PostgreSQLCluster, KEY, note))
+    assert call("unfence", "shop", "shop-1").exit_code == 0
+    assert written(server)["fenced"] == "shop-2"
 
 
 def test_what_was_done_names_the_kind(server: InMemoryApiServer) -> None:

@@ -66,3 +66,8 @@ def test_roles_for_users(aggregate: bool) -> None:
     assert editor["rules"][1] == {"apiGroups": ["twins.example.com"], "resources": ["tasks/status"], "verbs": ["get"]}
     labels = {f"rbac.authorization.k8s.io/aggregate-to-{to}": "true" for to in ("admin", "edit")}
     assert editor["metadata"].get("labels", {}) == (labels if aggregate else {})
+
+
+def test_who_edits_what_can_be_scaled_may_scale_it() -> None:
+    assert [rule["resources"] for rule in editor_role("w", v1.Workload)["rules"]][2:] == [["workloads/scale"]]
+    assert [rule["resources"] for rule in editor_role("t", v1.Task)["rules"]][2:] == []

@@ -59,6 +59,24 @@ def test_who_may_stream_streams_by_password_and_nobody_else(postgresql: PostgreS
             postgresql.administer("DROP ROLE {}", name)
 
 
+@pytest.mark.parametrize(
+    ("superuser", "words"), [(True, "password authentication failed"), (False, "hba.conf rejects")]
+)
+def test_the_superuser_is_asked_for_a_password_or_refused(
+    postgresql: PostgreSQLServer, superuser: bool, words: str
+) -> None:
+    """Whatever the user's own lines say."""
+    declared = ("host all all all trust", "host all postgres all trust")
+    at = postgresql.endpoint
+    try:
+        with rules(postgresql, access_rules(declared, tls_required=True, superuser=superuser)):
+            postgresql.administer("SELECT pg_reload_conf()")
+            with pytest.raises(psycopg.OperationalError, match=words):
+                psycopg.connect(f"host={at.host} port={at.port} user=postgres password=x sslmode=require")
+    finally:
+        postgresql.administer("SELECT pg_reload_conf()")
+
+
 def stream(postgresql: PostgreSQLServer, name: str) -> None:
     """Begins to, as ``pg_receivewal`` does. Raises psycopg's errors."""
     at = postgresql.endpoint

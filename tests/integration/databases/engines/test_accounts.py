@@ -137,10 +137,10 @@ async def test_who_commits_without_waiting_for_a_replica_is_seen(postgresql: Pos
     try:
         for whom, value in set_and_reset.items():
             postgresql.administer(f"ALTER {whom} SET synchronous_commit = {value}")
-        seen = (await PostgreSQL().survey(sessions, Scope(follow=False, commits=True))).hasty
+        seen = (await PostgreSQL().survey(sessions, Scope(commits=True))).hasty
         expected = {"role in a hurry", "role in a hurry in database template1", "database template1", "all roles"}
         assert seen == expected
-        assert (await PostgreSQL().survey(sessions, Scope(follow=False))).hasty == frozenset(), "unless nobody asks"
+        assert (await PostgreSQL().survey(sessions, Scope())).hasty == frozenset(), "unless nobody asks"
     finally:
         await sessions.close()
         for whom in set_and_reset:

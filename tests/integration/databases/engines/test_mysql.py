@@ -24,8 +24,11 @@ from steersman_databases.engines import (
     ServerUnreachable,
     SqlFailed,
 )
+from steersman_databases.engines.desired import Claim, DesiredDatabase
+from steersman_databases.engines.errors import ImmutableOnServer
 from steersman_databases.engines.mysql.parameters import server_parameters
-from steersman_databases.engines.server import TLSMode, Verification
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.settle import settle
 
 CLUSTER = replace(VIEW, kind="MySQLCluster", engine="mysql")
 _numbers = itertools.count(1)
@@ -78,6 +81,34 @@ async def test_database_is_utf8mb4(mysql_server: MySQLServer, desired: Desired) 
         f"SELECT DEFAULT_CHARACTER_SET_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = '{desired.database}'"
     )
     assert rows == [("utf8mb4",)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "collation"),
+    [("latin1", None), ("latin2", "latin2_bin"), (None, "utf8mb4_bin"), ("UTF8", None), ("utf8", "utf8_bin")],
+)
+async def test_its_owner_does_not_change_what_is_declared_of_a_database(
+    mysql_server: MySQLServer, desired: Desired, encoding: str | None, collation: str | None
+) -> None:
+    """The server has `utf8` as `utf8mb3`."""
+    claim = Claim("c1", "Database", "shop", "letters")
+    number = next(_numbers)
+    database = DesiredDatabase(f"let`ters%_{number}", desired.username, encoding, collation, claim=claim)
+    login = Login(mysql_server.administrator.username, mysql_server.administrator.password)
+    sessions = MySQL().connect(Server("mysql", mysql_server.endpoint, login, Verification(TLSMode.REQUIRE)))
+    await settle(MySQL(), sessions, database)
+    look = f"SHOW CREATE DATABASE `{database.name.replace('`', '``')}`"
+    made = await mysql_server.execute(look)
+    assert await settle(MySQL(), sessions, database) == ()
+    for change in ("CHARACTER SET latin7", "COLLATE greek_bin"):
+        statement = f"ALTER DATABASE {{}} {change}"
+        await mysql_server.execute_unprepared(statement, database.name, credentials=desired.credentials)
+        with pytest.raises(ImmutableOnServer):
+            await settle(MySQL(), sessions, replace(database, claim=None, encoding="utf8mb4"))
+        assert [one.reason for one in await settle(MySQL(), sessions, database)] == ["DatabaseAltered"]
+        assert await settle(MySQL(), sessions, database) == ()
+        assert await mysql_server.execute(look) == made
+    await sessions.close()
 
 
 async def test_longest_names(mysql_server: MySQLServer) -> None:

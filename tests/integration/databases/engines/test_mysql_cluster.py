@@ -95,7 +95,7 @@ async def test_another_password_of_the_administrators_is_seen_without_knowing_it
     sessions = MySQL().connect(server)
 
     async def kept() -> str | None:
-        found = await MySQL().survey(sessions, Scope(users=frozenset({"root"}), follow=False, commits=True))
+        found = await MySQL().survey(sessions, Scope(unfollowed=frozenset({"root"}), commits=True))
         return found.users["root"].verifier
 
     try:

@@ -171,6 +171,19 @@ async def test_a_copy_has_what_its_template_has(at: At) -> None:
     await at.sql("INSERT INTO goods VALUES (1)", who=OWNER, database="a copy")
 
 
+async def test_no_owner_makes_a_template_of_it(at: At) -> None:
+    """Nobody could drop it, and whoever may create databases could copy it."""
+    await at.make(DATABASE)
+    for _ in range(2):
+        await at.sql("ALTER DATABASE {} IS_TEMPLATE true", SHOP, who=OWNER)
+        assert await at.make(DATABASE) == ["DatabaseAltered"]
+    at.postgresql.administer("ALTER DATABASE {} IS_TEMPLATE true CONNECTION LIMIT 0", SHOP)
+    assert await at.make(DATABASE) == ["DatabaseAltered", "DatabaseOpened"]
+    at.postgresql.administer("ALTER DATABASE {} IS_TEMPLATE true", SHOP)
+    assert await at.drop_database(replace(CLAIM, name="another")) == []
+    assert await at.drop_database() == ["DatabaseDropped"]
+
+
 async def test_another_owner_gets_the_database_and_what_is_in_it(at: At) -> None:
     await at.make(replace(DATABASE, schemas=(DesiredSchema(BOOKS),)))
     await at.sql("CREATE TABLE goods (id int)", who=OWNER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 import pytest
@@ -30,8 +31,10 @@ def server_accepted(bundle: bytes, shown: bytes, name: str, now: datetime) -> bo
     """Whether a client with ``bundle`` takes who shows ``shown`` for ``name``."""
     builder = PolicyBuilder().store(Store(x509.load_pem_x509_certificates(bundle))).time(now)
     leaf, *others = x509.load_pem_x509_certificates(shown)
+    is_address = name[0].isdecimal() or ":" in name
+    called = x509.IPAddress(ip_address(name)) if is_address else x509.DNSName(name)
     try:
-        builder.build_server_verifier(x509.DNSName(name)).verify(leaf, others)
+        builder.build_server_verifier(called).verify(leaf, others)
     except VerificationError:
         return False
     return True
@@ -112,8 +115,28 @@ def test_a_new_service_gets_into_a_new_certificate() -> None:
         "outside.shop.svc",
         START,
     )
-    # And one that is gone makes none.
-    assert keyring(VIEW, KeysWish(), data, None, START).data == data
+    # Nobody else may be taken for one that is gone.
+    assert not called(keyring(VIEW, KeysWish(), data, None, START).data, "outside.shop.svc")
+
+
+def called(data: Mapping[ObjectKey, Data], name: str) -> bool:
+    """Whether a client that calls the servers ``name`` takes them for these."""
+    tls = data[NAMES.server_certificate]
+    return server_accepted(tls["ca.crt"], tls["tls.crt"], name, START)
+
+
+def test_names_beside_those_of_services_are_in_the_certificate_as_long_as_they_are_declared() -> None:
+    names = ("DB.example.com", "*.shop.example.com", "203.0.113.7", "2001:DB8:0:0::7")
+    wish = KeysWish(names=names)
+    former = keyring(VIEW, KeysWish(), {}, None, START).data
+    data = keyring(VIEW, wish, former, None, START).data
+    for name in ("db.example.com", "eu.shop.example.com", "203.0.113.7", "2001:db8::7", RW):
+        assert called(data, name)
+    assert not called(data, "203.0.113.8")
+    assert data[NAMES.authorities] == former[NAMES.authorities]
+    assert keyring(VIEW, wish, data, None, START).data == data, "however they are written, they are the same"
+    fewer = keyring(VIEW, KeysWish(names=names[:1]), data, None, START).data
+    assert called(fewer, "db.example.com") and not called(fewer, "203.0.113.7")
 
 
 def test_nothing_changes_while_nothing_is_due() -> None:
@@ -247,7 +270,7 @@ def given(
     }
 
 
-WISH = KeysWish(given="company")
+WISH = KeysWish(given="company", services=("orders-rw",))
 
 
 def test_a_given_certificate_is_served_and_both_authorities_are_trusted() -> None:
@@ -279,6 +302,15 @@ def test_whoever_signed_before_is_trusted_while_some_show_it_still() -> None:
     later = START + timedelta(days=366)
     bundle = keyring(VIEW, KeysWish(), data, None, later).data[NAMES.server_certificate]["ca.crt"]
     assert first["ca.crt"] not in bundle and second["ca.crt"] not in bundle
+
+
+def test_a_given_certificate_is_for_the_names_that_there_are() -> None:
+    secret = given(names=("orders-rw.shop.svc", "orders-ro.shop.svc"))
+    wish = KeysWish(given="company", services=("orders-rw", "orders-ro"))
+    assert keyring(VIEW, wish, {}, secret, START).finding.valid
+    more = KeysWish(given="company", services=("orders-rw", "orders-r", "public"), names=("db.example.com",))
+    words = keyring(VIEW, more, {}, secret, START).finding.message
+    assert "is not for orders-r.shop.svc, public.shop.svc, db.example.com: add these" in words
 
 
 class _Issued(NamedTuple):
@@ -381,7 +413,7 @@ def _other_key() -> bytes:
         (_issued(by=ROOT, use=ExtendedKeyUsageOID.CLIENT_AUTH).as_secret(ROOT), "(unsuitable certificate purpose)"),
         (_issued(by=NO_AUTHORITY).as_secret(NO_AUTHORITY), "(invalid CA certificate)"),
         (_issued(by=ROOT, key=rsa.generate_private_key(65537, 1024)).as_secret(ROOT), "ee key too small"),
-        (given(names=("*.other.svc",)), "is not for orders-rw.shop.svc, orders-ro.shop.svc, orders-r.shop.svc"),
+        (given(names=("*.other.svc",)), "is not for orders-rw.shop.svc: add"),
     ],
 )
 def test_what_is_wrong_with_a_given_secret(secret: dict[str, bytes] | None, words: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from cluster_world import KEY, NAMES, ClusterWorld
+from group_world import GroupWorld
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount
 from steersman.api.discovery_v1 import EndpointSlice
@@ -15,10 +17,13 @@ from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.client import MergePatch
-from steersman.meta import ObjectKey, Quantity, to_builtins
+from steersman.crd import violations
+from steersman.meta import ObjectKey, Quantity, decode_builtins, to_builtins
 from steersman.testing import virtual_time
+from steersman_databases.api import MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
+from steersman_databases.clusters.x509 import make_authority, names_in, sign_server
 from steersman_databases.resources import policy
 
 
@@ -43,6 +48,10 @@ async def test_a_volume_grows_and_says_what_it_waits_for() -> None:
         body = {"status": {"conditions": [{"type": "FileSystemResizePending", "status": "True"}]}}
         await world.client.patch(PersistentVolumeClaim, NAMES.data_claim(0), MergePatch(body), subresource="status")
         await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/FileSystemResizePending")
+        assert world.condition("Ready") == "False/RollingOut" and "data-orders-0" in world.message("Ready")
+        body = {"status": {"capacity": {"storage": "2Gi"}, "conditions": None}}
+        await world.client.patch(PersistentVolumeClaim, NAMES.data_claim(0), MergePatch(body), subresource="status")
+        await world.ready(1)
 
 
 @virtual_time
@@ -260,3 +269,125 @@ def test_members_are_reached_by_operators_of_one_namespace(operator: str, home: 
     assert own == {"podSelector": {"matchLabels": {"databases.steersman.dev/member-of": "orders"}}}
     assert operators["namespaceSelector"].get("matchLabels", {}) == home
     assert operators["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "operator"
+
+
+@pytest.mark.parametrize("of", [ClusterWorld, GroupWorld])
+@virtual_time
+async def test_instances_are_kept_apart_on_the_nodes_that_they_are_for(of: type[ClusterWorld]) -> None:
+    """Nodes that are chosen say nothing of how instances are spread on them."""
+    world, name = of(), NAMES.statefulset(0)
+    nodes = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+    chosen = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes}}
+
+    def affinity() -> dict[str, Any]:
+        found = world.server.read(StatefulSet, name)
+        return to_builtins(found.spec.template.spec.affinity) if found else {}
+
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        default = affinity()
+        assert set(default) == {"podAntiAffinity"}
+        await world.change(affinity=chosen)
+        await world.until("taken", lambda: affinity() == {**default, **chosen})
+        await world.change(affinity={**chosen, "podAntiAffinity": {}})
+        await world.until("who says so has them anywhere", lambda: affinity() == chosen)
+
+
+@pytest.mark.parametrize("of", [ClusterWorld, GroupWorld])
+@virtual_time
+async def test_names_that_clients_outside_call_get_into_the_certificate_and_nothing_restarts(
+    of: type[ClusterWorld],
+) -> None:
+    world = of()
+
+    def names() -> frozenset[str]:
+        return names_in(world.secret("orders-tls")["tls.crt"])
+
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        before, pods = names(), world.uids()
+        await world.change(tls={"additionalNames": ["db.example.com", "203.0.113.7"]})
+        await world.until("in it", lambda: names() == before | {"db.example.com", "203.0.113.7"}, 30)
+        await world.change(tls={"additionalNames": ["db.example.com"]})
+        await world.until("in it no more", lambda: names() == before | {"db.example.com"}, 30)
+        await world.ready(2)
+        assert world.uids() == pods
+        assert "CertificateRenewed" in world.events()
+
+
+@virtual_time
+async def test_a_given_certificate_need_not_be_for_services_that_are_not_there() -> None:
+    world, now = ClusterWorld(), datetime(2020, 1, 1, tzinfo=UTC)
+    authority = make_authority("company", now, timedelta(days=36500))
+    names = ["orders-rw.default.svc", "orders-pooler-rw.default.svc", "public.default.svc"]
+    pair = sign_server(authority, names, now, timedelta(days=36000))
+    data = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.certificate}
+    metadata = {"name": "company", "namespace": KEY.namespace}
+    world.server.load({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
+    off = {"enabled": False}
+    hidden = {"name": "hidden", "role": "rw", **off}
+    async with world.operator():
+        await world.create(instances=1)
+        await world.change(
+            services={"ro": off, "r": off, "additional": [{"name": "public", "role": "rw"}, hidden]},
+            pooler={"readOnly": False},
+            tls={"serverSecret": {"name": "company"}},
+        )
+        await world.until("taken", lambda: world.secret("orders-tls").get("tls.crt") == pair.certificate, 60)
+        assert world.condition("CertificatesValid") == "True/Valid"
+        await world.change(services={"ro": None}, pooler={"readOnly": True})
+        await world.until("refused", lambda: world.condition("CertificatesValid") == "False/SecretInvalid", 60)
+        missing = "is not for orders-ro.default.svc, orders-pooler-ro.default.svc: add"
+        assert missing in world.message("CertificatesValid")
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("db", True),
+        ("db.example.com", True),
+        ("DB.Example.COM", True),
+        ("*.example.com", True),
+        ("xn--bcher-kva.example", True),
+        ("192.0.2.1", True),
+        ("::", True),
+        ("::1", True),
+        ("2001:db8::", True),
+        ("2001:DB8::7:1", True),
+        ("1:2:3:4:5:6:7:8", True),
+        ("1:2:3:4:5:6:7::", True),
+        ("", False),
+        ("*", False),
+        ("db.*.example.com", False),
+        ("db..example.com", False),
+        ("db.example.com.", False),
+        ("-db.example.com", False),
+        ("d b", False),
+        ("db_1.example.com", False),
+        ("b\u00fccher.example", False),
+        ("192.0.2.256", False),
+        ("192.0.2", False),
+        ("192.0.2.01", False),
+        ("192.0.2.0/24", False),
+        (":", False),
+        (":::", False),
+        ("1::2::3", False),
+        ("1:2:3:4:5:6:7", False),
+        ("1:2:3:4:5:6:7:8:9", False),
+        ("1:2::4:5:6:7:8:9", False),
+        ("2001:db8::g", False),
+        ("fe80::1%eth0", False),
+        ("https://db.example.com", False),
+        ("db.example.com:5432", False),
+        ("a" * 64 + ".example.com", False),
+    ],
+)
+@pytest.mark.parametrize("kind", [PostgreSQLCluster, MySQLCluster])
+def test_additional_names_are_dns_names_or_addresses(kind: Any, name: str, taken: bool) -> None:
+    spec = {"tls": {"additionalNames": [name]}}
+    cluster = decode_builtins({"metadata": {"name": "orders", "namespace": "default"}, "spec": spec}, kind)
+    words = violations(cluster)
+    assert (words == ()) is taken
+    assert taken or any("a DNS name, such as db.example.com, or an IP address" in each for each in words)

@@ -34,6 +34,7 @@ async def test_three_instances_become_ready_and_then_nothing_is_written() -> Non
             ("orders-2", "Replica"),
         ]
         await world.rest()
+        assert [m.synchronous for m in world.status.members] == [None, True, True]
         version = world.server.resource_version
         await world.rest(600)
         assert world.server.resource_version == version, "ten quiet minutes change no object"
@@ -48,6 +49,23 @@ async def test_one_instance_becomes_ready() -> None:
         assert world.claims() == ["data-orders-0"]
         assert world.condition("Available") == "True/PrimaryAccepts"
         assert world.condition("Synchronous") == "", "nothing synchronous is declared"
+
+
+@virtual_time
+async def test_who_is_synchronous_no_more_is_shown_so() -> None:
+    world = ClusterWorld()
+
+    def synchronous() -> list[str]:
+        return [m.name for m in world.status.members if m.synchronous]
+
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.until("all are", lambda: synchronous() == ["orders-1", "orders-2"])
+        await world.annotate(fenced="orders-1")
+        await world.until("one is not", lambda: synchronous() == ["orders-2"])
+        await world.change(postgresql={"synchronous": {"mode": "Off"}})
+        await world.until("none is", lambda: synchronous() == [])
 
 
 @virtual_time
@@ -233,9 +251,13 @@ async def test_paused_changes_nothing() -> None:
         await world.annotate(paused="true")
         await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
         assert world.status.phase == "Ready", "nobody looks, and it is as it was"
+        applied = world.cluster.metadata.generation
         await world.change(instances=3)
         await world.client.delete(Service, NAMES.service("ro"))
+        await world.client.delete(Pod, NAMES.pod(0))
+        await world.until("that is seen", lambda: world.condition("Available").startswith("False"))
         await world.rest(120)
+        assert world.status.observed_generation == applied, "who waits for three waits on"
         assert list(world.pods()) == ["orders-0"]
         assert world.server.read(Service, NAMES.service("ro")) is None
         await world.annotate(paused=None)

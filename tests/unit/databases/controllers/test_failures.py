@@ -8,13 +8,16 @@ import pytest
 
 from cluster_world import KEY, NAMES, ClusterWorld
 from database_world import VERSIONS, World
+from group_world import GroupWorld
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
 from steersman.api.events_v1 import Event
+from steersman.api.networking_v1 import NetworkPolicy
 from steersman.client import HttpRequest, MergePatch
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
-from steersman.meta import ObjectKey
-from steersman.testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
+from steersman.meta import ObjectKey, decode_builtins
+from steersman.testing import InMemoryApiServer, matching, run_virtual, virtual_runtime, virtual_time
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api.cluster_parts import Pooler, Services
 from steersman_databases.controllers.failures import Failures
 from users_world import FORCED, UsersWorld
 
@@ -35,7 +38,7 @@ class Fault:
 
     def on(self, server: InMemoryApiServer) -> Fault:
         """Has it happen."""
-        reason = {403: "Forbidden", 500: "InternalError"}[self.code]
+        reason = {403: "Forbidden", 422: "Invalid", 500: "InternalError"}[self.code]
         failure = error_from_status(Status(message=self.words, reason=reason, code=self.code))
         server.fail_next(self, failure, times=10**6)
         return self
@@ -76,6 +79,91 @@ async def test_a_webhook_that_is_down_is_told_by_the_cluster_while_it_lasts() ->
         assert 6 <= fault.met <= 30, "it is tried again all the time, with pauses"
         fault.mended = True
         await world.ready(2)
+
+
+TAKEN = "spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"
+
+
+@pytest.mark.parametrize("make", [ClusterWorld, GroupWorld])
+@pytest.mark.parametrize("role", ["r", "rw"])
+def test_a_port_that_is_taken_keeps_no_replica_from_being_replaced(make: type[ClusterWorld], role: str) -> None:
+    """Of -rw too, which is there: what is declared of it waits."""
+
+    async def story() -> None:
+        world = make()
+        async with world.operator():
+            await world.create()
+            await world.ready(3)
+            fault = Fault("PATCH", f"/services/orders-{role}", 422, TAKEN).on(world.server)
+            await world.change(services={role: {"type": "NodePort", "nodePort": 30001}})
+            await world.until("told", lambda: world.condition("Ready") == "False/Invalid")
+            assert (world.message("Ready"), world.status.phase) == (TAKEN, "Degraded")
+            await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(2))
+            await world.until("another takes its place", lambda: "orders-3" in world.pods(), 120)
+            await world.until("it serves", lambda: world.status.ready_instances == 3, 120)
+            await world.until("nothing else is the matter", lambda: world.message("Ready") == TAKEN)
+            assert world.warnings("Invalid") == [TAKEN]
+            fault.met = 0
+            await world.rest(120)
+            assert 6 <= fault.met <= 30, "it is tried again all the time, with pauses"
+            fault.mended = True
+            await world.ready(3)
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("services/orders-ro", "services/orders-more", "services/orders-pooler-rw", "deployments/orders-pooler-rw"),
+        *("configmaps/orders-pooler-ro", "networkpolicies/orders", "poddisruptionbudgets/orders"),
+        "poddisruptionbudgets/orders-pooler-rw",
+    ],
+)
+@virtual_time
+async def test_what_instances_do_without_keeps_nobody_from_being_made(path: str) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        fault = Fault("PATCH", f"/{path}", 403, "exceeded quota").on(world.server)
+        more = decode_builtins({"additional": [{"name": "orders-more", "role": "ro"}]}, Services)
+        await world.create(services=more, pooler=Pooler())
+        await world.until("they serve", lambda: world.status and world.status.ready_instances == 3)
+        await world.until("told", lambda: world.message("Ready").startswith("exceeded quota"))
+        assert world.condition("Ready") == "False/Forbidden"
+        if path.startswith("deployments"):
+            assert world.condition("PoolersReady") == "False/PoolersRefused"
+        fault.mended = True
+        await world.ready(3)
+        assert world.condition("PoolersReady") == "True/Serving"
+
+
+@pytest.mark.parametrize("path", ["services/orders-rw", "services/orders-headless", "roles/orders"])
+@virtual_time
+async def test_what_instances_need_is_there_first(path: str) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        fault = Fault("PATCH", f"/{path}", 403, "exceeded quota").on(world.server)
+        await world.create()
+        await world.until("told", lambda: world.condition("Ready") == "False/Forbidden")
+        await world.rest()
+        assert world.pods() == {}
+        fault.mended = True
+        await world.ready(3)
+
+
+@virtual_time
+async def test_what_is_waited_for_beside_a_refusal_is_told_too() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        fault = Fault("PATCH", "/networkpolicies/orders", 403, "no policies").on(world.server)
+        await world.client.delete(NetworkPolicy, KEY)
+        _break(world, 1)
+        await world.client.delete(Pod, NAMES.pod(1))
+        await world.until("told", lambda: world.message("Ready").startswith("no policies; "))
+        assert world.condition("Ready") == "False/Forbidden" and "orders-1" in world.message("Ready")
+        fault.mended = True
 
 
 @virtual_time

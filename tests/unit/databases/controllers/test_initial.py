@@ -102,6 +102,7 @@ def test_a_given_secret_that_fits_no_more_stops_nothing(make: type[ClusterWorld]
             await world.until("told", lambda: world.condition("InitialDatabase") == "False/OwnerSecretInvalid", 60)
             assert "Secret given needs username: orders" in world.message("InitialDatabase")
             assert world.condition("Ready") == "False/Degraded"
+            assert world.warnings("OwnerSecretInvalid")
             service = NAMES.service("ro")
             await world.client.delete(Service, service)
             await world.until("it is made anew", lambda: world.server.read(Service, service), 60)

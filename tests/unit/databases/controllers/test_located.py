@@ -339,6 +339,54 @@ async def test_who_has_made_the_owner_makes_the_database_too() -> None:
 
 
 @virtual_time
+async def test_a_guest_keeps_no_user_of_others_and_the_host_those_of_guests() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster(kind=MySQLCluster)
+        await world.client.patch(MySQLCluster, MAIN, MergePatch({"spec": {"allowedNamespaces": ["guest"]}}))
+        reference = {"name": "main", "namespace": "default", "kind": "MySQLCluster"}
+        on: dict[str, Any] = {"engine": "mysql", "serverRef": None, "clusterRef": reference}
+        for name, namespace in (("orders", "default"), ("till", "guest")):
+            await world.database(name, namespace, **on, deletionPolicy="Delete")
+            await world.until("made", lambda of=(name, namespace): world.database_reason(*of) == "DatabaseReady")
+        await world.database("evil", "guest", **on, owner="orders")
+        await world.until("refused", lambda: world.database_reason("evil", "guest") == "NotPermitted")
+        await world.database("tills", **on, owner="till")
+        await world.until("made", lambda: world.database_reason("tills") == "DatabaseReady")
+        for key in (ObjectKey("default", "orders"), ObjectKey("guest", "till")):
+            await world.client.delete(Database, key)
+            await world.until("gone", lambda key=key: world.server.read(Database, key) is None)
+        sql = world.servers[Endpoint("main-rw.default.svc", 3306)]
+        assert "orders" not in sql.users and "till" in sql.users
+        told = "user till was not dropped: a Database of another namespace names it as its owner"
+        assert f"DataRetained: {told}; Secret till-app opens it, and is kept" in world.notes()
+
+
+@virtual_time
+async def test_who_has_made_a_database_gets_no_user_of_an_older_object_with_it() -> None:
+    """Its owner was another, whom nobody else claimed."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster(allowedNamespaces=["guest"])
+        here: dict[str, Any] = {**NOWHERE, "clusterRef": {"name": "main"}}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("victim", **here, password={"name": "later", "key": "password"})
+        await world.failed("there is no Secret later", "victim")
+        await world.runtime.clock.sleep(2)
+        await world.user("kin", "guest", **there)
+        await world.ready("kin", "guest")
+        await world.database("victim", "guest", **{**there, "engine": "postgresql"}, owner="kin")
+        await world.until("made", lambda: world.database_reason("victim", "guest") == "DatabaseReady")
+        await world.client.patch(Database, ObjectKey("guest", "victim"), MergePatch({"spec": {"owner": None}}))
+        await world.until("refused", lambda: world.database_reason("victim", "guest") == "Claimed")
+        assert "victim" not in world.servers[Endpoint("main-rw.default.svc", 5432)].users
+        await world.secret("later", {"password": "s3cret"})
+        await world.ready("victim")
+
+
+@virtual_time
 async def test_with_its_cluster_a_user_goes_at_once() -> None:
     world = ClusterWorld()
     async with world.operator():

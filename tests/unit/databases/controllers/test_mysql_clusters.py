@@ -144,6 +144,9 @@ async def test_a_parameter_that_is_refused_by_name_and_with_why(name: str, value
         await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRefused")
         assert name in world.message("ParametersApplied") and words in world.message("ParametersApplied")
         assert name not in json.loads(world.group["parameters"])
+        assert (world.status.phase, world.condition("Ready")) == ("Degraded", "False/Degraded")
+        await world.change(mysql={"parameters": {name: None}})
+        await world.ready(1)
 
 
 @virtual_time

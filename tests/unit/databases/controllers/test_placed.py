@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from contents_in_memory import ServerInMemory
 from steersman.api.events_v1 import Event
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
 from steersman_databases.api import Database
-from steersman_databases.engines.actions import Action, DropDatabase, FinishDatabase
+from steersman_databases.controllers.servers import Located
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines import Endpoint
+from steersman_databases.engines.actions import Action, DropDatabase, DropUser, FinishDatabase
+from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.errors import SqlFailed
-from users_world import FORCED, UsersWorld
+from steersman_databases.engines.survey import Scope, SecuredObject
+from users_world import FORCED, HOST, UsersWorld
 
 
 @virtual_time
@@ -158,6 +166,99 @@ async def test_an_owner_whom_another_database_needs_goes_on_logging_in() -> None
         await world.database("orders", deletionPolicy="Delete")
         await world.until("taken again", lambda: world.database_reason("orders") == "DatabaseReady")
         assert world.entries("orders-app") == held
+
+
+@virtual_time
+async def test_an_owner_is_judged_by_all_that_it_has_whoever_else_looks_at_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What others ask of the same look takes nothing from what is seen."""
+    world, look = UsersWorld(), Surveys.carry_out
+
+    async def beside_others(self: Surveys, located: Located, kind: str, key: ObjectKey, *rest: Any) -> Any:
+        glance = self.look(located, kind, ObjectKey("default", "other"), Scope(unfollowed=frozenset({"boss"})))
+        changes, _ = await asyncio.gather(look(self, located, kind, key, *rest), glance)
+        return changes
+
+    monkeypatch.setattr(Surveys, "carry_out", beside_others)
+    async with world.operator():
+        await world.user("boss", login=False)
+        await world.ready("boss")
+        for name in ("orders", "billing"):
+            await world.database(name, deletionPolicy="Delete")
+            await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
+        await world.database("archive", owner="boss")
+        await world.until("made", lambda: world.database_reason("archive") == "DatabaseReady")
+        world.sql.create(SecuredObject(ObjectKind.TABLE, "archive", "public", "till"), "orders")
+        # One that nobody declares.
+        world.sql.make_database("ledger")
+        world.sql.databases["ledger"] = replace(world.sql.databases["ledger"], owner="billing")
+        held = world.entries("billing-app")
+        for name in ("orders", "billing"):
+            await world.client.delete(Database, ObjectKey("default", name))
+            await world.until(
+                "gone", lambda name=name: world.server.read(Database, ObjectKey("default", name)) is None
+            )
+        assert "orders" not in world.sql.users and world.entries("orders-app") == {}
+        assert world.sql.lets_in("billing", held["password"]) and world.entries("billing-app") == held
+        [told] = [note for note in world.notes() if "not dropped" in note]
+        assert "user billing was not dropped: billing owns things in database ledger" in told
+
+
+@virtual_time
+async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_owner() -> None:
+    world = UsersWorld()
+    world.sql = world.servers[Endpoint(HOST.host, 3306)] = ServerInMemory("mysql", now=world.runtime.clock.now)
+    async with world.operator():
+        for name in ("orders", "billing", "till"):
+            await world.database(name, engine="mysql", deletionPolicy="Delete")
+            await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
+        await world.database("archive", engine="mysql", owner="orders")
+        # Nobody's who says so from elsewhere, or of another server, or is going itself.
+        await world.namespace("strangers")
+        await world.database("taken", "strangers", engine="mysql", owner="billing")
+        await world.database("ledger", owner="billing")
+        await world.database("tills", engine="mysql", owner="till", deletionPolicy="Delete")
+        for name in ("archive", "tills"):
+            await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
+        held = world.entries("orders-app")
+        for name in ("tills", "orders", "billing", "till"):
+            await world.client.delete(Database, ObjectKey("default", name))
+        for name in ("tills", "orders", "billing", "till"):
+            await world.until(
+                "gone", lambda name=name: world.server.read(Database, ObjectKey("default", name)) is None
+            )
+        assert "archive" in world.sql.databases and "orders" not in world.sql.databases
+        assert world.sql.lets_in("orders", held["password"]) and world.entries("orders-app") == held
+        told = "user orders was not dropped: Database archive names it as its owner"
+        assert f"DataRetained: {told}; Secret orders-app opens it, and is kept" in world.notes()
+        assert not {"billing", "till"} & world.sql.users.keys()
+        await world.runtime.clock.sleep(60)
+        assert world.database_reason("archive") == "DatabaseReady"
+
+
+@virtual_time
+async def test_an_owner_who_stays_after_all_is_let_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was shut out before it could not be dropped, and has a database by now."""
+    world = UsersWorld()
+    apply = world.sql.apply
+
+    def refusing(action: Action) -> None:
+        if isinstance(action, DropUser):
+            raise SqlFailed("dropping user orders", "2BP01", "some objects depend on it")
+        apply(action)
+
+    monkeypatch.setattr(world.sql, "apply", refusing)
+    async with world.operator():
+        await world.database("orders", deletionPolicy="Delete")
+        await world.until("made", lambda: world.database_reason("orders") == "DatabaseReady")
+        held, key = world.entries("orders-app"), ObjectKey("default", "orders")
+        await world.client.delete(Database, key)
+        await world.until("it waits", lambda: world.database_reason("orders") == "Deleting")
+        assert not world.sql.lets_in("orders", held["password"])
+        await world.database("archive", owner="orders")
+        await world.until("gone", lambda: world.server.read(Database, key) is None)
+        assert world.sql.lets_in("orders", held["password"]) and world.entries("orders-app") == held
 
 
 @virtual_time

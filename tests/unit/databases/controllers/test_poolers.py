@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from cluster_world import KEY, ClusterWorld
+from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, ResourceRequirements, Secret, Service
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import MergePatch
 from steersman.controller import Context
-from steersman.meta import ObjectKey, decode_builtins
+from steersman.crd import violations
+from steersman.meta import ObjectKey, ObjectMeta, decode_builtins, to_builtins
 from steersman.testing import virtual_time
-from steersman_databases.api.cluster_parts import Pooler
+from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
+from steersman_databases.api.cluster_parts import Pooler, Services, ServiceTemplate
 from steersman_databases.controllers import ClusterParts
 from steersman_databases.engines.postgresql.console import Command
 from steersman_databases.engines.server import ClientCertificate, Endpoint
@@ -108,6 +111,38 @@ async def test_poolers_come_and_go_with_their_declaration() -> None:
         await world.until("no budget", lambda: budget not in names(world))
         await world.change(pooler=None)
         await world.until("gone", lambda: names(world) == set())
+
+
+NO_REPLICAS = Services(ro=ServiceTemplate(enabled=False))
+
+
+def test_who_pools_connections_to_replicas_needs_their_service() -> None:
+    def refused(**spec: Any) -> tuple[str, ...]:
+        metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
+        return violations(PostgreSQLCluster(metadata=metadata, spec=PostgreSQLClusterSpec(**spec)))
+
+    [words] = refused(services=NO_REPLICAS, pooler=Pooler())
+    assert words == (
+        ".spec.pooler.readOnly: pooler.readOnly needs services.ro: enable it, or set pooler.readOnly to false"
+    )
+    assert refused(services=NO_REPLICAS, pooler=Pooler(read_only=False)) == ()
+    assert refused(services=NO_REPLICAS) == refused(pooler=Pooler()) == ()
+
+
+@virtual_time
+async def test_no_pooler_leads_to_a_service_that_is_not_there() -> None:
+    """As a cluster may say that was stored before it was refused."""
+    world = PooledWorld()
+    name = ObjectKey("", "postgresqlclusters.databases.steersman.dev")
+    found = to_builtins(world.server.read(CustomResourceDefinition, name))
+    schema = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    schema["x-kubernetes-validations"] = []
+    await world.client.patch(CustomResourceDefinition, name, MergePatch({"spec": found["spec"]}))
+    async with world.operator():
+        await world.create(instances=1, services=NO_REPLICAS, pooler=Pooler())
+        await world.until("made", lambda: "Deployment orders-pooler-rw" in names(world))
+        await world.rest()
+        assert not any(each.endswith("-ro") for each in names(world))
 
 
 @virtual_time
@@ -426,7 +461,7 @@ NOWHERE = {"conditions": [{"type": "PodScheduled", "status": "False", "message":
 @virtual_time
 async def test_poolers_that_do_not_run_are_told_of(status: dict[str, Any], reason: str, words: str) -> None:
     world = PooledWorld()
-    world.hosts.unrolled = True
+    world.hosts.unrolled = {"replicas": 0}
     async with world.operator():
         await world.create(instances=1, pooler=Pooler(read_only=False))
         await world.until("they are missed", lambda: world.condition("PoolersReady") == "False/RollingOut")
@@ -436,9 +471,63 @@ async def test_poolers_that_do_not_run_are_told_of(status: dict[str, Any], reaso
         await world.until("missing", lambda: world.condition("Ready") == "False/Degraded", 60)
         assert "PoolersReady: " in world.message("Ready")
         assert world.condition("Available") == "True/PrimaryAccepts"
-        world.hosts.unrolled = False
+        world.hosts.unrolled = {}
         await world.client.delete(Pod, ObjectKey(KEY.namespace, "pooler"))
         await world.ready()
         assert world.condition("PoolersReady") == "True/Serving"
         await world.change(pooler=None)
         await world.until("not declared", lambda: world.condition("PoolersReady") == "")
+
+
+REFUSED = (
+    'pods "orders-pooler-rw-5d8-" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1, limited: pods=1'
+)
+FAILURE = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": REFUSED}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "words"),
+    [
+        ({"conditions": [FAILURE]}, "PoolersRefused", f"has 0 of 2 poolers ready: {REFUSED}: do what the API server"),
+        (
+            {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "conditions": [FAILURE]},
+            "PoolersRefused",
+            f"has 1 of 2 poolers ready: {REFUSED}",
+        ),
+        (
+            {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 1},
+            "PoolerNotReady",
+            "has 1 of 2 poolers ready: see the logs of the pooler",
+        ),
+    ],
+    ids=["none is taken", "one is not taken", "one takes no connections"],
+)
+@virtual_time
+async def test_poolers_that_are_too_few_are_told_of(status: dict[str, Any], reason: str, words: str) -> None:
+    world = PooledWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler(read_only=False))
+        await world.ready()
+        world.hosts.unrolled = status
+        await world.until("told", lambda: world.condition("PoolersReady") == f"False/{reason}", 60)
+        assert f"orders-pooler-rw {words}" in world.message("PoolersReady")
+        await world.until("missing", lambda: world.condition("Ready") == "False/Degraded", 60)
+        assert world.condition("Available") == "True/PrimaryAccepts"
+        assert reason in world.events()
+        world.hosts.unrolled = {}
+        await world.ready()
+        assert world.condition("PoolersReady") == "True/Serving"
+
+
+@virtual_time
+async def test_of_both_poolers_what_somebody_must_mend_is_told_first() -> None:
+    world = PooledWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler())
+        await world.ready()
+        world.hosts.unrolled = {"replicas": 2, "updatedReplicas": 2}
+        await world.until("told", lambda: world.condition("PoolersReady") == "False/PoolerNotReady", 60)
+        await world.start_pooler(**CRASHING)
+        await world.until("told", lambda: world.condition("PoolersReady") == "False/PoolerCrashing", 60)
+        for role in ("rw", "ro"):
+            assert f"orders-pooler-{role} has 0 of 2 poolers ready" in world.message("PoolersReady")

@@ -11,7 +11,7 @@ from psycopg import OperationalError as PostgreSQLError
 
 from contents_in_memory import ContentsInMemory, ServerInMemory
 from steersman.testing import run_virtual
-from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines import Credentials, Endpoint, addresses
 from steersman_databases.engines.mysql import session as asyncmy_session
 from steersman_databases.engines.server import Server
 from users_world import HOST, UsersWorld
@@ -69,6 +69,10 @@ def test_a_password_is_rotated_while_the_application_uses_all_its_connections(
     async def refused(*_: object, **__: object) -> None:
         raise error
 
+    async def look_up(_: str) -> list[str]:
+        return ["10.0.0.1"]
+
+    monkeypatch.setattr(addresses, "in_thread", look_up)
     monkeypatch.setattr(asyncmy_session, "_open", refused)
     monkeypatch.setattr(psycopg.AsyncConnection, "connect", refused)
 

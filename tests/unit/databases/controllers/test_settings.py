@@ -62,8 +62,17 @@ async def test_what_the_server_does_not_know_or_take_is_not_written_and_the_rest
         assert '0 is outside the valid range for parameter "max_connections" (1 .. 262143)' in message(world)
         assert message(world).endswith("correct the parameter")
         assert "ParameterRefused" in world.events()
+        assert (world.status.phase, world.condition("Ready")) == ("Degraded", "False/Degraded")
+        assert world.message("Ready").startswith("ParametersApplied: ") and "wrok_mem" in world.message("Ready")
         await declare(world, wrok_mem=None, max_connections=None)
-        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
+
+        def applied() -> bool:
+            said = world.condition("ParametersApplied")
+            assert world.condition("Ready") == "False/Degraded" or said != REFUSED, "it says so until that is known"
+            return said == "True/Applied"
+
+        await world.until("applied", applied)
+        await world.ready(2)
 
 
 @virtual_time
@@ -85,12 +94,33 @@ async def test_rules_of_access_stay_as_they_were_while_one_cannot_be_read() -> N
 
 
 @virtual_time
+async def test_the_superuser_is_shut_out_and_let_in_again_without_a_restart() -> None:
+    world, taken = ClusterWorld(), "hostssl all postgres all scram-sha-256"
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        before, secret = world.uids(), world.secret("orders-admin")
+        assert taken in rules(world)
+        await world.change(postgresql={"enableSuperuserAccess": False})
+        await world.until("shut out", lambda: taken not in rules(world), 30)
+        assert "host all postgres all reject" in rules(world)
+        await world.ready(2)
+        assert world.secret("orders-admin") == secret, "it is the password that opens again when that is declared"
+        await world.change(postgresql={"enableSuperuserAccess": None})
+        await world.until("let in", lambda: taken in rules(world), 30)
+        await world.ready(2)
+        assert world.uids() == before
+
+
+@virtual_time
 async def test_parameters_of_a_new_cluster_are_judged_once_it_runs() -> None:
     world = ClusterWorld()
     async with world.operator():
         await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"wrok_mem": "4MB"})))
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         assert "wrok_mem" not in stored(world)
+        await world.until("it serves", lambda: world.status.phase == "Degraded")
+        assert world.condition("Ready") == "False/Degraded"
 
 
 @virtual_time
@@ -205,7 +235,7 @@ async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value
         await world.ready(3)
         await declare(world, shared_buffers="700MB", work_mem="8MB")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        await world.ready(3)
+        await world.degraded(3)
         assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
         assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
         words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
@@ -263,7 +293,28 @@ async def test_what_is_declared_while_no_server_runs_is_tried_when_one_does(inst
         assert stored(world)["shared_buffers"] == "64MB"
         await (world.annotate(fenced=None) if fenced else world.change(hibernated=False))
         await comes_back(world)
-        await world.ready(instances)
+        await world.degraded(instances)
+
+
+@virtual_time
+async def test_a_pod_that_waits_for_a_node_has_tried_nothing() -> None:
+    world = ClusterWorld()
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
+    async with world.operator():
+        parameters = PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"}))
+        await world.create(instances=1, postgresql=parameters, node_selector=FrozenDict({"disk": "fast"}))
+        await world.ready(1)
+        await world.change(hibernated=True)
+        await world.until("asleep", lambda: world.condition("Available").startswith("False/"))
+        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        world.hosts.unschedulable.add("fast")
+        await world.change(hibernated=False)
+        await world.rest(600)
+        assert stored(world)["shared_buffers"] == "64MB"
+        world.hosts.unschedulable.clear()
+        await world.client.delete(Pod, NAMES.pod(0))
+        await comes_back(world)
+        await world.ready(1)
 
 
 @virtual_time

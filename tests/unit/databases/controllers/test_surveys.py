@@ -19,7 +19,7 @@ from steersman_databases.engines.model import ModelSessions
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Login, Server, Verification
 from steersman_databases.engines.sessions import Sessions
-from steersman_databases.engines.survey import NOT_YET, Scope, Survey
+from steersman_databases.engines.survey import NOT_YET, Scope, SecuredObject, Survey
 from users_world import HOST
 
 KIND = "DatabaseUser"
@@ -176,6 +176,24 @@ async def test_a_server_is_forgotten_with_the_last_who_wants_something_there() -
     assert contents.held.looks - looks < 10, "one loop, for the credentials that are in use"
     looking.cancel()
     await asyncio.gather(looking, return_exceptions=True)
+
+
+@virtual_time
+async def test_who_shares_a_look_sees_what_it_would_alone_and_nobody_is_followed_for_it() -> None:
+    surveys, contents = Surveys(virtual_runtime()), Contents()
+    where, held = located(contents), contents.held
+    for name in ("clerk", "zed"):
+        await settle(surveys, where, name)
+        held.make_database(f"{name}s")
+        held.create(SecuredObject(ObjectKind.TABLE, f"{name}s", "public", "till"), name)
+    before = held.looks
+    alone, _ = await asyncio.gather(
+        surveys.look(where, KIND, ObjectKey("default", "clerk"), Scope(users=frozenset({"clerk"}))),
+        surveys.look(where, KIND, ObjectKey("default", "zed"), Scope(unfollowed=frozenset({"zed"}))),
+    )
+    assert held.looks == before + 1
+    assert alone.users.keys() >= {"clerk", "zed"}
+    assert alone.databases.keys() == alone.inside.keys() == {"clerks"}
 
 
 @virtual_time

@@ -17,7 +17,7 @@ from steersman_databases.engines import Endpoint
 from steersman_databases.engines.actions import Grant
 from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.survey import SecuredObject, UserState
-from users_world import FORCED, HOST, UsersWorld
+from users_world import FORCED, HOST, SERVER, UsersWorld
 
 CLERK = ObjectKey("default", "clerk")
 GIVEN = {"name": "my-secret", "key": "my-key"}
@@ -219,8 +219,10 @@ async def test_the_older_of_two_keeps_the_name() -> None:
         await world.ready("first")
         await world.runtime.clock.sleep(2)
         await world.user("second", user="clerk")
+        await world.user("spelled-out", user="clerk", serverRef={**SERVER["serverRef"], "port": 5432})
         await world.user("third", "other", user="clerk")
         await world.failed("user clerk on this server is claimed by DatabaseUser first, which is older", "second")
+        await world.failed("user clerk on this server is claimed by DatabaseUser first", "spelled-out")
         # Nobody lets in to a host, so there a namespace keeps a name only by what is on the server.
         await world.failed("user clerk on the server belongs to another object", "third", "other")
         password = world.entries("first-user")["password"]

@@ -9,7 +9,7 @@ import pytest
 
 from owned_database import Desired
 from steersman_databases.engines import Credentials, Endpoint, MySQL, PostgreSQL
-from steersman_databases.engines.actions import DropDatabase
+from steersman_databases.engines.actions import AlterDatabase, DropDatabase
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.survey import UserState
 
@@ -62,6 +62,12 @@ class Model:
             self.model.spoil_user(desired.username, login=False)
         else:
             self.model.spoil_user(desired.username, locked=True)
+
+    async def estrange(self, desired: Desired) -> None:
+        if self.model.owners_matter:
+            self.model.apply(AlterDatabase(desired.database, "", is_template=True))
+        else:
+            self.model.apply(AlterDatabase(desired.database, "", encoding="latin1"))
 
     async def expire(self, desired: Desired) -> None:
         if self.model.owners_matter:

@@ -51,6 +51,11 @@ REFUSED = [
     ("mysql", "databaseName", "shop😀", "U+1F600"),
     ("mysql", "username", "u" * 33, "33 characters"),
     ("mysql", "username", "root", "keeps this user"),
+    # The server lists its own threads, and clients that are logging in, under these.
+    ("mysql", "username", "event_scheduler", "keeps this user"),
+    ("mysql", "username", "system user", "keeps this user"),
+    ("mysql", "username", "unauthenticated user", "keeps this user"),
+    ("mysql", "username", "delayed", "keeps this user"),
     ("mysql", "username", "mysql.sys", "keeps this user"),
     ("mysql", "username", "mariadb.sys", "keeps this user"),
     ("mysql", "username", "clerk ", "spaces at the end"),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steersman_databases.engines import Credentials, Endpoint, MySQL, PostgreSQL
+from steersman_databases.engines.actions import AlterDatabase
 from steersman_databases.engines.desired import (
     Claim,
     DesiredDatabase,
@@ -28,10 +29,12 @@ from steersman_databases.engines.errors import (
     AlreadyExists,
     Claimed,
     HeirMissing,
+    ImmutableOnServer,
     InvalidName,
     NotPermitted,
     NotSupported,
     ObjectsMissing,
+    Raced,
 )
 from steersman_databases.engines.model import ModelContents, ModelServer
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
@@ -241,6 +244,16 @@ async def test_what_a_dropped_user_owns_has_an_heir(world: World) -> None:
     assert world.model.reads_table(Credentials("owner", "pw"), "shop", "till")
 
 
+async def test_nobody_is_taken_for_the_owner_of_what_was_not_seen(world: World) -> None:
+    """Who makes an end of it there would do so for good, though there may be an heir."""
+    await world.make(DesiredUser("clerk", "p1", claim=CLAIM))
+    survey = await world.contents.survey(world.sessions, Scope(users=frozenset({"clerk"})))
+    clerk = replace(survey.users["clerk"], stands_in=frozenset({"shop"}), owns_in=frozenset({"shop"}))
+    gone = replace(survey, users={**survey.users, "clerk": clerk}, databases={})
+    with pytest.raises(Raced, match="database shop"):
+        world.contents.plan_drop_user(gone, "clerk", CLAIM, None)
+
+
 async def test_schemas_are_there_and_their_owners(world: World) -> None:
     wanted = DesiredDatabase("shop", "owner", schemas=(DesiredSchema("till"), DesiredSchema("books", "reader")))
     assert await world.make(wanted) == ["SchemaCreated", "SchemaCreated"]
@@ -319,6 +332,18 @@ async def test_a_role_that_is_mighty_by_another_is_nobodys(world: World, mighty:
         await world.make(DesiredUser("reader", "p2", claim=CLAIM, adopt=True))
 
 
+async def test_what_is_taken_over_keeps_its_letters_unless_others_are_declared() -> None:
+    world = await World(MySQL()).start()
+    world.model.apply(AlterDatabase("shop", "", encoding="latin1"))
+    taken = DesiredDatabase("shop", "owner", claim=CLAIM, adopt=True)
+    with pytest.raises(ImmutableOnServer, match='encoding is "latin1" on the server and "utf8mb4"'):
+        await world.make(replace(taken, encoding="utf8mb4"))
+    assert await world.make(taken) == ["DatabaseAdopted"]
+    assert await world.make(taken) == []
+    assert await world.make(replace(taken, encoding="utf8mb4")) == ["DatabaseAltered"]
+    assert world.model.databases["shop"].encoding == "utf8mb4"
+
+
 async def test_a_guest_copies_no_database_of_others() -> None:
     world = await World(PostgreSQL()).start()
     of_others, claim = Claim("c1", "Database", "shop", "ledger"), Claim("c1", "Database", "guests", "till")
@@ -350,3 +375,29 @@ async def test_a_guest_gets_trusted_extensions_only(version: str | None) -> None
     assert await world.make(untrusted) == []
     with pytest.raises(NotPermitted):
         await world.make(replace(till, extensions=(DesiredExtension("pageinspect", present=False),)))
+
+
+async def test_a_guest_changes_no_extension_of_others() -> None:
+    """What a superuser has put into its database is dropped by SQL by nobody else, trusted or not."""
+    world = await World(PostgreSQL()).start()
+    claim = Claim("c1", "Database", "guests", "till")
+    for owner in ("till", "former"):
+        await world.make(DesiredUser(owner, "pw", owns=frozenset({"till"}), claim=claim))
+    till = DesiredDatabase("till", "till", claim=claim, guest=True)
+    wanted = replace(till, extensions=(DesiredExtension("pgcrypto", "1.2"),))
+    dropped = replace(till, extensions=(DesiredExtension("pgcrypto", present=False),))
+    await world.make(wanted)
+    made = world.model.inside["till"].extensions["pgcrypto"]
+    world.model.inside["till"].extensions["pgcrypto"] = replace(made, owner="postgres")
+    assert await world.make(wanted) == []
+    for changed in (dropped, replace(till, extensions=(DesiredExtension("pgcrypto", "1.3"),))):
+        with pytest.raises(NotPermitted, match="extension pgcrypto belongs to postgres, so only objects from the"):
+            await world.make(changed)
+    assert await world.make(replace(dropped, guest=False)) == ["ExtensionDropped"]
+
+
+async def test_no_database_is_without_what_grants_in_it_need() -> None:
+    world = await World(PostgreSQL()).start()
+    without = DesiredDatabase("till", "till", extensions=(DesiredExtension("plpgsql", present=False),))
+    with pytest.raises(InvalidName, match=r"plpgsql.*every database needs it"):
+        await world.make(without)

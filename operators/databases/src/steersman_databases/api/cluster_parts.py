@@ -156,6 +156,29 @@ class SqlReferences(FrozenStruct):
     """Keys of ConfigMaps."""
 
 
+_LABEL = "([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?"
+_DNS_NAME = rf"^([*][.])?([a-zA-Z0-9]{_LABEL}[.])*[a-zA-Z]{_LABEL}$"
+_BYTE = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = rf"^({_BYTE}[.]){{3}}{_BYTE}$"
+_GROUP = "[0-9a-fA-F]{1,4}"
+_IPV6 = rf"^({_GROUP}:){{7}}{_GROUP}$"
+_IPV6_SHORT = rf"^({_GROUP}(:{_GROUP})*)?::({_GROUP}(:{_GROUP})*)?$"
+HostName = Annotated[
+    str,
+    Field(
+        max_length=253,
+        rules=(
+            # isIP is known from Kubernetes 1.31 on.
+            Rule(
+                rule=f"self.matches('{_DNS_NAME}') || self.matches('{_IPV4}') || self.matches('{_IPV6}') ||"
+                f" (self.matches('{_IPV6_SHORT}') && self.split(':').filter(g, g != '').size() < 8)",
+                message="must be a DNS name, such as db.example.com, or an IP address",
+            ),
+        ),
+    ),
+]
+
+
 class ClusterTls(FrozenStruct):
     """How connections are encrypted."""
 
@@ -164,6 +187,9 @@ class ClusterTls(FrozenStruct):
     server_secret: SecretReference | None = None
     """Secret of type kubernetes.io/tls, with ca.crt for clients, that servers show; one of the operator's own,
     which it rotates, unless given."""
+    additional_names: Annotated[tuple[HostName, ...], Field(max_items=32, list_type="set")] = ()
+    """Names and addresses by which clients call the cluster beside those of its Services, such as a load balancer's.
+    The operator's certificate is for them too, and a given one must be. ``*.`` stands for one label."""
 
 
 _POOLER_SWITCHES = ("application_name_add_host", "log_connections", "log_disconnections", "log_pooler_errors")
@@ -202,7 +228,7 @@ class Pooler(FrozenStruct):
     mode: Literal["transaction", "session"] = "transaction"
     """When a server's connection is given to the next client."""
     read_only: Annotated[bool, Field(default=True)] = True
-    """Whether there is one for replicas, too."""
+    """Whether there is one for replicas, too. It needs the Service ro."""
     parameters: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=256)]],
         Field(
@@ -289,7 +315,7 @@ class ClusterSpec(Spec):
     resources: ResourceRequirements | None = None
     """Resources of each instance; requests of 100m and 384Mi and a limit of 768Mi unless given."""
     affinity: Affinity | None = None
-    """Which nodes; instances are kept apart where that is possible unless given."""
+    """Which nodes; without a podAntiAffinity instances are kept apart where that is possible."""
     node_selector: Annotated[FrozenDict[str, Annotated[str, Field(max_length=63)]], Field(max_properties=64)] = (
         FrozenDict()
     )
@@ -316,7 +342,8 @@ class ClusterSpec(Spec):
     """Managed: a NetworkPolicy lets everybody reach the port for SQL, and members and the operator alone the others.
     None: there is none, so that you may bring your own."""
     minor_upgrades: Literal["OnRequest", "Automatic"] = "OnRequest"
-    """Whether a newer image of the operator's for this version is taken by itself."""
+    """Whether a newer image of the operator's for this version is taken by itself. With ``imagePullPolicy`` Always,
+    also what another instance already runs by the same tag."""
     hibernated: bool = False
     """Stop all instances and keep the data."""
     replace_failed_instances: Literal["Automatic", "OnRequest"] = "Automatic"

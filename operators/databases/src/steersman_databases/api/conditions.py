@@ -22,8 +22,8 @@ ON_ANY_SERVER: Reasons = {
     "ServerNotFound": "create the cluster or Service, or correct the reference in a new object",
     "ServerNotReady": "see the conditions of the server",
     "ServerUnreachable": "check that the server runs, its address, and network policies",
-    "AdministratorSecretMissing": "create the Secret that serverRef.administrator names, with both of its keys; "
-    "restore that of retained data",
+    "AdministratorSecretMissing": "create the Secret or ConfigMap that serverRef names, with the keys that it names; "
+    "restore the Secret of retained data",
     "AdministratorRejected": "put the administrator's present password into its Secret",
     "Claimed": "delete one of the two objects, or give this one another name on the server",
     "AlreadyExists": "set spec.adopt to take what is there, or choose another name",
@@ -165,6 +165,8 @@ CLUSTER: Mapping[str, Reasons] = {
     "Upgraded": {
         "Current": "",
         "MinorAvailable": "set spec.minorUpgrades to Automatic, or take the image when it suits",
+        "MinorsDiffer": "give each version of the image a tag of its own, and name that in spec.image or the "
+        "operator's settings; with spec.imagePullPolicy Always, a restart or spec.minorUpgrades Automatic suffices",
         "Upgrading": "",
         "PreCheckFailed": "mend it, and it is looked at again (what the image lacks may be in another: "
         "spec.upgradeImage); or declare the former version",
@@ -190,7 +192,9 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
         if reason not in ("NotShown", "NotTrusted")
     },
     # Servers bring their data from one version to the next by themselves.
-    "Upgraded": {reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable")},
+    "Upgraded": {
+        reason: CLUSTER["Upgraded"][reason] for reason in ("Current", "MinorAvailable", "MinorsDiffer", "Upgrading")
+    },
     "Available": {
         **CLUSTER["Available"],
         "NoMajority": "bring the instances back that it names; while too few are there, nobody may take writes",

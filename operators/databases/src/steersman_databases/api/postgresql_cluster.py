@@ -78,6 +78,9 @@ class PostgreSQLSettings(FrozenStruct):
     ] = ()
     """Rules as in pg_hba.conf. They come behind the operator's own and before those that let everybody in with a
     password over TLS."""
+    enable_superuser_access: Annotated[bool, Field(default=True)] = True
+    """Whether postgres, the superuser, may log in over the network, with the password of the Secret <cluster>-admin;
+    otherwise only who may exec into the pods is it."""
     shared_preload_libraries: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=63, pattern="^[a-z0-9_]+$")], ...],
         Field(max_items=32, list_type="set"),
@@ -195,6 +198,11 @@ _SYNCHRONOUS = "self.postgresql.synchronous"
             message="the locale provider builtin needs version 17",
             field_path=".bootstrap.initdb.localeProvider",
         ),
+        Rule(
+            rule="!has(self.pooler) || !self.pooler.readOnly || self.services.ro.enabled",
+            message="pooler.readOnly needs services.ro: enable it, or set pooler.readOnly to false",
+            field_path=".pooler.readOnly",
+        ),
     ]
 )
 class PostgreSQLClusterSpec(ClusterSpec):
@@ -246,6 +254,8 @@ class PostgreSQLMember(ClusterMember):
     """How far it is behind the primary, rounded down to MiB."""
     timeline: int | None = None
     """Its timeline."""
+    synchronous: bool | None = None
+    """Whether it has all that was committed, by synchronous replication: it may take over without loss."""
 
 
 class PostgreSQLClusterStatus(ClusterStatus):

@@ -25,8 +25,9 @@ from msgspec.structs import replace
 from steersman_databases.clusters.x509 import (
     Pair,
     belongs,
-    covers,
+    canonical,
     make_authority,
+    names_in,
     sign_client,
     sign_server,
     signed_by,
@@ -165,10 +166,12 @@ class ForServer:
         return authorities.server
 
     def fits(self, certificate: str) -> bool:
-        return all(covers(certificate, n) for n in self.names)
+        # For none beside them either: who has a name no more would be taken for it.
+        return names_in(certificate) == frozenset(map(canonical, self.names))
 
     def sign(self, authority: Pair, now: datetime, lifetime: timedelta) -> Pair:
-        return sign_server(authority, self.names, now, lifetime)
+        names = dict.fromkeys(map(canonical, self.names))
+        return sign_server(authority, [*names], now, lifetime)
 
 
 @dataclass(frozen=True, slots=True)

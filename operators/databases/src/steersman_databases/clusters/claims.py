@@ -10,6 +10,7 @@ from steersman.meta import Object
 from steersman_databases.api import Cluster, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
+from steersman_databases.engines import ENGINES
 
 from .view import declared_database, kind_of
 
@@ -46,7 +47,7 @@ def _place(claimant: Claimant) -> str:
 
 
 def _address(reference: ServerReference, engine: str, namespace: str) -> str:
-    port = reference.port or ""
+    port = reference.port or ENGINES[engine].port
     if (service := reference.service) is not None:
         return f"{engine} service {service.namespace or namespace}/{service.name}:{port}"
     return f"{engine} host {(reference.host or '').lower()}:{port}"

@@ -30,13 +30,15 @@ class KeysWish:
     """What a cluster declares of its keys, beside what its view says.
 
     Attributes:
-        services: its additional Services' names.
+        services: names of its Services and poolers, such as there are.
+        names: how clients call it besides.
         given: the Secret of ``tls.serverSecret``.
         pooler: whether it has poolers.
         application: whether it is declared with a first database, whose owner gets a Secret.
     """
 
     services: Sequence[str] = ()
+    names: Sequence[str] = ()
     given: str | None = None
     pooler: bool = False
     application: bool = True
@@ -86,10 +88,6 @@ def pooler_services(view: ClusterView) -> tuple[str, str]:
     return f"{view.key.name}-pooler-rw", f"{view.key.name}-pooler-ro"
 
 
-def _beside(view: ClusterView, wish: KeysWish) -> tuple[str, ...]:
-    return (*wish.services, *(pooler_services(view) if wish.pooler else ()))
-
-
 def server_names(view: ClusterView, services: Sequence[str]) -> tuple[str, ...]:
     """Every name under which clients and members call the servers and poolers of a cluster."""
     names, namespace = view.names, view.key.namespace
@@ -103,13 +101,13 @@ def _forms(service: str, namespace: str, domain: str) -> list[str]:
     return [service, scoped, f"{scoped}.svc", f"{scoped}.svc.{domain}"]
 
 
-def needed_names(view: ClusterView, services: Sequence[str]) -> tuple[str, ...]:
-    """Those that a given certificate must be for: what the connection Secrets call.
+def needed_names(view: ClusterView, wish: KeysWish) -> tuple[str, ...]:
+    """Those that a given certificate must be for: what the connection Secrets call, and what is declared.
 
     Members call each other by address, and ask for the authority only.
     """
-    called = [view.names.service(role).name for role in ("rw", "ro", "r")]
-    return tuple(f"{name}.{view.key.namespace}.svc" for name in (*called, *services))
+    called = (f"{name}.{view.key.namespace}.svc" for name in wish.services)
+    return (*called, *wish.names)
 
 
 def keyring(
@@ -210,7 +208,7 @@ def _serving(
         try:
             if given is None:
                 raise Unfit("it does not exist: create it, of type kubernetes.io/tls and with ca.crt")
-            fit = judged(given, needed_names(view, _beside(view, wish)), now)
+            fit = judged(given, needed_names(view, wish), now)
         except Unfit as unfit:
             finding = Finding(reason="SecretInvalid", message=f"Secret {wish.given}: {unfit}")
             if _works(present, now):
@@ -230,7 +228,7 @@ def _serving(
 def _own(
     view: ClusterView, wish: KeysWish, present: Data, authorities: Authorities, now: datetime, lifetimes: Lifetimes
 ) -> Data:
-    purpose = ForServer(server_names(view, _beside(view, wish)))
+    purpose = ForServer((*server_names(view, wish.services), *wish.names))
     pair = certificates.kept_or_signed(certificates.pair_in(present), purpose, authorities, now, lifetimes)
     return {
         "tls.crt": pair.certificate.encode(),

@@ -136,6 +136,16 @@ class Instance:
                 since = condition.last_transition_time
         return timedelta(0) if since is None else now - since
 
+    def has_run_for(self, least: timedelta, now: datetime) -> bool:
+        """Whether its server's container has run for so long, or has ended: who has no node has tried nothing."""
+        for container in () if self.pod is None else self.pod.status.container_statuses:
+            if container.state.terminated is not None or container.last_state.terminated is not None:
+                return True
+            running = container.state.running
+            if running is not None and running.started_at is not None and now - running.started_at > least:
+                return True
+        return False
+
     @property
     def last_words(self) -> str:
         """What its server's container said as it last ended, whether or not it runs again."""

@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from steersman.meta import to_builtins
-from steersman_databases.clusters import handover
+from steersman_databases.clusters import handover, minors
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.steps import RenewPod, Step, Wait
+from steersman_databases.clusters.trouble import trouble_of
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 
 _BECAUSE = "its pod is not as declared"
+_BEHIND = "another of its image is newer"
 
 
 def restart_hash(cluster: ClusterView, image: str) -> str:
@@ -46,13 +48,24 @@ def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | 
     """The image of its pod, were it made now: what is there stays, unless another is asked for.
 
     An instance that is new (None, or without a StatefulSet) runs what most others run: it is not the first to try.
-    Before anybody has run there is nothing that could stay.
+    So does one that does not run with what it has: that was asked for, and is not any more. Before anybody has run
+    there is nothing that could stay, nor where an image cannot be had.
     """
     if cluster.image_given or cluster.upgrades_minor or _is_new(observed):
         return cluster.image
-    images = [image for i in observed.instances if (image := _present_image(cluster, i))]
     own = _present_image(cluster, instance) if instance is not None else ""
-    return own or max(images, key=images.count, default=cluster.image)
+    trouble = _trouble(instance) if instance is not None else ""
+    if own and not trouble:
+        return own
+    images = [image for i in observed.instances if not _trouble(i) and (image := _present_image(cluster, i))]
+    last = own if trouble == "InstanceCrashing" else ""
+    return max(images, key=images.count, default=last or cluster.image)
+
+
+def _trouble(instance: Instance) -> str:
+    """What may be the fault of its image."""
+    found = trouble_of([instance])
+    return found.reason if found is not None and found.reason in ("ImageUnavailable", "InstanceCrashing") else ""
 
 
 def _is_new(observed: Observed) -> bool:
@@ -70,13 +83,17 @@ def pooler_image(cluster: ClusterView, observed: Observed, present: str) -> str:
 
 
 def _present_image(cluster: ClusterView, instance: Instance) -> str:
-    """What its StatefulSet runs; nothing where that was made for data of another version."""
+    """What its pod runs, or is to run; nothing where that was made for data of another version.
+
+    Its StatefulSet had another image before its pod did, where one was asked for that is not any more.
+    """
     if instance.statefulset is None:
         return ""
-    if instance.statefulset.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
+    runs = instance.pod if instance.is_own and instance.pod_ready else None
+    made = instance.statefulset.spec.template if runs is None else runs
+    if made.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
         return ""
-    containers = instance.statefulset.spec.template.spec.containers
-    return next((c.image or "" for c in containers), "")
+    return next((c.image or "" for c in made.spec.containers), "")
 
 
 def is_outdated(cluster: ClusterView, observed: Observed, instance: Instance) -> bool:
@@ -88,19 +105,27 @@ def is_outdated(cluster: ClusterView, observed: Observed, instance: Instance) ->
 
 def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
     """The next pod that is to be made anew; all are well when this is asked."""
-    outdated = [i for i in observed.instances if not i.fenced and is_outdated(cluster, observed, i)]
+    outdated = [i for i in observed.instances if not i.fenced and _why(cluster, observed, i)]
     if not outdated:
         return None
     primary = observed.members.primary
     assert primary is not None
     replicas = [i for i in outdated if i.number != primary.instance]
     if replicas:
-        return RenewPod(max(replicas, key=_lag).number, _BECAUSE)
+        last = max(replicas, key=_lag)
+        return RenewPod(last.number, _why(cluster, observed, last))
     to = successors(cluster, observed)
     if not to:
         # Also where all others are newer already: then it leaves in order, and those that are left elect one.
-        return RenewPod(primary.instance, _BECAUSE)
+        return RenewPod(primary.instance, _why(cluster, observed, outdated[0]))
     return handover.hand_over(cluster, observed, to, "its primary is renewed")
+
+
+def _why(cluster: ClusterView, observed: Observed, instance: Instance) -> str:
+    """Why its pod is to be made anew; empty where it stays."""
+    if is_outdated(cluster, observed, instance):
+        return _BECAUSE
+    return _BEHIND if minors.catches_up(cluster, observed, instance) else ""
 
 
 def successors(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
@@ -111,7 +136,7 @@ def successors(cluster: ClusterView, observed: Observed) -> Sequence[Instance]:
     refused = handover.asked(cluster, observed)
 
     def merits(instance: Instance) -> tuple[bool, bool, int, int]:
-        outdated = is_outdated(cluster, observed, instance)
+        outdated = bool(_why(cluster, observed, instance))
         return instance.number in refused, outdated, _lag(instance), instance.number
 
     return sorted(promotable(cluster, observed), key=merits)

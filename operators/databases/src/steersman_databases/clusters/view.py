@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from msgspec import structs
+
 from steersman.api.core_v1 import ResourceRequirements
-from steersman.meta import FrozenDict
+from steersman.meta import FrozenDict, Object
 from steersman_databases.api import CLUSTERS, Cluster, MySQLCluster, PostgreSQLCluster
-from steersman_databases.api.cluster_parts import ClusterSpec, SqlReferences
-from steersman_databases.api.group import FORCE_DELETE, GROUP, PAUSED, EngineName
+from steersman_databases.api.cluster_parts import ClusterSpec, Pooler, SqlReferences
+from steersman_databases.api.group import GROUP, EngineName, is_forced, is_paused
 from steersman_databases.engines.cluster import (
     CLUSTER_DOMAIN,
     ClusterView,
@@ -62,7 +64,7 @@ def view_of(cluster: Cluster, available: str, *, cluster_domain: str = CLUSTER_D
         replaces_failed=spec.replace_failed_instances == "Automatic",
         deletes_data=spec.deletion_policy == "Delete",
         generation=cluster.metadata.generation or 0,
-        requests=_requests(names, cluster.metadata.annotations),
+        requests=_requests(names, cluster),
         cluster_domain=cluster_domain,
     )
     return _of_mysql(view, cluster) if isinstance(cluster, MySQLCluster) else _of_postgresql(view, cluster)
@@ -87,6 +89,15 @@ def declared_database(cluster: Cluster) -> InitialDatabase | None:
     return InitialDatabase(database=database, owner=declared.owner or database)
 
 
+def declared_pooler(cluster: Cluster) -> Pooler | None:
+    """PgBouncer knows PostgreSQL alone. Without the Service ro, one for replicas would lead nowhere and look ready:
+    that is refused, and who was stored with it before has none."""
+    pooler = cluster.spec.pooler if isinstance(cluster, PostgreSQLCluster) else None
+    if pooler is None or cluster.spec.services.ro.enabled:
+        return pooler
+    return structs.replace(pooler, read_only=False)
+
+
 def _of_postgresql(view: ClusterView, cluster: PostgreSQLCluster) -> ClusterView:
     spec = cluster.spec
     settings = spec.postgresql
@@ -104,6 +115,7 @@ def _of_postgresql(view: ClusterView, cluster: PostgreSQLCluster) -> ClusterView
         parameters=settings.parameters,
         preload_libraries=settings.shared_preload_libraries,
         access_rules=settings.pg_hba,
+        superuser_access=settings.enable_superuser_access,
         upgrade_image=spec.upgrade_image or "",
     )
 
@@ -177,20 +189,31 @@ def _sql(declared: SqlReferences | None) -> tuple[SqlSource, ...]:
     return tuple(dict.fromkeys(listed))
 
 
-def _requests(names: ClusterNames, annotations: Mapping[str, str]) -> Requests:
+def _requests(names: ClusterNames, cluster: Cluster) -> Requests:
+    annotations = cluster.metadata.annotations
     return Requests(
-        paused=annotations.get(PAUSED) == "true",
-        force_delete=annotations.get(FORCE_DELETE) == "true",
-        fenced=_fenced(names, annotations.get(FENCED_INSTANCES, "")),
-        switchover=annotations.get(SWITCHOVER, "").strip(),
-        replace=annotations.get(REPLACE, "").strip(),
+        paused=is_paused(cluster),
+        force_delete=is_forced(cluster),
+        fenced=_fenced(names, fenced_names(cluster)),
+        switchover=called_instance(names, annotations.get(SWITCHOVER, "").strip()),
+        replace=called_instance(names, annotations.get(REPLACE, "").strip()),
         restart=annotations.get(RESTART, ""),
     )
 
 
-def _fenced(names: ClusterNames, text: str) -> frozenset[int] | Literal["*"]:
-    """The instances that the annotation names; names of no instance count for nothing."""
-    if text.strip() == "*":
+def called_instance(names: ClusterNames, name: str) -> str:
+    """The instance that is meant; what means none, as it stands."""
+    number = names.called(name)
+    return name if number is None else names.instance(number)
+
+
+def fenced_names(cluster: Object) -> list[str]:
+    """Who is to be fenced, as it was written."""
+    names = (name.strip() for name in cluster.metadata.annotations.get(FENCED_INSTANCES, "").split(","))
+    return [name for name in names if name]
+
+
+def _fenced(names: ClusterNames, called: Sequence[str]) -> frozenset[int] | Literal["*"]:
+    if "*" in called:
         return "*"
-    numbers = (names.number(name.strip()) for name in text.split(","))
-    return frozenset(n for n in numbers if n is not None)
+    return frozenset(number for name in called if (number := names.called(name)) is not None)

@@ -172,11 +172,19 @@ def names_in(certificate: str) -> frozenset[str]:
     return frozenset(str(a.value) for a in found.value)
 
 
+def canonical(name: str) -> str:
+    """A DNS name or an address in the one form in which it is compared."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower().rstrip(".")
+
+
 def covers(certificate: str, name: str) -> bool:
     """Whether ``name`` is one of a certificate's; a wildcard stands for one label, the leftmost (RFC 6125, 6.4.3)."""
-    names = {n.lower().rstrip(".") for n in names_in(certificate)}
-    first, _, rest = name.lower().partition(".")
-    return name.lower() in names or (first != "" and bool(rest) and f"*.{rest}" in names)
+    names, wanted = {canonical(n) for n in names_in(certificate)}, canonical(name)
+    first, _, rest = wanted.partition(".")
+    return wanted in names or (first != "" and bool(rest) and f"*.{rest}" in names)
 
 
 @lru_cache(maxsize=1024)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
 from steersman.cache import InformerOptions
 from steersman.manager import Manager
+from steersman.meta import metadata_only
 from steersman_databases.controllers.cluster import ClusterReconciler
 from steersman_databases.controllers.cluster_wiring import (
     CLUSTER_KINDS,
@@ -28,6 +29,8 @@ from steersman_databases.engines.cluster import CLUSTER_DOMAIN
 from steersman_databases.resources import MANAGED_BY
 
 _OURS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
+# Members write to ours every two seconds.
+_OF_OTHERS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by!={MANAGED_BY}")
 
 
 def setup(
@@ -57,6 +60,7 @@ def setup(
 
     for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod, *CLUSTER_KINDS):
         manager.cache.configure(kind, _OURS)
+    manager.cache.configure(metadata_only(ConfigMap), _OF_OTHERS)
     surveys = Surveys(manager.runtime)
     setup_databases(manager, contents, surveys, target)
     setup_clusters(manager, OfPostgreSQL(), there(parts), contents, surveys)

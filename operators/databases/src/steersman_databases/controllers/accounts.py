@@ -114,7 +114,7 @@ class Accounts:
         done.looked = now
         try:
             located = await self._servers.own(charge.view)
-            scope = Scope(users=frozenset({name}), follow=False, commits=True)
+            scope = Scope(unfollowed=frozenset({name}), commits=True)
             survey = await self._surveys.look(located, charge.view.kind, charge.view.key, scope)
         except (NotLocated, ServerBusy, EngineError):
             # Whoever needs the server tells of it.

@@ -14,9 +14,9 @@ from steersman.api.core_v1 import Pod
 from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
-from steersman_databases.api import Cluster, ClusterStatus, PostgreSQLCluster
-from steersman_databases.api.cluster_parts import ClusterPhase, Pooler
-from steersman_databases.clusters.keyring import Keyring, KeysWish
+from steersman_databases.api import Cluster, ClusterStatus
+from steersman_databases.api.cluster_parts import ClusterPhase
+from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.plan import next_step
 from steersman_databases.clusters.steps import (
@@ -29,16 +29,17 @@ from steersman_databases.clusters.steps import (
     Wait,
 )
 from steersman_databases.clusters.trouble import trouble_of
-from steersman_databases.clusters.view import view_of
+from steersman_databases.clusters.view import declared_pooler, view_of
 from steersman_databases.controllers import cluster_status, switchovers
 from steersman_databases.controllers.accounts import Accounts
+from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
-from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys
+from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys, wish_of
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.namesakes import older_namesake
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
@@ -128,6 +129,7 @@ class ClusterReconciler(Reconciler[C]):
         self._poolers = Poolers(clock, console or no_console)
         self._refused = Refused(self.client.live, clock)
         self._failures = Failures(clock)
+        self._annotations = Annotations(self.events)
         furnish, servers = self._parts.furnish, Servers(self.client, contents, clock)
         mark = ClusterMark(self.client)
         self._accounts = (
@@ -150,7 +152,9 @@ class ClusterReconciler(Reconciler[C]):
                 return Result()
             if not (reason := self._failures.reason(request, error)):
                 raise
-            report.findings.tell("Ready", False, reason, str(error))
+            ready = report.findings.found.get("Ready")
+            waits = "" if ready is None or ready.holds else f"; {ready.message}"
+            report.findings.tell("Ready", False, reason, f"{error}{waits}")
             await self._report(cluster, report)
             if not is_refusal(error):
                 raise
@@ -166,6 +170,7 @@ class ClusterReconciler(Reconciler[C]):
 
     async def _attend(self, cluster: C, report: _Report) -> None:
         """All of a reconcile but for telling what it found."""
+        self._annotations.look(cluster)
         if cluster.metadata.deletion_timestamp is not None:
             await self._delete(cluster, report)
             return
@@ -218,6 +223,7 @@ class ClusterReconciler(Reconciler[C]):
             charge, self._parts.engine, self._parts.topology, self._parts.in_use, due, cluster.spec.image
         )
         report.charge, report.observed = charge, seen.observed
+        self._annotations.look_at_fences(cluster, charge.view, seen.observed)
         self._judge(charge, seen.observed, report)
         try:
             step = await self._step(charge, cluster, _Hands(instances, upgrades), seen, report)
@@ -228,6 +234,7 @@ class ClusterReconciler(Reconciler[C]):
             report.busy = True
         else:
             await self._describe(charge, cluster, step, report)
+            charge.aside.tell()
 
     async def _step(
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
@@ -237,7 +244,7 @@ class ClusterReconciler(Reconciler[C]):
         volumes.check_adopted(seen.in_use, served=bool(cluster.status and cluster.status.version))
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
-        deployments = await self._poolers.ensure(charge, _pooler(cluster), observed)
+        deployments = await self._poolers.ensure(charge, declared_pooler(cluster), observed)
         poolers = await self._poolers.pods(charge)
         cluster_status.judge_poolers(deployments, poolers, findings)
         strangers = await self._follow(charge, observed, keys.ring, poolers, findings)
@@ -261,7 +268,7 @@ class ClusterReconciler(Reconciler[C]):
             step = Wait("RollingOut", "waiting for the servers to read their parameters")
         if isinstance(step, SwitchOver):
             await switchovers.intend(charge, cluster, step, observed)
-        if _pooler(cluster) is not None:
+        if declared_pooler(cluster) is not None:
             waits = is_away_after(step, observed) or findings.says("Available", "Upgrading")
             await self._steer_poolers(charge, observed, keys.ring, poolers, waits=waits)
         match step:
@@ -294,7 +301,7 @@ class ClusterReconciler(Reconciler[C]):
                 findings.tell("InitialDatabase", False, "OwnerSecretInvalid", keys.owner_fault)
 
     async def _ensure_keys(self, charge: Charge, cluster: C, seen: Seen, findings: Findings) -> Keys:
-        keys = await ClusterKeys(charge, self._parts.engine).ensure(_wish(cluster), _data(seen))
+        keys = await ClusterKeys(charge, self._parts.engine).ensure(wish_of(charge.view, cluster), _data(seen))
         finding = keys.ring.finding
         findings.tell("CertificatesValid", finding.valid, finding.reason, finding.message)
         return keys
@@ -402,6 +409,7 @@ class ClusterReconciler(Reconciler[C]):
         self._poolers.forget(cluster)
         self._settings.forget(cluster)
         self._initial.forget(cluster)
+        self._annotations.forget(cluster)
         for each in (self._serving, self._accounts, self._outpaced, self._refused):
             if each is not None:
                 each.forget(cluster)
@@ -409,15 +417,16 @@ class ClusterReconciler(Reconciler[C]):
     async def _pause(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Looks and tells, and writes nothing but the status. Poolers that wait would do so until it is over."""
         self._initial.forget(cluster.key)
+        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
         seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
-        if _pooler(cluster) is not None and self._parts.console is not None:
+        if declared_pooler(cluster) is not None and self._parts.console is not None:
             with suppress(Blocked):
-                ring = await ClusterKeys(charge, self._parts.engine).present(_wish(cluster), _data(seen))
+                keys = ClusterKeys(charge, self._parts.engine)
+                ring = await keys.present(wish_of(charge.view, cluster), _data(seen))
                 pods = await self._poolers.pods(charge)
                 await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
         report.observed = seen.observed
         cluster_status.judge_available(charge.view, seen.observed, report.findings)
-        report.findings.tell("Paused", True, "ByAnnotation", "nothing is written until it is deleted")
 
     async def _report(self, cluster: C, report: _Report) -> None:
         if not (report.charge is not None and report.charge.view.requests.paused):
@@ -440,7 +449,10 @@ class ClusterReconciler(Reconciler[C]):
         if report.charge is not None and report.observed is not None:
             seen = report.charge.view, report.observed
         phase = report.phase or cluster_status.phase_of(cluster, report.findings)
-        status = cluster_status.advanced(former, cluster.metadata.generation, phase, seen)
+        # Who waits for what is declared while it is paused waits until it goes on.
+        paused = report.findings.says("Paused", "ByAnnotation")
+        generation = former.observed_generation if paused else cluster.metadata.generation
+        status = cluster_status.advanced(former, generation, phase, seen)
         if seen is not None:
             status = self._own.completed(status, *seen)
         other = None if report.available in ("", status.image) else report.available
@@ -450,16 +462,6 @@ class ClusterReconciler(Reconciler[C]):
 
     def _jittered(self, seconds: float) -> float:
         return seconds * (0.9 + 0.2 * self.runtime.random.random())
-
-
-def _wish(cluster: Cluster) -> KeysWish:
-    spec = cluster.spec
-    return KeysWish(
-        services=[s.name for s in spec.services.additional],
-        given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
-        pooler=_pooler(cluster) is not None,
-        application=spec.bootstrap is not None,
-    )
 
 
 def _data(seen: Seen) -> DataOfCluster:
@@ -491,8 +493,3 @@ class _Report:
     @property
     def retry_after(self) -> float:
         return _BUSY_SECONDS if self.busy or self.settles else RECHECK_SECONDS
-
-
-def _pooler(cluster: Cluster) -> Pooler | None:
-    """PgBouncer knows PostgreSQL alone."""
-    return cluster.spec.pooler if isinstance(cluster, PostgreSQLCluster) else None

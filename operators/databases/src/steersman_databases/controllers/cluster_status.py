@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -11,10 +11,11 @@ import msgspec
 
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Pod
-from steersman.meta import Condition, FrozenDict, find_condition, set_condition
+from steersman.meta import Condition, FrozenDict, ObjectKey, find_condition, set_condition
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, ClusterPhase, ClusterSecrets
 from steersman_databases.api.conditions import MYSQL_CLUSTER, next_step
+from steersman_databases.clusters import minors
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.clusters.parameters import lowers
 from steersman_databases.clusters.steps import Step, Wait, words_of
@@ -36,6 +37,7 @@ ALARMING = REASONS | frozenset(
         "DiskFull",
         "Failed",
         "ErrantTransactions",
+        "Expiring",
         "FailingOver",
         "ImageUnavailable",
         "InstanceCrashing",
@@ -49,6 +51,7 @@ ALARMING = REASONS | frozenset(
         "NotForAll",
         "NotShown",
         "NotTrusted",
+        "OwnerSecretInvalid",
         "ParameterRefused",
         "PoolerCrashing",
         "PoolersRefused",
@@ -65,6 +68,7 @@ ALARMING = REASONS | frozenset(
 )
 """Reasons that are Events of type Warning."""
 _STATUS: dict[bool | None, Literal["True", "False", "Unknown"]] = {True: "True", False: "False", None: "Unknown"}
+_HOLDS = {status: holds for holds, status in _STATUS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,12 +198,20 @@ def judge_parameters(observed: Observed, findings: Findings) -> None:
         findings.tell("ParametersApplied", True, "Applied", "all servers run with what is declared")
 
 
-def judge_poolers(deployments: Sequence[Deployment], pods: Sequence[Pod], findings: Findings) -> None:
-    """Whether all poolers take connections. ``pods`` are theirs, from both Deployments."""
+def judge_poolers(
+    deployments: Mapping[ObjectKey, Deployment | None], pods: Sequence[Pod], findings: Findings
+) -> None:
+    """Whether all poolers take connections. ``pods`` are theirs, of both Deployments; None is one that is refused."""
     if not deployments:
         findings.drop("PoolersReady")
         return
-    found = [judged for deployment in deployments if (judged := _pooling(deployment, pods))]
+    found = [
+        ("PoolersRefused", f"the API server refuses what {key.name} needs")
+        if deployment is None
+        else _pooling(deployment, pods)
+        for key, deployment in deployments.items()
+    ]
+    found = [judged for judged in found if judged is not None]
     if not found:
         findings.tell("PoolersReady", True, "Serving", "all poolers take connections")
         return
@@ -239,12 +251,18 @@ def phase_of(cluster: Cluster, findings: Findings) -> ClusterPhase:
         return "Failed"
     if ready is not None and ready.reason in _NEEDS_THE_CLUSTER:
         return "Pending"
-    return "Degraded" if cluster.status is not None and cluster.status.phase in _ONCE_READY else "Provisioning"
+    begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
+    made = all(f.holds for f in findings.found.values() if f.type in _MADE_FIRST)
+    return "Degraded" if begun or (made and ready is not None and ready.reason == "Degraded") else "Provisioning"
 
 
 def _was_ready(cluster: Cluster) -> Finding | None:
     ready = None if cluster.status is None else find_condition(cluster.status.conditions, "Ready")
-    return None if ready is None else Finding(ready.type, ready.status == "True", ready.reason, ready.message)
+    return None if ready is None else _finding_of(ready)
+
+
+def _finding_of(condition: Condition) -> Finding:
+    return Finding(condition.type, _HOLDS[condition.status], condition.reason, condition.message)
 
 
 _NEEDS_A_PERSON = frozenset(
@@ -260,20 +278,36 @@ _NEEDS_A_PERSON = frozenset(
     }
 )
 _NEEDS_THE_CLUSTER = frozenset({"Unschedulable", "ImageUnavailable", "InstanceRefused"})
+_MADE_FIRST = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration", "PoolersReady"})
+"""Conditions that hold before a new cluster is made."""
 _ONCE_READY = ("Ready", "Degraded", "Failed", "Hibernated")
 
 
 def judge_upgraded(view: ClusterView, observed: Observed, available: str, findings: Findings) -> None:
-    """Whether the operator has a newer image of this version than the one that runs."""
+    """Whether the operator has a newer image of this version than the one that runs, or that one is of two minors."""
     running = observed.primary.image if observed.primary is not None else ""
-    if view.image_given or not running:
+    as_named = view.image_given or running == available
+    if running and as_named and (behind := minors.behind(observed)):
+        findings.tell("Upgraded", False, *_behind(view, observed, behind))
+    elif view.image_given or not running:
         findings.drop("Upgraded")
-    elif running == available:
+    elif as_named:
         findings.tell("Upgraded", True, "Current", f"{running} is the operator's image of {view.version}")
     elif view.upgrades_minor:
         findings.tell("Upgraded", False, "Upgrading", f"{available} takes the place of {running}")
     else:
         findings.tell("Upgraded", False, "MinorAvailable", f"{available} is there, and {running} runs")
+
+
+def _behind(view: ClusterView, observed: Observed, behind: Sequence[Instance]) -> tuple[str, str]:
+    """Reason and words of members that are older than others of their image."""
+    image, names = behind[0].image, view.names.instance
+    found = minors.by_version(observed, image)
+    told = " and ".join(f"{version} in {', '.join(names(i.number) for i in those)}" for version, those in found)
+    told = f"{image} is {told}"
+    if any(minors.catches_up(view, observed, i) for i in behind):
+        return "Upgrading", f"{told}: who is older is made anew"
+    return "MinorsDiffer", told
 
 
 def status_of(cluster: Cluster) -> ClusterStatus:
@@ -282,8 +316,12 @@ def status_of(cluster: Cluster) -> ClusterStatus:
     return cluster.status or empty()
 
 
-def advanced(former: S, generation: int, phase: ClusterPhase, seen: tuple[ClusterView, Observed] | None) -> S:
-    """The status but for conditions, members and what is a kind's own: as observed, or as it was where nothing is."""
+def advanced(former: S, generation: int | None, phase: ClusterPhase, seen: tuple[ClusterView, Observed] | None) -> S:
+    """The status but for conditions, members and what is a kind's own: as observed, or as it was where nothing is.
+
+    Args:
+        generation: what was acted upon last.
+    """
     if seen is None:
         return msgspec.structs.replace(former, phase=phase, observed_generation=generation)
     view, observed = seen
@@ -327,9 +365,9 @@ def member_of(view: ClusterView, observed: Observed, instance: Instance) -> Clus
 
 
 def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, findings: Findings) -> None:
-    """The condition Ready, from what is to be done next."""
-    false = [f for f in findings.found.values() if not f.holds]
-    troubled = [f for f in false if f.type in _NEEDED or f.reason in _TROUBLES]
+    """The condition Ready, from what is to be done next, and from all other conditions as they will be told."""
+    told = [*findings.found.values(), *_kept(cluster, findings)]
+    troubled = [f for f in told if not f.holds and f.reason not in _STILL_AS_DECLARED]
     begun = cluster.status is not None and cluster.status.phase in _ONCE_READY
     if isinstance(step, Wait):
         findings.tell("Ready", False, step.reason, step.message)
@@ -337,7 +375,7 @@ def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, find
         findings.tell("Ready", False, "RollingOut" if begun else "Creating", words_of(view, step))
     elif troubled:
         reason = "Degraded" if begun or any(f.holds is False for f in troubled) else "Creating"
-        if all(f.reason == "RollingOut" for f in troubled):
+        if all(f.reason in _UNDER_WAY for f in troubled):
             reason = "RollingOut" if begun else "Creating"
         findings.tell("Ready", False, reason, "; ".join(f"{f.type}: {f.message}" for f in troubled))
     else:
@@ -347,6 +385,13 @@ def describe(cluster: Cluster, view: ClusterView, step: Step | Wait | None, find
         findings.tell("Ready", False, "DiskFull", storage.message)
 
 
+def _kept(cluster: Cluster, findings: Findings) -> Sequence[Finding]:
+    """What was told before of conditions that this reconcile did not come to."""
+    former = () if cluster.status is None else cluster.status.conditions
+    known = findings.found.keys() | findings.absent | {"Ready", "Paused"}
+    return [_finding_of(c) for c in former if c.type not in known]
+
+
 def explain(view: ClusterView, observed: Observed, findings: Findings) -> None:
     """Adds to the condition Ready what an instance tries in vain, where nothing else is known to be the matter."""
     ready = findings.found.get("Ready")
@@ -354,11 +399,15 @@ def explain(view: ClusterView, observed: Observed, findings: Findings) -> None:
     if ready is None or failing is None or not (ready.holds or ready.reason in _WAITS):
         return
     words = f"{view.names.instance(failing.instance)}: {failing.failing}"
-    reason = ready.reason if ready.reason == "NoPrimary" else "InstanceFailing"
+    reason = ready.reason if ready.reason in ("Degraded", "NoPrimary") else "InstanceFailing"
     findings.tell("Ready", False, reason, words if ready.holds else f"{ready.message}; {words}")
 
 
-_WAITS = frozenset({"Creating", "InstanceNotReady", "NoPrimary"})
-"""Reasons of Ready that say no more than for whom is waited."""
-_NEEDED = frozenset({"Available", "Synchronous", "InitialDatabase", "InitialConfiguration", "PoolersReady"})
-_TROUBLES = frozenset({"NotTrusted", "PreCheckFailed", "RolledBack", "VolumeLost"})
+_WAITS = frozenset({"Creating", "Degraded", "InstanceNotReady", "NoPrimary"})
+"""Reasons of Ready that do not say what an instance tries."""
+_STILL_AS_DECLARED = frozenset({"Expiring", "MinorAvailable", "RunningLow"})
+"""Why a condition may be false although all is as declared: somebody has time to do something."""
+_UNDER_WAY = frozenset(
+    {"FileSystemResizePending", "Lowering", "Resizing", "RestartPending", "RollingOut", "Upgrading"}
+)
+"""Reasons of what becomes as declared by itself."""

@@ -7,6 +7,7 @@ from steersman.controller import Outcome as Ending
 from steersman.errors import ApiError
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
+from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import REASONS, Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
@@ -36,12 +37,15 @@ class DatabaseReconciler(Reconciler[Database]):
         self._surveys = surveys
         self._mark = ClusterMark(self.client)
         self._failures = Failures(self.runtime.clock)
+        self._annotations = Annotations(self.events)
 
     async def reconcile(self, request: Request) -> Result:
         database = await self.client.find(Database, request)
         if database is None:
             self._surveys.forget(Database.api_resource.kind, request)
+            self._annotations.forget(request)
             return Result()
+        self._annotations.look(database)
         engine = self._contents(database.engine)
         if is_paused(database) and database.metadata.deletion_timestamp is None:
             self._surveys.forget(Database.api_resource.kind, request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from steersman.api.core_v1 import Service
@@ -11,6 +11,7 @@ from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object, ObjectKey
 from steersman.observability.runtime import Clock
+from steersman_databases.controllers.failures import Aside
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster import ClusterView
@@ -22,13 +23,17 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """The cluster that a reconcile is about: the object, how it is declared, and what to act with."""
+    """The cluster that a reconcile is about: the object, how it is declared, and what to act with.
+
+    ``aside``: what is declared within it may be refused, and the rest goes on.
+    """
 
     cluster: Object
     view: ClusterView
     client: CachedClient
     events: EventRecorder
     clock: Clock
+    aside: Aside = field(default_factory=Aside)
 
     async def declare(self, kind: type[T], config: ApplyConfiguration[T]) -> T:
         """Applies ``config``, controlled by the cluster.

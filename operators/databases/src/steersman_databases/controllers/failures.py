@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import TracebackType
+
 from steersman.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
@@ -23,6 +25,32 @@ def is_refusal(error: ApiError) -> bool:
 def is_of_its_end(error: ApiError) -> bool:
     """Whether it was refused since the namespace goes: there is nothing to tell, and nothing left to do."""
     return isinstance(error, Forbidden) and error.namespace_terminating
+
+
+class Aside:
+    """Sets aside what is refused of objects that a cluster's instances do without: nobody is left alone for a port.
+
+    A context manager for each of these objects; one for a reconcile, at whose end the first of them is told.
+    """
+
+    def __init__(self) -> None:
+        self._first: ApiError | None = None
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, ApiError) or not is_refusal(error) or is_of_its_end(error):
+            return False
+        self._first = self._first or error
+        return True
+
+    def tell(self) -> None:
+        """Raises what was refused first, if anything was."""
+        if self._first is not None:
+            raise self._first
 
 
 class Failures:

@@ -101,7 +101,7 @@ class Initial:
             return True
         database, marker = view.initial.database, self._engine.configurer(view).marker
         inside = {database: frozenset({marker.schema or ""})}
-        scope = Scope(databases=frozenset(inside), inside=inside, follow=False)
+        scope = Scope(databases=frozenset(inside), inside=inside)
         survey = await self._surveys.look(located, self._kind, view.key, scope)
         return database in survey.inside and marker in survey.inside[database].objects
 

@@ -14,6 +14,7 @@ from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey, to_builtins
+from steersman_databases.api import Cluster
 from steersman_databases.clusters.keyring import (
     Data,
     Keyring,
@@ -23,13 +24,16 @@ from steersman_databases.clusters.keyring import (
     generate_password,
     keyring,
     pooler_certificate,
+    pooler_services,
 )
+from steersman_databases.clusters.view import declared_pooler
 from steersman_databases.controllers.belonging import data_of, waits_for_removal
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines import Credentials, Endpoint
-from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.engines.cluster import ClusterEngine, ClusterView
+from steersman_databases.resources.cluster_services import declared_services
 from steersman_databases.resources.connections import Connection
 from steersman_databases.resources.labels import belongs_to, cluster_labels
 from steersman_databases.resources.secrets import cluster_secret, owned_by
@@ -70,6 +74,19 @@ class DataOfCluster:
     claims: Sequence[PersistentVolumeClaim] = ()
     present: Sequence[PersistentVolumeClaim] = ()
     initialized: bool = False
+
+
+def wish_of(view: ClusterView, cluster: Cluster) -> KeysWish:
+    """What ``cluster`` declares of its keys."""
+    spec, pooler = cluster.spec, declared_pooler(cluster)
+    poolers = () if pooler is None else pooler_services(view)[: 2 if pooler.read_only else 1]
+    return KeysWish(
+        services=[*(plan.key.name for plan in declared_services(view, spec.services)), *poolers],
+        names=spec.tls.additional_names,
+        given=None if spec.tls.server_secret is None else spec.tls.server_secret.name,
+        pooler=pooler is not None,
+        application=spec.bootstrap is not None,
+    )
 
 
 class ClusterKeys:

@@ -13,7 +13,7 @@ from steersman.errors import NotFound
 from steersman.meta import Condition, find_condition
 from steersman_databases.api import Cluster, Database
 from steersman_databases.api.database import Phase
-from steersman_databases.api.group import FORCE_DELETE
+from steersman_databases.api.group import FORCE_DELETE, is_forced
 from steersman_databases.clusters.observed import is_retired, number_of
 from steersman_databases.clusters.view import kind_of
 from steersman_databases.controllers.failures import REASONS
@@ -113,8 +113,7 @@ class OwnCluster:
         changes: dict[str, Any] = {}
         if cluster.spec.deletion_policy != (policy := self.database.spec.deletion_policy):
             changes["spec"] = {"deletionPolicy": policy}
-        forced = self.database.metadata.annotations.get(FORCE_DELETE) == "true"
-        if forced and cluster.metadata.annotations.get(FORCE_DELETE) != "true":
+        if is_forced(self.database) and not is_forced(cluster):
             changes["metadata"] = {"annotations": {FORCE_DELETE: "true"}}
         return changes
 

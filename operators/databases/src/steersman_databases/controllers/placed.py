@@ -13,7 +13,8 @@ from steersman.controller import CachedClient, EventRecorder
 from steersman.meta import to_builtins
 from steersman_databases.api import Database
 from steersman_databases.api.conditions import DATABASE, ON_ANY_SERVER
-from steersman_databases.api.group import FORCE_DELETE
+from steersman_databases.api.group import FORCE_DELETE, is_forced
+from steersman_databases.clusters.claims import places
 from steersman_databases.clusters.desires import claim_of, database_of, owner_of
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find
@@ -34,6 +35,7 @@ from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
 KIND = Database.api_resource.kind
+_SOMEBODYS = "a Database of another namespace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class PlacedDatabase:
         owner = None
         if not database.spec.owner:
             secret = await self._application(located)
-            owner = owner_of(database, secret.data.get("password", b"").decode(errors="replace"), claim)
+            owner = owner_of(database, _password_in(secret), claim)
         wanted = (desired,) if owner is None else (owner, desired)
         try:
             for each in wanted:
@@ -96,7 +98,7 @@ class PlacedDatabase:
             if self.database.spec.deletion_policy == "Delete":
                 await self._delete_secret()
             return
-        if self.database.metadata.annotations.get(FORCE_DELETE) == "true":
+        if is_forced(self.database):
             # The Secret lives as long as what it opens, and nobody knows whether that ever goes.
             await self._retained(f"{FORCE_DELETE} is true", kept=True)
             return
@@ -141,8 +143,7 @@ class PlacedDatabase:
         secret = await find(self.client, Secret, key)
         if secret is not None and not is_ours(secret, database):
             raise Blocked("Failed", "NameTaken", f"Secret {key.name} exists and was not made for this Database")
-        held = secret.data.get("password", b"").decode(errors="replace") if secret is not None else ""
-        credentials = Credentials(database.username, held or secrets.token_urlsafe(24))
+        credentials = Credentials(database.username, _password_in(secret) or secrets.token_urlsafe(24))
         server = self._shown(located.server)
         data = connection_entries(server, located.contents, credentials, database.database_name)
         claims = () if self.cluster is None else await self.cluster.claims()
@@ -190,22 +191,43 @@ class PlacedDatabase:
 
     async def _drop_owner(self, located: Located, claim: Claim) -> str:
         """Drops the owner, or says why it is left as it is: whoever has more on the server goes on with it."""
-        left = ""
+        name, left = self.database.username, ""
+        needed, secret = await self._owner_is_needed(located.home), await self._own_secret()
 
         def planned(survey: Survey) -> Plan:
             nonlocal left
             try:
-                plan = located.contents.plan_drop_user(survey, self.database.username, claim, None)
+                plan = located.contents.plan_drop_user(survey, name, claim, None)
             except HeirMissing as missing:
                 plan = Plan(failure=missing)
-            if not isinstance(plan.failure, HeirMissing):
+            if isinstance(plan.failure, HeirMissing):
+                left = plan.failure.cause
+            elif plan:
+                left = needed
+            if not left:
                 return plan
-            # Nor is it shut out, as a user is that waits for an heir: nothing here waits.
-            left = plan.failure.cause
-            return Plan()
+            # Nor is it shut out, as a user is that waits for an heir: nothing here waits. An attempt before may have.
+            password = _password_in(secret)
+            if not password or (state := survey.users.get(name)) is None or state.login:
+                return Plan()
+            return located.contents.plan_user(survey, owner_of(self.database, password, claim))
 
         await self._carry_out(located, planned)
         return left
+
+    async def _owner_is_needed(self, home: str | None) -> str:
+        """Who says that the owner is its own, too; empty if nobody does whom the server lets say that.
+
+        The server may know nothing of it: MySQL has no owners, and what is declared may not be made yet.
+        """
+        ours, place = self.database.metadata.namespace, places(self.database)
+        for other in await self.client.list(Database):
+            if other.spec.owner != self.database.username or other.metadata.deletion_timestamp is not None:
+                continue
+            if other.metadata.namespace in (ours, home) and places(other) == place:
+                named = f"Database {other.metadata.name}" if other.metadata.namespace == ours else _SOMEBODYS
+                return f"{named} names it as its owner"
+        return ""
 
     async def _carry_out(self, located: Located, planned: Callable[[Survey], Plan]) -> None:
         database = self.database
@@ -257,9 +279,13 @@ class PlacedDatabase:
             self.events.normal(self.database, change.reason, change.message)
 
 
+def _password_in(secret: Secret | None) -> str:
+    return secret.data.get("password", b"").decode(errors="replace") if secret is not None else ""
+
+
 def not_dropped(database: Database, why: str) -> str:
     """What to tell while a database that is being deleted waits, and how it is let go, if it can be."""
-    forced = database.metadata.annotations.get(FORCE_DELETE) == "true"
+    forced = is_forced(database)
     if database.makes_cluster or database.spec.deletion_policy != "Delete" or forced:
         return why
     advice = f"annotate it with {FORCE_DELETE}=true to delete it without dropping the database"

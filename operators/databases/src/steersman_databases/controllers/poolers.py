@@ -111,25 +111,31 @@ class Poolers:
         self._console = console
         self._told: dict[ObjectKey, dict[str, _Told]] = {}
 
-    async def ensure(self, charge: Charge, pooler: Pooler | None, observed: Observed) -> Sequence[Deployment]:
-        """The objects, or none of them. Gives the Deployments, as they are now."""
-        view, declared = charge.view, list[Deployment]()
+    async def ensure(
+        self, charge: Charge, pooler: Pooler | None, observed: Observed
+    ) -> Mapping[ObjectKey, Deployment | None]:
+        """The objects, or none of them. Gives the Deployments that are declared; None where that was refused."""
+        declared = dict[ObjectKey, Deployment | None]()
         for role in _ROLES:
-            key = pooler_key(view, role)
+            key = pooler_key(charge.view, role)
             wanted = pooler if pooler is not None and (role == "rw" or pooler.read_only) else None
             if wanted is not None:
-                await charge.declare(ConfigMap, pooler_configuration(view, wanted, role))
-                await charge.declare(Service, pooler_service(view, role))
-                declared.append(await self._deployment(charge, wanted, role, observed))
-            if wanted is not None and wanted.replicas > 1:
-                await charge.declare(PodDisruptionBudget, pooler_budget(view, role))
-            else:
-                await charge.remove(PodDisruptionBudget, key)
-            if wanted is None:
-                await charge.remove(Deployment, key)
-                await charge.remove(Service, key)
-                await charge.remove(ConfigMap, key)
+                declared[key] = None
+                with charge.aside:
+                    declared[key] = await self._declare(charge, wanted, role, observed)
+            with charge.aside:
+                if wanted is not None and wanted.replicas > 1:
+                    await charge.declare(PodDisruptionBudget, pooler_budget(charge.view, role))
+                else:
+                    await charge.remove(PodDisruptionBudget, key)
+                for kind in (Deployment, Service, ConfigMap) if wanted is None else ():
+                    await charge.remove(kind, key)
         return declared
+
+    async def _declare(self, charge: Charge, pooler: Pooler, role: PooledRole, observed: Observed) -> Deployment:
+        await charge.declare(ConfigMap, pooler_configuration(charge.view, pooler, role))
+        await charge.declare(Service, pooler_service(charge.view, role))
+        return await self._deployment(charge, pooler, role, observed)
 
     async def _deployment(self, charge: Charge, pooler: Pooler, role: PooledRole, observed: Observed) -> Deployment:
         present = await charge.client.find(Deployment, pooler_key(charge.view, role))

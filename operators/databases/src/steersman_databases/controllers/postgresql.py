@@ -66,6 +66,7 @@ def _member(view: ClusterView, observed: Observed, instance: Instance) -> Postgr
         **msgspec.structs.asdict(told),
         lag_bytes=None if told.role == "Primary" else lag,
         timeline=None if member is None else member.timeline,
+        synchronous=True if told.role == "Replica" and member is not None and member.synchronous else None,
     )
 
 

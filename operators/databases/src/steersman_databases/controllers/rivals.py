@@ -31,9 +31,9 @@ class Rivals:
         """Refuses an object that claims what is an older one's whose namespace is let in to the server.
 
         Age decides only who may make a thing. Who has made it, by its mark on the server, keeps it: an older object
-        may come to be let in at any time. With one of its things it keeps the others: the owner is made before its
-        database, and each of two could have one of them. The message names the older one only if it is of the same
-        namespace.
+        may come to be let in at any time. From who claims that, too, it keeps its other things with it: the owner is
+        made before its database, and each of two could have one of them. Against others it vouches for nothing else,
+        since what an object claims can change. The message names the older one only if it is of the same namespace.
 
         Between namespaces that name a host, the mark on the server alone decides: nobody lets in there, and an object
         with any Secret at all could keep a name from everybody.
@@ -43,12 +43,14 @@ class Rivals:
             ServerBusy: others go first to look at the marks.
             EngineError: the marks cannot be looked at.
         """
+        made: frozenset[str] | None = None
         for key in claims.keys(of):
             older = await self._older(of, key)
+            if older and made is None:
+                made = await self._made(of, located)
+            older = [rival for rival in older if made is None or made.isdisjoint(claims.things(rival))]
             if not older:
                 continue
-            if await self._has_begun(of, located):
-                return
             thing = key.partition(" on ")[0]
             first, name = claims.winner(older), "an object of another namespace"
             if first.metadata.namespace == of.metadata.namespace:
@@ -65,16 +67,17 @@ class Rivals:
         older = [rival for rival in rivals if claims.winner([of, rival]).metadata.uid != of.metadata.uid]
         return [rival for rival in older if await _counts(self.servers, of, rival)]
 
-    async def _has_begun(self, of: claims.Claimant, located: Located) -> bool:
-        """Whether anything that the object claims on the server bears its mark."""
+    async def _made(self, of: claims.Claimant, located: Located) -> frozenset[str]:
+        """Which of the things that the object claims bear its mark on the server."""
         things = [thing.partition(" ") for thing in claims.things(of)]
         users = frozenset(name for what, _, name in things if what == "user")
         databases = frozenset(name for what, _, name in things if what == "database")
-        scope = Scope(users=users, databases=databases, follow=False)
+        scope = Scope(unfollowed=users, databases=databases)
         survey = await self.surveys.look(located, type(of).api_resource.kind, of.key, scope)
-        found = [*(survey.users.get(name) for name in users), *(survey.databases.get(name) for name in databases)]
+        found = {f"user {name}": survey.users.get(name) for name in users}
+        found |= {f"database {name}": survey.databases.get(name) for name in databases}
         mark = claim_of(of, await self.mark.read()).text
-        return any(one is not None and one.mark == mark for one in found)
+        return frozenset(thing for thing, state in found.items() if state is not None and state.mark == mark)
 
 
 def require_tenant(of: Database | DatabaseUser, home: str | None) -> None:

@@ -282,6 +282,14 @@ def secrets_of(of: Database | DatabaseUser) -> list[ObjectKey]:
     return [named.key for named in named_secrets(of)]
 
 
+def config_maps_of(of: Database | DatabaseUser) -> list[ObjectKey]:
+    """The ConfigMaps that an object refers to."""
+    authority = None if of.spec.server_ref is None else of.spec.server_ref.tls.ca
+    if authority is None or authority.config_map_key_ref is None:
+        return []
+    return [ObjectKey(of.metadata.namespace, authority.config_map_key_ref.name)]
+
+
 def postgresql_clusters_of(of: Database | DatabaseUser) -> list[ObjectKey]:
     """The cluster of PostgreSQL's that an object is on, if it is one."""
     return _clusters_of(of, PostgreSQLCluster)

@@ -283,7 +283,8 @@ def _is_tried(instance: Instance, now: datetime) -> bool:
     if instance.pod is None or instance.pod_ends or instance.fenced:
         return False
     fails = instance.member is not None and instance.member.state == "StartFailed"
-    return fails or instance.pod_ready or instance.unready_for(now) > _STARTS
+    had_time = instance.unready_for(now) > _STARTS and instance.has_run_for(_STARTS, now)
+    return fails or instance.pod_ready or had_time
 
 
 def _written(stored: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

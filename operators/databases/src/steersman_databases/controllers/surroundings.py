@@ -6,6 +6,7 @@ None of it disturbs a server, so it is declared in every reconcile.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import msgspec
 
@@ -97,11 +98,15 @@ class Surroundings:
         charge, port = self._charge, self._engine.port
         await charge.declare(Service, cluster_headless_service(self._view, port))
         for plan in services:
-            await charge.declare(Service, cluster_service(self._view, plan, port))
+            writable = plan.key == self._names.service("rw")
+            needed = writable and await charge.client.find(Service, plan.key) is None
+            with nullcontext() if needed else charge.aside:
+                await charge.declare(Service, cluster_service(self._view, plan, port))
         wanted = {plan.key for plan in services} | {self._names.headless_service}
         for service in await charge.client.list(Service, namespace=self._names.key.namespace, owner=charge.cluster):
             if service.key not in wanted and service.metadata.labels.items() >= self._labels.items():
-                await charge.remove(Service, service.key)
+                with charge.aside:
+                    await charge.remove(Service, service.key)
         for slice_ in await charge.client.list(
             EndpointSlice, namespace=self._names.key.namespace, owner=charge.cluster
         ):
@@ -117,12 +122,14 @@ class Surroundings:
     async def ensure_policies(self, *, max_unavailable: int | None, network: bool, operator: str) -> None:
         """PodDisruptionBudget (None: none) and NetworkPolicy, by which the namespace ``operator`` gets to members."""
         charge, names, labels = self._charge, self._names, self._labels
-        if max_unavailable is None:
-            await charge.remove(PodDisruptionBudget, names.account)
-        else:
-            await charge.declare(PodDisruptionBudget, policy.disruption_budget(names, labels, max_unavailable))
-        if network:
-            ports = (self._engine.port, self._engine.member_ports)
-            await charge.declare(NetworkPolicy, policy.network_policy(names, labels, *ports, operator))
-        else:
-            await charge.remove(NetworkPolicy, names.account)
+        with charge.aside:
+            if max_unavailable is None:
+                await charge.remove(PodDisruptionBudget, names.account)
+            else:
+                await charge.declare(PodDisruptionBudget, policy.disruption_budget(names, labels, max_unavailable))
+        with charge.aside:
+            if network:
+                ports = (self._engine.port, self._engine.member_ports)
+                await charge.declare(NetworkPolicy, policy.network_policy(names, labels, *ports, operator))
+            else:
+                await charge.remove(NetworkPolicy, names.account)

@@ -17,17 +17,17 @@ from steersman.controller.sources import Push
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_databases.api import Database
+from steersman_databases.controllers.drift import Desired, concerns, moved_between, stood_in, with_seconds
 from steersman_databases.controllers.servers import Located
-from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
+from steersman_databases.engines.desired import DesiredUser
 from steersman_databases.engines.errors import EngineError, ServerUnreachable, SqlFailed
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Credentials, Server
 from steersman_databases.engines.sessions import Sessions
-from steersman_databases.engines.settle import planned, settle
-from steersman_databases.engines.survey import NOT_YET, Inside, Scope, Survey
+from steersman_databases.engines.settle import settle
+from steersman_databases.engines.survey import NOT_YET, Scope, Survey
 
-Desired = DesiredDatabase | DesiredUser
 DATABASE = Database.api_resource.kind
 
 LOOK_SECONDS = 6.0
@@ -96,6 +96,8 @@ class _Known:
     pause: float = _FIRST_PAUSE
     not_before: float = 0.0
     turn: int = 0
+    visited: dict[str, int] = field(default_factory=dict[str, int])
+    """Databases, and in which turn each was looked inside of last; 0 is never."""
     working: int = 0
     parked: dict[tuple[str, ObjectKey], None] = field(default_factory=dict[tuple[str, ObjectKey], None])
     watching: asyncio.Task[None] | None = None
@@ -159,7 +161,8 @@ class Surveys:
                 error.changes = changes + error.changes
                 raise
             # A new one: a look that is under way may have begun before.
-            known.interests[kind, key] = _Interest(desired, self.tells(kind), set(scope.inside))
+            unseen = scope.inside.keys() | stood_in(survey, with_seconds(known.contents, scope))
+            known.interests[kind, key] = _Interest(desired, self.tells(kind), unseen)
             # One that did not open was reset, and is not worth another try before the others are.
             opened = [c for c in self._credentials(known, survey, desired) if c.username in survey.opened]
             self._remember(known, opened)
@@ -388,7 +391,7 @@ class Surveys:
             return
         interests = dict(known.interests)
         known.turn += 1
-        scope = _scope_of_turn((d for i in interests.values() for d in i.desired), known.latest, known.turn)
+        scope = _scope_of_turn(known, (d for i in interests.values() for d in i.desired))
         try:
             found = await known.contents.survey(known.sessions, scope, _patience(scope))
             wanted = [d for i in interests.values() for d in i.desired]
@@ -397,14 +400,16 @@ class Surveys:
             self._failed(known, error)
             return
         known.succeeded()
+        known.visited |= {name: known.turn for name in scope.inside if found.unseen.get(name) != NOT_YET}
         former, known.latest = known.latest, _joined(found, known.latest)
         if recovering:
             _tell(interests)
             return
         latest, changed = known.latest, former != known.latest
+        moved = moved_between(former, latest) if former is not None and changed else frozenset[str]()
         for who, interest in interests.items():
             before = None if interest.is_first_seen(scope.inside, latest) else former
-            if (changed or before is None) and _concerns(known.contents, interest.desired, before, latest):
+            if (changed or before is None) and concerns(known.contents, interest.desired, before, latest, moved):
                 _tell({who: interest})
 
 
@@ -413,21 +418,20 @@ def _tell(interests: dict[tuple[str, ObjectKey], _Interest]) -> None:
         interest.tell.push(key)
 
 
-def _scope_of_turn(desired: Iterable[Desired], latest: Survey | None, turn: int) -> Scope:
+def _scope_of_turn(known: _Known, desired: Iterable[Desired]) -> Scope:
     """Everything that can be seen from outside of databases, and the inside of some of them, in turn."""
     whole = Scope.of(desired)
-    inside: dict[str, frozenset[str]] = {}
-    for user in latest.users.values() if latest is not None else ():
-        inside |= dict.fromkeys(user.stands_in, frozenset[str]())
-    inside |= whole.inside
-    turns = min(TURNS, -(-len(inside) // VISITS))
-    # At first all of them: nothing can be compared with what was never seen.
-    chosen = {
-        database: schemas
-        for number, (database, schemas) in enumerate(sorted(inside.items()))
-        if latest is None or number % turns == turn % turns
-    }
-    return replace(whole, inside=chosen, follow=False)
+    stood = stood_in(known.latest, with_seconds(known.contents, whole)) if known.latest is not None else set[str]()
+    inside = {**dict.fromkeys(stood, frozenset[str]()), **whole.inside}
+    known.visited = {name: known.visited.get(name, 0) for name in sorted(inside)}
+    turns = max(1, min(TURNS, -(-len(inside) // VISITS)))
+    # Of which nothing is known yet at once, since nothing can be compared with what was never seen.
+    due = sum(not turn or turn <= known.turn - turns for turn in known.visited.values())
+    share = -(-len(inside) // turns)
+    waiting = sorted(known.visited, key=known.visited.__getitem__)
+    chosen = {name: inside[name] for name in waiting[: max(due, share)]}
+    whole = replace(whole, databases=whole.databases | stood)
+    return replace(whole, inside=chosen, users=frozenset[str](), unfollowed=whole.all_users)
 
 
 def _patience(scope: Scope) -> float:
@@ -442,32 +446,3 @@ def _joined(found: Survey, former: Survey | None) -> Survey:
     kept = {d: i for d, i in former.inside.items() if d in found.databases and d not in anew}
     unseen = {d: why for d, why in former.unseen.items() if d in found.databases and d not in found.inside}
     return replace(found, inside={**kept, **found.inside}, unseen={**unseen, **anew})
-
-
-def _concerns(contents: Contents, desired: tuple[Desired, ...], former: Survey | None, latest: Survey) -> bool:
-    """Whether an object is to be reconciled, since what it wants is not what is there."""
-    for each in desired:
-        scope = Scope.of([each])
-        if former is not None:
-            if _unseen(former, scope) != _unseen(latest, scope):
-                return True
-            if _seen(former, scope) == _seen(latest, scope):
-                continue
-        try:
-            plan = planned(contents, latest, each)
-        except EngineError:
-            return True
-        if plan:
-            return True
-    return False
-
-
-def _seen(survey: Survey, scope: Scope) -> tuple[object, ...]:
-    inside: list[Inside | None] = [survey.inside.get(database) for database in sorted(scope.inside)]
-    users = [survey.users.get(name) for name in sorted(scope.users)]
-    wrong = {name for name in scope.users if not survey.opened.get(name, True)}
-    return (users, wrong, [survey.databases.get(name) for name in sorted(scope.databases)], inside)
-
-
-def _unseen(survey: Survey, scope: Scope) -> list[str | None]:
-    return [survey.unseen.get(database) for database in sorted(scope.inside)]

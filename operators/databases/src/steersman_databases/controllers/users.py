@@ -18,11 +18,12 @@ from steersman.errors import ApiError
 from steersman.meta import ObjectKey, find_condition, to_builtins
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
 from steersman_databases.api.conditions import ON_ANY_SERVER
-from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_paused
+from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
 from steersman_databases.api.users import set_user_condition
 from steersman_databases.clusters.desires import claim_of, user_of
 from steersman_databases.clusters.schedule import Credentialed, Wanted, other_name, wanted
 from steersman_databases.clusters.tenancy import is_guest
+from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.marks import ClusterMark
@@ -106,12 +107,15 @@ class UserReconciler(Reconciler[DatabaseUser]):
         self._mark = ClusterMark(self.client)
         self._rivals = Rivals(self.client, self._servers, surveys, self._mark)
         self._failures = Failures(self.runtime.clock)
+        self._annotations = Annotations(self.events)
 
     async def reconcile(self, request: Request) -> Result:
         user = await self.client.find(DatabaseUser, request)
         if user is None or not self._targeted.takes(user):
             self._surveys.forget(KIND, request)
+            self._annotations.forget(request)
             return Result()
+        self._annotations.look(user)
         deleted = user.metadata.deletion_timestamp is not None
         if is_paused(user) and not deleted:
             self._surveys.forget(KIND, request)
@@ -330,7 +334,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         """Drops the user, or says why it is left as it is."""
         if user.spec.deletion_policy != "Delete":
             return f"deletionPolicy is {user.spec.deletion_policy}"
-        if _is_forced(user):
+        if is_forced(user):
             return f"{FORCE_DELETE} is true"
         try:
             _require_unmoved(user)
@@ -418,13 +422,9 @@ def _require_unmoved(user: DatabaseUser) -> None:
         )
 
 
-def _is_forced(user: DatabaseUser) -> bool:
-    return user.metadata.annotations.get(FORCE_DELETE) == "true"
-
-
 def _way_out(user: DatabaseUser) -> str:
     """How a user whose deletion waits is let go; empty for others."""
-    if user.metadata.deletion_timestamp is None or user.spec.deletion_policy != "Delete" or _is_forced(user):
+    if user.metadata.deletion_timestamp is None or user.spec.deletion_policy != "Delete" or is_forced(user):
         return ""
     return f"; annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
 

@@ -25,6 +25,7 @@ from steersman_databases.controllers.rivals import CLAIMS
 from steersman_databases.controllers.servers import (
     ContentsOf,
     certificates_of,
+    config_maps_of,
     mysql_clusters_of,
     postgresql_clusters_of,
     secrets_of,
@@ -85,6 +86,7 @@ def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
         builder.index(kind, CLAIMS, claims.keys)
         .watches(metadata_only(Secret), referenced_by(kind, secrets_of))
         .watches(metadata_only(Service), referenced_by(kind, services_of))
+        .watches(metadata_only(ConfigMap), referenced_by(kind, config_maps_of))
         .watches(Secret, referenced_by(kind, certificates_of), changed(_data) & ~deleted)
         .watches(PostgreSQLCluster, referenced_by(kind, postgresql_clusters_of), changed(_reachable))
         .watches(MySQLCluster, referenced_by(kind, mysql_clusters_of), changed(_reachable))

@@ -172,13 +172,16 @@ class FinishDatabase:
 
 @dataclass(frozen=True, slots=True)
 class AlterDatabase:
-    """`None` leaves it as it is. `former` is the present owner."""
+    """`None` leaves it as it is. `former` is the present owner. MySQL has `encoding` and `collation` alone."""
 
     name: str
     former: str
     owner: str | None = None
     connection_limit: int | None = None
     allows_connections: bool | None = None
+    is_template: bool | None = None
+    encoding: str | None = None
+    collation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,14 +118,15 @@ class ClusterView:
     """A cluster as it is declared, defaults put in: what is the same for each engine's kind.
 
     ``image`` is what ``spec`` says, or else what the operator has for ``version``. ``access_rules`` are lines of
-    ``pg_hba.conf``; ``preload_libraries`` is what the server loads at its start. ``image_given``: the image is the
-    user's and taken at once; ``upgrades_minor``: so is the operator's. ``writable_services`` are those whose
-    EndpointSlices the primary fills. ``has_database``: ``initial`` names a first database, and is not only how a new
-    volume is made. ``generation`` is the declaration's number. ``forgets_absent``: who is not there
-    now does not come back. ``estranged`` are the instances that cannot be told to read their certificates again.
-    ``present`` are those that have data or are about to. ``recovery`` is what a person consents to, ``recovered`` the
-    instance that may go on by it. ``alterable``: servers take what they are told of parameters of their own, since
-    some have to forget it. ``upgrade_image``: the user's, for upgrades of the data.
+    ``pg_hba.conf``, ``superuser_access`` whether another lets PostgreSQL's superuser in by a password;
+    ``preload_libraries`` is what the server loads at its start. ``image_given``: the image is the user's and taken at
+    once; ``upgrades_minor``: so is the operator's. ``writable_services`` are those whose EndpointSlices the primary
+    fills. ``has_database``: ``initial`` names a first database, and is not only how a new volume is made.
+    ``generation`` is the declaration's number. ``forgets_absent``: who is not there now does not come back.
+    ``estranged`` are the instances that cannot be told to read their certificates again. ``present`` are those that
+    have data or are about to. ``recovery`` is what a person consents to, ``recovered`` the instance that may go on by
+    it. ``alterable``: servers take what they are told of parameters of their own, since some have to forget it.
+    ``upgrade_image``: the user's, for upgrades of the data.
     """
 
     key: ObjectKey
@@ -146,6 +147,7 @@ class ClusterView:
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     preload_libraries: Sequence[str] = ()
     access_rules: Sequence[str] = ()
+    superuser_access: bool = True
     tls_required: bool = True
     image_given: bool = False
     upgrades_minor: bool = False

@@ -56,6 +56,11 @@ class ClusterNames:
         prefix, _, number = instance.rpartition("-")
         return int(number) if prefix == self.key.name and number.isascii() and number.isdecimal() else None
 
+    def called(self, name: str) -> int | None:
+        """The number of the instance that people call so: by its name, or by that of its pod."""
+        number = self.number(name)
+        return self.number(name.removesuffix("-0")) if number is None else number
+
     def statefulset(self, number: int) -> ObjectKey:
         return self._named(self.instance(number))
 

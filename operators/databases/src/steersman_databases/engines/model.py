@@ -26,7 +26,8 @@ from steersman.testing import fault_point
 from .actions import Action, DropUser, Reassign
 from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind
 from .errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
-from .model_state import ON_DISK, ModelInside, State
+from .model_held import ON_DISK, ModelInside
+from .model_state import State
 from .mysql.grants import HARMLESS, REPLICATION
 from .plan import Change, Plan, carried_out
 from .port import Contents
@@ -146,14 +147,17 @@ class ModelServer(State):
 
     def seen(self, scope: Scope) -> Survey:
         """What a survey of this scope finds."""
-        names = scope.users.union(map(self.like.second_username, scope.users))
+        names = scope.all_users.union(map(self.like.second_username, scope.all_users))
+        followed = scope.users.union(map(self.like.second_username, scope.users)) & self.users.keys()
         users = {name: self._seen_user(name) for name in names & self.users.keys()}
         named = set(scope.databases)
-        if scope.follow:
-            named |= {name for user in users.values() for name in user.stands_in}
-            for state in self.databases.values():
-                if names & {state.owner, *(one.grantee for one in state.privileges)}:
-                    named.add(state.name)
+        named |= {place for name in followed for place in users[name].stands_in}
+        for state in self.databases.values():
+            if followed & {state.owner, *(one.grantee for one in state.privileges)}:
+                named.add(state.name)
+        if not self.owners_matter:
+            # There one query shows all that somebody was granted.
+            named |= {name for name in self.databases if names & self._grantees(name)}
         databases = {name: self.databases[name] for name in named & self.databases.keys()}
         elsewhere = {one for one in self.on_server if one.grantee in names}
         elsewhere |= {one for one in self.left if one.grantee in names or one.on.database in scope.databases}
@@ -164,8 +168,10 @@ class ModelServer(State):
             if state.owner in self.users and state.owner not in users:
                 users[state.owner] = self._seen_user(state.owner)
         inside = {name: schemas for name, schemas in scope.inside.items() if name in self.inside}
-        for name in (name for user in names & users.keys() for name in users[user].stands_in if scope.follow):
-            inside.setdefault(name, frozenset())
+        for place in (place for name in followed for place in users[name].stands_in):
+            inside.setdefault(place, frozenset())
+        if not self.owners_matter:
+            inside |= dict.fromkeys(databases.keys() & self.inside.keys() - inside.keys(), frozenset[str]())
         parts = {one for one in elsewhere if one.on.kind.is_inside}
         left = {
             place: Inside(privileges=frozenset(one for one in parts if one.on.database == place))
@@ -209,8 +215,11 @@ class ModelServer(State):
             return False
         if self.owners_matter:
             return self.holds(name, "CONNECT", SecuredObject(ObjectKind.DATABASE, database))
-        held = {one.grantee for one in state.privileges} | {one.grantee for one in self.inside[database].privileges}
-        return bool(self.roles_of(name) & held)
+        return bool(self.roles_of(name) & self._grantees(database))
+
+    def _grantees(self, database: str) -> set[str]:
+        held = (*self.databases[database].privileges, *self.inside[database].privileges)
+        return {one.grantee for one in held}
 
     def _table(self, database: str, schema: str, table: str) -> SecuredObject:
         return SecuredObject(ObjectKind.TABLE, database, schema if self.owners_matter else None, table)

@@ -1,9 +1,9 @@
-"""What a server in memory remembers, and what each action makes of it. No time, no failures: those are `model`'s."""
+"""What each action makes of what a server in memory holds. No time, no failures: those are `model`'s."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import singledispatchmethod
 
 from .actions import (
@@ -41,12 +41,12 @@ from .actions import (
 )
 from .desired import ObjectKind
 from .errors import Raced, SqlFailed
+from .model_held import Held, ModelInside, stands
 from .mysql.names import RESERVED_DATABASES
 from .postgresql.survey import DATABASE_OWNER
 from .survey import (
     PUBLIC,
     DatabaseState,
-    ExtensionOnDisk,
     ExtensionState,
     Membership,
     Privilege,
@@ -54,112 +54,9 @@ from .survey import (
     UserState,
 )
 
-ON_DISK = {
-    "pgcrypto": ExtensionOnDisk("1.3", frozenset({"1.2", "1.3"}), trusted=True),
-    "pageinspect": ExtensionOnDisk("1.12", frozenset({"1.12"}), trusted=False),
-}
-"""The extensions that the model could install."""
 
-
-@dataclass(slots=True)
-class ModelInside:
-    """The inside of one database."""
-
-    schemas: dict[str, str] = field(default_factory=dict[str, str])
-    objects: dict[SecuredObject, str] = field(default_factory=dict[SecuredObject, str])
-    extensions: dict[str, ExtensionState] = field(default_factory=dict[str, ExtensionState])
-    privileges: set[Privilege] = field(default_factory=set[Privilege])
-
-
-class State:
-    """Everything on one server.
-
-    Args:
-        owners_matter: PostgreSQL has owners, MySQL has not.
-        administrator: who may change everything.
-    """
-
-    def __init__(self, owners_matter: bool, administrator: UserState) -> None:
-        self.owners_matter = owners_matter
-        self.administrator = administrator.name
-        self.users = {administrator.name: administrator}
-        self.databases: dict[str, DatabaseState] = {}
-        self.inside: dict[str, ModelInside] = {}
-        self.on_server: frozenset[Privilege] = frozenset()
-        """MySQL: what is held on all of it, in its own databases, and by patterns of names."""
-        self.left: frozenset[Privilege] = frozenset()
-        """MySQL: what is held on databases that are not there."""
-        self._marks: dict[tuple[str, str], str] = {}
-        """MySQL: of what is about to be created."""
-
-    def stands_in(self, name: str) -> frozenset[str]:
-        """The databases inside of which a role owns or was granted something."""
-        return frozenset(database for database, inside in self.inside.items() if _mentions(inside, name))
-
-    def owns_in(self, name: str) -> frozenset[str]:
-        """The databases inside of which a role owns something."""
-        return frozenset(database for database, inside in self.inside.items() if name in _names(inside))
-
-    def admitted(self, name: str) -> frozenset[tuple[str, str]]:
-        """The roles that somebody made others members of, with each of these."""
-        given = ((one, user.name) for user in self.users.values() for one in user.memberships)
-        return frozenset((one.role, member) for one, member in given if one.grantor == name)
-
-    def roles_of(self, name: str) -> set[str]:
-        """A role and all whose rights it has: PUBLIC's, what it inherits, and who it acts as."""
-        found, waiting = {PUBLIC}, [name]
-        while waiting:
-            role = waiting.pop()
-            user = self.users.get(role)
-            if role in found or user is None:
-                continue
-            found.add(role)
-            acts_as = {setting.removeprefix("role=") for setting in user.settings}
-            waiting += [
-                one.role
-                for one in user.memberships
-                if one.role in acts_as or (user.inherit if one.inherit is None else one.inherit)
-            ]
-        return found
-
-    def reached_by(self, name: str) -> set[str]:
-        """A user and all roles that it could act as, by others too."""
-        found, waiting = set[str](), [name]
-        while waiting:
-            role = waiting.pop()
-            if role not in found and role in self.users:
-                found.add(role)
-                waiting += [one.role for one in self.users[role].memberships]
-        return found
-
-    def holds(self, name: str, privilege: str, on: SecuredObject) -> bool:
-        """Whether a role may do something to an object, by owning it, by grant, by membership or as everybody."""
-        user = self.users[name]
-        if user.superuser:
-            return True
-        roles = self.roles_of(name)
-        database = self.databases[on.database]
-        if database.owner in roles and self.owners_matter:
-            roles.add(DATABASE_OWNER)
-        inside = self.inside[on.database]
-        held = database.privileges if on.kind is ObjectKind.DATABASE else inside.privileges
-        covering = {on, replace(on, column=None)}
-        if not self.owners_matter:
-            covering.add(SecuredObject(ObjectKind.DATABASE, on.database))
-            held = held | database.privileges
-        if any(one.grantee in roles and one.privilege == privilege and one.on in covering for one in held):
-            return True
-        owner = inside.schemas.get(on.schema or "") if on.kind is ObjectKind.SCHEMA else inside.objects.get(on)
-        return self.owners_matter and owner in roles and on.kind is not ObjectKind.SCHEMA
-
-    def create(self, on: SecuredObject, owner: str) -> None:
-        """An object that an application made; what was granted in advance is granted now."""
-        inside = self.inside[on.database]
-        inside.objects[on] = owner
-        for one in list(inside.privileges):
-            kind = one.on
-            if kind.creator == owner and kind.kind is on.kind and kind.schema in (None, on.schema):
-                inside.privileges.add(replace(one, on=on, grantor=owner))
+class State(Held):
+    """What is held changes by actions."""
 
     @singledispatchmethod
     def apply(self, action: Action) -> None:
@@ -272,9 +169,8 @@ class State:
     def _(self, action: CreateDatabase) -> None:
         if action.name in self.databases:
             raise Raced(SqlFailed(f"creating database {action.name}", "42P04", "it exists already"))
-        made = DatabaseState(
-            action.name, "", action.encoding, action.collation or "C.UTF-8", action.character_type or "C.UTF-8"
-        )
+        collation = action.collation or ("C.UTF-8" if self.owners_matter else _usual(action.encoding))
+        made = DatabaseState(action.name, "", action.encoding, collation, action.character_type or "C.UTF-8")
         held = frozenset(one for one in self.left if one.on.database == action.name)
         self.left -= held
         on_it = frozenset(one for one in held if one.on.kind is ObjectKind.DATABASE)
@@ -309,6 +205,12 @@ class State:
             state = replace(state, connection_limit=action.connection_limit)
         if action.allows_connections is not None:
             state = replace(state, allows_connections=action.allows_connections)
+        if action.is_template is not None:
+            state = replace(state, is_template=action.is_template)
+        if action.encoding is not None:
+            state = replace(state, encoding=action.encoding, collation=_usual(action.encoding))
+        if action.collation is not None:
+            state = replace(state, collation=action.collation)
         self.databases[action.name] = state
 
     @apply.register
@@ -364,13 +266,13 @@ class State:
         inside = self._inside(action.database)
         if action.heir is not None:
             self._hand_over(action.database, action.name, action.heir)
-        elif action.name in _names(inside):
+        elif action.name in inside.owners():
             raise Raced(SqlFailed(f"revoking what {action.name} has", "40001", "it has come to own something there"))
-        inside.privileges = {one for one in inside.privileges if not _stands(one, action.name)}
+        inside.privileges = {one for one in inside.privileges if not stands(one, action.name)}
         for name, state in self.databases.items():
             if state.owner == action.name and action.heir is not None:
                 state = _handed_over(state, action.heir)
-            kept = frozenset(one for one in state.privileges if one.grantee != action.name)
+            kept = frozenset(one for one in state.privileges if not stands(one, action.name))
             self.databases[name] = replace(state, privileges=kept)
 
     @apply.register
@@ -395,6 +297,8 @@ class State:
     @apply.register
     def _(self, action: DropDatabase) -> None:
         state, inside = self._database(action.name), self.inside[action.name]
+        if state.is_template:
+            raise SqlFailed(f"dropping database {action.name}", "42809", "cannot drop a template database")
         if not self.owners_matter:
             self.left |= state.privileges | inside.privileges
         del self.databases[action.name], self.inside[action.name]
@@ -465,6 +369,11 @@ class State:
         inside.privileges = {_now(one, former, owner) if one.on in given else one for one in inside.privileges}
 
 
+def _usual(encoding: str) -> str:
+    """The collation of a character set where none is given (MySQL)."""
+    return f"{encoding}_usual_ci"
+
+
 def _altered(user: UserState, attributes: Attributes) -> UserState:
     given = {one.name: getattr(attributes, one.name) for one in fields(attributes)}
     changed = {name: value for name, value in given.items() if value is not None}
@@ -485,16 +394,3 @@ def _now(one: Privilege, former: str, owner: str) -> Privilege:
 def _handed_over(state: DatabaseState, owner: str) -> DatabaseState:
     privileges = frozenset(_now(one, state.owner, owner) for one in state.privileges)
     return replace(state, owner=owner, privileges=privileges)
-
-
-def _stands(one: Privilege, name: str) -> bool:
-    return name in (one.grantee, one.grantor, one.on.creator)
-
-
-def _names(inside: ModelInside) -> Iterator[str]:
-    yield from inside.schemas.values()
-    yield from inside.objects.values()
-
-
-def _mentions(inside: ModelInside, name: str) -> bool:
-    return name in _names(inside) or any(_stands(one, name) for one in inside.privileges)

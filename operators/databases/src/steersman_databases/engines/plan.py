@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from .actions import Action
-from .errors import EngineError, Raced, SqlFailed
+from .errors import EngineError, Raced, ServerUnreachable, SqlFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,11 @@ async def carried_out(plan: Plan, hands: Hands) -> tuple[Change, ...]:
                 except SqlFailed as failure:
                     refused.append(failure)
                     stopped = stopped or not step.alone
+                except ServerUnreachable:
+                    # What it was busy with until there was no time left tells more.
+                    if refused:
+                        raise SqlFailed.of(refused) from None
+                    raise
                 except Raced:
                     # It may be because of that, and to look again would be of no use.
                     if not stopped:

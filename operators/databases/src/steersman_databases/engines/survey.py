@@ -199,8 +199,11 @@ class Survey:
 class Scope:
     """What to look at: names, and which databases to look inside of, for which of their schemas.
 
-    `columns` are those to look for, as columns of tables. `follow`: also look inside databases in which one of the
-    users stands, wherever nothing is declared. `commits`: also who does not wait with them.
+    `users` are followed: databases in which one of them stands are looked at and inside of, too, wherever nothing is
+    declared. `unfollowed` are users who are not. `columns` are those to look for, as columns of tables. `commits`:
+    also who does not wait with them.
+
+    Those who look at one server share a look: of two scopes, `|` makes one that shows all that either would.
     """
 
     users: frozenset[str] = frozenset()
@@ -208,8 +211,13 @@ class Scope:
     inside: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     extensions: frozenset[str] = frozenset()
     columns: frozenset[SecuredObject] = frozenset()
-    follow: bool = True
+    unfollowed: frozenset[str] = frozenset()
     commits: bool = False
+
+    @property
+    def all_users(self) -> frozenset[str]:
+        """Followed or not."""
+        return self.users | self.unfollowed
 
     @classmethod
     def of(cls, desired: Iterable[DesiredDatabase | DesiredUser]) -> Scope:
@@ -229,7 +237,7 @@ class Scope:
             inside,
             self.extensions | other.extensions,
             self.columns | other.columns,
-            self.follow and other.follow,
+            self.unfollowed | other.unfollowed,
             self.commits or other.commits,
         )
 

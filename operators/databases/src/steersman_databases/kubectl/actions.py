@@ -13,7 +13,15 @@ from steersman.meta import ObjectKey
 from steersman_databases.api import Cluster, ClusterStatus
 from steersman_databases.api.cluster_parts import ClusterPhase, LastSwitchover
 from steersman_databases.api.group import PAUSED
-from steersman_databases.clusters.view import FENCED_INSTANCES, REPLACE, RESTART, SWITCHOVER
+from steersman_databases.clusters.view import (
+    FENCED_INSTANCES,
+    REPLACE,
+    RESTART,
+    SWITCHOVER,
+    called_instance,
+    fenced_names,
+)
+from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused, named, usage
 
@@ -121,8 +129,9 @@ async def _fenced(
     async def once() -> tuple[str, ...]:
         cluster = await find_cluster(client, key)
         _require(cluster, [each for each in instances if each != ALL])
-        text = cluster.metadata.annotations.get(FENCED_INSTANCES, "")
-        fenced = tuple(sorted(change({name.strip() for name in text.split(",") if name.strip()})))
+        names = ClusterNames(key)
+        written = {called_instance(names, name) for name in fenced_names(cluster)}
+        fenced = tuple(sorted(change(written)))
         await _annotate(client, cluster, FENCED_INSTANCES, ",".join(fenced) or None)
         return fenced
 

@@ -14,7 +14,7 @@ from steersman.meta import Condition, FrozenStruct, ObjectKey, encode
 from steersman_databases.api import Cluster, ClusterStatus
 from steersman_databases.api.cluster_parts import ClusterMember, LastSwitchover
 from steersman_databases.api.conditions import next_step
-from steersman_databases.api.group import PAUSED
+from steersman_databases.api.group import is_paused
 from steersman_databases.api.mysql_cluster import MySQLClusterStatus, MySQLMember, Outage, Recovery
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterStatus, PostgreSQLMember
 from steersman_databases.kubectl.found import all_clusters, find_cluster
@@ -76,7 +76,7 @@ def report(cluster: Cluster) -> ClusterReport:
         timeline=status.timeline if isinstance(status, PostgreSQLClusterStatus) else None,
         image=status.image,
         available_image=status.available_image,
-        paused=cluster.metadata.annotations.get(PAUSED) == "true",
+        paused=is_paused(cluster),
         members=tuple(sorted(status.members, key=lambda m: (m.role != "Primary", m.name))),
         last_switchover=status.last_switchover,
         outage=status.outage if isinstance(status, MySQLClusterStatus) else None,
@@ -160,7 +160,7 @@ def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
         rows.append(
             [
                 branch + member.name,
-                member.role or "",
+                _role(member),
                 member.state or "",
                 {True: "yes", False: "no", None: ""}[member.ready],
                 _lag(member),
@@ -170,6 +170,11 @@ def _topology(members: Sequence[ClusterMember]) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _role(member: ClusterMember) -> str:
+    synchronous = isinstance(member, PostgreSQLMember) and member.synchronous
+    return f"{member.role or ''}{' (sync)' if synchronous else ''}"
 
 
 def _lag(member: ClusterMember) -> str:

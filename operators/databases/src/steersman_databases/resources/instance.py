@@ -105,7 +105,7 @@ def instance_pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) 
         image_pull_secrets=[applied(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
         containers=[_server(cluster, instance, parts)],
         volumes=[*_volumes(cluster, instance.number), *parts.volumes],
-        affinity=_apart(cluster) if pods.affinity is None else applied(pods.affinity, AffinityApply),
+        affinity=_affinity(cluster),
         node_selector=pods.node_selector or UNSET,
         tolerations=[applied(t, TolerationApply) for t in pods.tolerations] or UNSET,
         topology_spread_constraints=spread(
@@ -147,16 +147,21 @@ def _claimed(volume: str, claim: ObjectKey) -> VolumeApply:
     return VolumeApply(name=volume, persistent_volume_claim=source)
 
 
-def _apart(cluster: ClusterView) -> AffinityApply:
-    """On nodes of their own where that is possible: a lost node should cost one instance."""
-    term = PodAffinityTermApply(
-        topology_key="kubernetes.io/hostname",
-        label_selector=LabelSelectorApply(match_labels=cluster_selector(cluster)),
-    )
+def _affinity(cluster: ClusterView) -> AffinityApply:
+    """What is declared. Who only says which nodes has not said that a lost one may cost several instances."""
+    declared = cluster.pods.affinity
+    given = AffinityApply() if declared is None else applied(declared, AffinityApply)
+    if declared is not None and declared.pod_anti_affinity is not None:
+        return given
+    ours = apart(LabelSelectorApply(match_labels=cluster_selector(cluster)))
+    return msgspec.structs.replace(given, pod_anti_affinity=ours)
+
+
+def apart(selector: LabelSelectorApply) -> PodAntiAffinityApply:
+    """On nodes of their own where that is possible."""
+    term = PodAffinityTermApply(topology_key="kubernetes.io/hostname", label_selector=selector)
     preferred = [WeightedPodAffinityTermApply(weight=100, pod_affinity_term=term)]
-    return AffinityApply(
-        pod_anti_affinity=PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=preferred)
-    )
+    return PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=preferred)
 
 
 def spread(

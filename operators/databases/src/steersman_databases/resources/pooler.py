@@ -26,8 +26,6 @@ from steersman.api.apply.core_v1 import (
     LifecycleHandlerApply,
     LocalObjectReferenceApply,
     NodeAffinityApply,
-    PodAffinityTermApply,
-    PodAntiAffinityApply,
     PodSecurityContextApply,
     PodSpecApply,
     PodTemplateSpecApply,
@@ -43,7 +41,6 @@ from steersman.api.apply.core_v1 import (
     TolerationApply,
     VolumeApply,
     VolumeMountApply,
-    WeightedPodAffinityTermApply,
 )
 from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
@@ -53,7 +50,7 @@ from steersman_databases.api.cluster_parts import POOLER_VALUES, Pooler
 from steersman_databases.clusters.keyring import pooler_certificate, pooler_services
 from steersman_databases.engines.cluster import ClusterView, PodSettings
 from steersman_databases.engines.postgresql import pgbouncer
-from steersman_databases.resources.instance import applied, spread
+from steersman_databases.resources.instance import apart, applied, spread
 from steersman_databases.resources.names import MANAGED_BY
 
 PooledRole = Literal["rw", "ro"]
@@ -193,12 +190,10 @@ def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> 
 
 def _affinity(pods: PodSettings, selector: LabelSelectorApply) -> AffinityApply:
     """The nodes that the cluster is for, on different ones where that is possible."""
-    term = PodAffinityTermApply(topology_key="kubernetes.io/hostname", label_selector=selector)
-    preferred = [WeightedPodAffinityTermApply(weight=100, pod_affinity_term=term)]
     nodes = None if pods.affinity is None else pods.affinity.node_affinity
     return AffinityApply(
         node_affinity=UNSET if nodes is None else applied(nodes, NodeAffinityApply),
-        pod_anti_affinity=PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=preferred),
+        pod_anti_affinity=apart(selector),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from cluster_views import view
 from steersman.meta import Quantity
+from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 from steersman_databases.engines.cluster import ClusterView, Synchronous
 from steersman_databases.engines.postgresql import hba, patroni
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster
@@ -39,7 +40,7 @@ def test_synchronous_modes(declared: Synchronous, mode: object, strict: bool) ->
 def test_who_cannot_renew_its_lock_has_stopped_before_another_takes_it() -> None:
     told = patroni.settings(view())
     questions = 2 * 2  # `POST /failsafe`: 2 s, asked again once
-    assert told["loop_wait"] + told["retry_timeout"] + questions < told["ttl"]
+    assert max(told["loop_wait"], told["retry_timeout"]) + told["retry_timeout"] + questions < told["ttl"]
     assert told["loop_wait"] + 2 * told["retry_timeout"] <= told["ttl"], "as Patroni demands"
 
 
@@ -95,6 +96,20 @@ def test_users_lines_come_between_ours_and_the_general_ones() -> None:
     assert lines[users + 1 :] == encrypted
     plain = ("host all all all scram-sha-256", "host replication all all scram-sha-256")
     assert hba.access_rules([], tls_required=False)[-4:] == (*encrypted, *plain)
+
+
+def test_without_superuser_access_the_administrator_comes_in_locally_only() -> None:
+    def lines(**declared: Any) -> list[str]:
+        return patroni.settings(view(postgresql=PostgreSQLSettings(**declared)))["postgresql"]["pg_hba"]
+
+    taken, closed = "hostssl all postgres all scram-sha-256", lines(enable_superuser_access=False)
+    assert taken in lines() and [line for line in lines() if line != taken] == closed
+    about = [line for line in closed if line.split()[2] == "postgres"]
+    assert about == [
+        "local all postgres peer",
+        "host all postgres all reject",
+        "host replication postgres all reject",
+    ]
 
 
 def test_nobody_but_who_it_names_may_be_one_of_our_roles() -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
-from ..actions import Action, DropDatabase, DropUser, MarkDatabase, MarkUser
+from ..actions import Action, AlterDatabase, DropDatabase, DropUser, MarkDatabase, MarkUser
 from ..desired import Claim, DesiredDatabase, DesiredUser
 from ..errors import LimitReached, LoginRejected, Raced, SqlFailed
 from ..plan import Change, Plan, carried_out
@@ -105,6 +105,9 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case DropUser(role=False):
             await _shut_out(session, action.name)
             await session.run(*statement(action, dialect))
+        case AlterDatabase():
+            # Error 1295 where it is to be prepared.
+            await session.command(*statement(action, dialect))
         case _:
             await session.run(*statement(action, dialect))
     if isinstance(action, DropDatabase):

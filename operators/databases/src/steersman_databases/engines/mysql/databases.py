@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ..actions import CreateDatabase, DropDatabase, Grant, MarkDatabase, Revoke
+from ..actions import AlterDatabase, CreateDatabase, DropDatabase, Grant, MarkDatabase, Revoke
 from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
 from ..plan import Change, Plan, Step
-from ..survey import Inside, SecuredObject, Survey
+from ..survey import DatabaseState, Inside, SecuredObject, Survey
 from .grants import vocabulary
 
 CHARACTER_SET = "utf8mb4"
@@ -32,12 +32,7 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         steps.append(Step(create, Change("DatabaseCreated", f"created database {desired.name}")))
     else:
         require_ours("database", desired.name, state.mark, desired.claim, desired.adopt)
-        for field, found, wanted in (
-            ("encoding", state.encoding, desired.encoding),
-            ("collation", state.collation, desired.collation),
-        ):
-            if wanted is not None and found.lower() != wanted.lower():
-                raise ImmutableOnServer(field, found, wanted)
+        steps += _letters(state, desired)
         if mark is not None and state.mark != mark:
             change = Change("DatabaseAdopted", f"took over database {desired.name}")
             steps.append(Step(MarkDatabase(desired.name, mark, ""), change))
@@ -47,6 +42,37 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         change = Change("GrantsRestored", f"granted ALL on database {desired.name} to {desired.owner}")
         steps.append(Step(Grant(desired.owner, on, tuple(sorted(lacking)), ""), change))
     return Plan(tuple(steps))
+
+
+def _letters(state: DatabaseState, desired: DesiredDatabase) -> Iterator[Step]:
+    """Character set and collation of tables to come, which the owner can change. Of what is not ours they stay."""
+    # Who takes something over may have declared what it has, or left it as it is.
+    encoding = desired.encoding or (None if desired.adopt else CHARACTER_SET)
+    ours = desired.claim is not None and state.mark == desired.claim.text
+    different = [
+        (field, found, wanted)
+        for field, found, wanted in (
+            ("encoding", state.encoding, encoding if ours else desired.encoding),
+            ("collation", state.collation, desired.collation),
+        )
+        if wanted is not None and not _is_same(found, wanted, state.encoding)
+    ]
+    if different and not ours:
+        raise ImmutableOnServer(*different[0])
+    if different:
+        told = ", ".join(f"{field} {wanted}" for field, _, wanted in different)
+        alter = AlterDatabase(state.name, "", encoding=encoding, collation=desired.collation)
+        yield Step(alter, Change("DatabaseAltered", f"altered database {state.name} ({told})"), alone=True)
+
+
+def _is_same(found: str, wanted: str, encoding: str) -> bool:
+    """`utf8` is another name of `utf8mb3`, or of what MariaDB is set to; there a collation may lack its set."""
+    found, wanted = found.lower(), wanted.lower()
+    short, _, rest = wanted.partition("_")
+    spelled = (
+        {f"{name}_{rest}" if rest else name for name in ("utf8mb3", "utf8mb4")} if short == "utf8" else set[str]()
+    )
+    return found in {wanted, f"{encoding.lower()}_{wanted}", *spelled}
 
 
 def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:

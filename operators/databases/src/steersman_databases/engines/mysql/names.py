@@ -14,7 +14,7 @@ LONGEST_USER = 32
 LONGEST_FILE_NAME = 255
 
 RESERVED_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema", "ndbinfo", "steersman"})
-RESERVED_USERS = frozenset({"root", "event_scheduler", "system user"})
+RESERVED_USERS = frozenset({"root", "event_scheduler", "system user", "unauthenticated user", "delayed"})
 RESERVED_ROLES = frozenset({"none", "public", "current_role", "current_user"})
 RESERVED_USER_PREFIXES = ("mysql.", "mariadb.", "steersman_")
 RAW_FILE_NAME_PREFIX = "#mysql50#"

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import asyncmy
 from asyncmy.errors import MySQLError
 
+from ..addresses import addresses_of
 from ..errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..in_memory import in_memory
 from ..server import Endpoint, Login, Server, TLSMode, Verification
@@ -34,13 +35,15 @@ RACED = frozenset(
 )
 """Error numbers that mean: somebody else was at it at the same time, look again."""
 
+CANNOT_CONNECT = 2003
+
 AWAY = frozenset(
     {
         1040,  # too many connections
         1053,  # server shutdown in progress
         1129,  # host is blocked
         1205,  # lock wait timeout
-        2003,  # cannot connect
+        CANNOT_CONNECT,
         2006,  # server has gone away
         2013,  # connection lost
         3169,  # session killed
@@ -129,28 +132,26 @@ class Session:
         await self._execute(doing, statement, ())
 
     async def command(self, doing: str, statement: str) -> None:
-        """Run one of those that cannot be prepared. Nothing of anybody's may stand in it."""
-        try:
-            async with asyncio.timeout_at(self._deadline):
-                await self._connection.query(statement)
-        except TimeoutError:
-            raise ServerUnreachable(self._endpoint, f"no answer in time while {doing}") from None
-        except OSError as error:
-            raise ServerUnreachable(self._endpoint, f"while {doing}: {error}") from None
-        except MySQLError as error:
-            raise self._failure(doing, error) from None
+        """Run one of those that cannot be prepared. Nothing of anybody's may stand in it but names, quoted."""
+        async with self._bounded(doing):
+            await self._connection.query(statement)
 
     async def _execute(self, doing: str, statement: str, values: tuple[object, ...]) -> _Result:
+        async with self._bounded(doing):
+            prepared = await self._connection.prepare(statement)
+            try:
+                return await prepared.execute(values)
+            finally:
+                await prepared.close()
+
+    @contextlib.asynccontextmanager
+    async def _bounded(self, doing: str) -> AsyncGenerator[None]:
+        """By the deadline, and with errors of our own."""
         done = False
         try:
             async with asyncio.timeout_at(self._deadline):
-                prepared = await self._connection.prepare(statement)
-                try:
-                    result = await prepared.execute(values)
-                finally:
-                    await prepared.close()
+                yield
             done = True
-            return result
         except TimeoutError:
             raise ServerUnreachable(self._endpoint, f"no answer in time while {doing}") from None
         except OSError as error:
@@ -218,17 +219,18 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
     Raises `LoginRejected`, `ServerUnreachable`, or `Raced` where the account may not enter the database.
     """
     endpoint = server.endpoint
+    addresses = await addresses_of(endpoint, deadline)
     remaining = deadline - asyncio.get_running_loop().time()
     try:
         async with asyncio.timeout(max(remaining, 0)):
-            connection = await _open(
-                host=endpoint.host,
+            connection = await _opened(
+                addresses,
                 port=endpoint.port,
                 user=login.username,
                 password=(login.password or "").encode(),
                 database=database,
                 charset="utf8mb4",
-                ssl=_tls(server.verification, login),
+                ssl=_tls(endpoint.host, server.verification, login),
                 connect_timeout=max(1, math.ceil(remaining)),
                 autocommit=True,
                 program_name="steersman",
@@ -250,12 +252,41 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
         raise ServerUnreachable(endpoint, str(error)) from None
 
 
+async def _opened(addresses: Sequence[str], **options: object) -> _Connection:
+    """A connection to the first address where one can be opened."""
+    *others, last = addresses
+    for address in others:
+        try:
+            return await _open(host=address, **options)
+        except MySQLError as error:
+            if _told(error)[0] != CANNOT_CONNECT:
+                raise
+    return await _open(host=last, **options)
+
+
 _NO_TLS = "the server offers no TLS, without which the administrator's password is not shown to it"
 """It answers the beginning of TLS in clear text."""
 
 
-def _tls(verification: Verification, login: Login) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+class _Named(ssl.SSLContext):
+    """Of a server that is known by its name, whichever address asyncmy takes for that."""
+
+    host = ""
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return super().wrap_bio(incoming, outgoing, server_side, self.host, session)
+
+
+def _tls(host: str, verification: Verification, login: Login) -> ssl.SSLContext:
+    context = _Named(ssl.PROTOCOL_TLS_CLIENT)
+    context.host = host
     context.check_hostname = verification.mode is TLSMode.VERIFY_FULL
     if verification.mode in (TLSMode.VERIFY_FULL, TLSMode.VERIFY_CA):
         if verification.authorities is not None:

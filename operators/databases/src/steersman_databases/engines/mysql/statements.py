@@ -11,6 +11,7 @@ from functools import singledispatch
 
 from ..actions import (
     Action,
+    AlterDatabase,
     AlterUser,
     Attributes,
     CreateDatabase,
@@ -148,6 +149,16 @@ def _(action: CreateDatabase, dialect: Dialect) -> tuple[str, str]:
     if action.collation is not None:
         text += f" COLLATE {_word(action.collation)}"
     return f"creating database {action.name}", text
+
+
+@statement.register
+def _(action: AlterDatabase, dialect: Dialect) -> tuple[str, str]:
+    text = f"ALTER DATABASE {identifier(action.name)}"
+    if action.encoding is not None:
+        text += f" CHARACTER SET {_word(action.encoding)}"
+    if action.collation is not None:
+        text += f" COLLATE {_word(action.collation)}"
+    return f"altering database {action.name}", text
 
 
 @statement.register

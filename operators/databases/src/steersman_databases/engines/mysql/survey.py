@@ -25,8 +25,8 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         major, minor = re.findall(r"\d+", row["v"])[:2]
         marks = await read_marks(session)
         administrator = sessions.server.login.username
-        accounts = await read_accounts(session, scope.users, administrator)
-        own = [account for name in sorted(scope.users) if (account := accounts.own(name)) is not None]
+        accounts = await read_accounts(session, scope.all_users, administrator)
+        own = [account for name in sorted(scope.all_users) if (account := accounts.own(name)) is not None]
         held: dict[str, set[Privilege]] = defaultdict(set)
         literal = await names_are_literal(session)
         for one in await held_by(session, accounts, own, literal=literal):
@@ -35,7 +35,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
             held[one.on.database].add(one)
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
-        absent = sorted(scope.users - {account.key[0] for account in own})
+        absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
@@ -45,7 +45,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
             databases=databases,
             narrower={
                 name: any(accounts.might(one) != (False, False) for one in others)
-                for name in scope.users
+                for name in scope.all_users
                 if (others := accounts.others(name))
             },
             orphaned={name: marks.get(("user", name)) for name in await definers(session, absent)},

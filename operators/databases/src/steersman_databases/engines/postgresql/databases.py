@@ -61,7 +61,9 @@ def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:
     # A half-made one bears no mark yet, and nobody has ever been in it.
     if state is None or not (is_ours(state.mark, claim) or _is_half_made(survey, state)):
         return Plan()
-    return Plan((Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}")),))
+    # The server drops no template.
+    freed = (Step(AlterDatabase(name, state.owner, is_template=False)),) if state.is_template else ()
+    return Plan((*freed, Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}"))))
 
 
 def _created(desired: DesiredDatabase) -> CreateDatabase:
@@ -88,6 +90,9 @@ def _fresh(desired: DesiredDatabase) -> DatabaseState:
 
 
 def _outside(survey: Survey, state: DatabaseState, desired: DesiredDatabase) -> Iterator[Step]:
+    if state.is_template:
+        change = Change("DatabaseAltered", f"database {state.name} is no template any more")
+        yield Step(AlterDatabase(state.name, state.owner, is_template=False), change, alone=True)
     limit = desired.connection_limit if state.connection_limit != desired.connection_limit else None
     if limit is not None or not state.allows_connections:
         opens = state.connection_limit == 0 or not state.allows_connections
@@ -117,7 +122,8 @@ def _is_half_made(survey: Survey, state: DatabaseState) -> bool:
 
 
 def _require_as_made(state: DatabaseState, desired: DesiredDatabase) -> None:
-    if state.is_template:
+    # Of ours its owner made one, whom that would put beyond all healing.
+    if state.is_template and (desired.claim is None or state.mark != desired.claim.text):
         raise InvalidName("databaseName", state.name, "it is a template of this server; choose another name")
     if state.connection_limit == HALF_DROPPED:
         raise SqlFailed(

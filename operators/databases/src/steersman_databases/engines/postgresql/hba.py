@@ -64,13 +64,14 @@ _RISKS = {
 }
 
 
-def access_rules(declared: Sequence[str], *, tls_required: bool) -> tuple[str, ...]:
+def access_rules(declared: Sequence[str], *, tls_required: bool, superuser: bool = True) -> tuple[str, ...]:
     """The lines of pg_hba.conf.
 
     Args:
         declared: the user's lines, as they stand. They come after ours, so they cannot let anybody in as one of our
             accounts, nor lock these out.
         tls_required: whether passwords are taken over encrypted connections only.
+        superuser: whether the administrator comes in by a password, from everywhere.
     """
     ours = (*BY_CERTIFICATE, REPLICATION)
     return (
@@ -79,7 +80,7 @@ def access_rules(declared: Sequence[str], *, tls_required: bool) -> tuple[str, .
         f"local replication {REPLICATION} peer map={_MAP}",
         f"hostssl replication {REPLICATION} all cert",
         *(f"hostssl all {role} all cert map={_MAP}" for role in BY_CERTIFICATE),
-        f"hostssl all {ADMINISTRATOR} all scram-sha-256",
+        *((f"hostssl all {ADMINISTRATOR} all scram-sha-256",) if superuser else ()),
         *(f"host {what} {role} all reject" for role in (*ours, ADMINISTRATOR) for what in ("all", "replication")),
         *declared,
         # `all` databases are not what is streamed. By the second, only roles with the attribute REPLICATION get on.

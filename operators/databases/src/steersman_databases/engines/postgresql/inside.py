@@ -14,6 +14,7 @@ from ..actions import (
     MoveExtension,
     UpdateExtension,
 )
+from ..claims import is_kin
 from ..desired import DesiredDatabase, DesiredExtension, DesiredSchema, ObjectKind
 from ..errors import ExtensionUnavailable, InvalidName, NotPermitted
 from ..plan import Change, Plan, Step
@@ -28,7 +29,7 @@ _EVERYTHING = PRIVILEGES[ObjectKind.SCHEMA]
 def plan_inside(survey: Survey, inside: Inside, desired: DesiredDatabase) -> Plan:
     """The steps inside a database that belongs to its owner already.
 
-    Raises `ExtensionUnavailable`, and `NotPermitted` for a guest's extension that needs a superuser.
+    Raises `ExtensionUnavailable`, and `NotPermitted` for a guest's extension that needs a superuser, or is another's.
     """
     steps: list[Step] = []
     if not any(schema.name == "public" for schema in desired.schemas):
@@ -42,7 +43,7 @@ def plan_inside(survey: Survey, inside: Inside, desired: DesiredDatabase) -> Pla
         else:
             steps += _schema(inside, desired, schema)
     for extension in desired.extensions:
-        steps += _extension(inside, desired, extension)
+        steps += _extension(survey, inside, desired, extension)
     # What was in a schema may have moved out by now, and what has not stops nothing else.
     steps += _dropped(inside, desired)
     return Plan(tuple(steps), tuple(missing))
@@ -90,17 +91,27 @@ def _dropped(inside: Inside, desired: DesiredDatabase) -> Iterator[Step]:
             yield Step(drop, change)
 
 
-def _extension(inside: Inside, desired: DesiredDatabase, extension: DesiredExtension) -> Iterator[Step]:
+def _extension(
+    survey: Survey, inside: Inside, desired: DesiredDatabase, extension: DesiredExtension
+) -> Iterator[Step]:
     steps = tuple(_extension_steps(inside, desired, extension))
-    on_disk = inside.on_disk.get(extension.name)
-    if steps and desired.guest and not (on_disk is not None and on_disk.trusted):
-        # Its script runs as a superuser, and what it makes may reach other databases, files or hosts.
-        raise NotPermitted(
-            "extension",
-            extension.name,
-            "is not trusted, so only objects from the cluster's own namespace may have it",
-        )
+    if steps and desired.guest:
+        _require_permitted(survey, inside, desired, extension.name)
     return iter(steps)
+
+
+def _require_permitted(survey: Survey, inside: Inside, desired: DesiredDatabase, name: str) -> None:
+    """What is done to an extension is a superuser's work, unless it is a trusted one of the database's owner."""
+    on_disk, found = inside.on_disk.get(name), inside.extensions.get(name)
+    only = "so only objects from the cluster's own namespace may"
+    if on_disk is None or not on_disk.trusted:
+        # Its script runs as a superuser, and what it makes may reach other databases, files or hosts.
+        raise NotPermitted("extension", name, f"is not trusted, {only} have it")
+    if found is None or found.owner == desired.owner:
+        return
+    owner = survey.users.get(found.owner)
+    if owner is None or not is_kin(owner.mark, desired.claim):
+        raise NotPermitted("extension", name, f"belongs to {found.owner}, {only} change it")
 
 
 def _extension_steps(inside: Inside, desired: DesiredDatabase, extension: DesiredExtension) -> Iterator[Step]:

@@ -61,6 +61,9 @@ def check_database(desired: DesiredDatabase) -> None:
             raise InvalidName("schemas", schema.name, "PostgreSQL keeps this schema for itself; choose another name")
     for extension in desired.extensions:
         _check_name("extensions", extension.name)
+        if extension.name == "plpgsql" and not extension.present:
+            reason = "every database needs it for what is granted in it and for who is dropped; leave it out"
+            raise InvalidName("extensions", extension.name, reason)
 
 
 def check_user(desired: DesiredUser, administrator: str) -> None:

@@ -25,8 +25,9 @@ PEER = "/etc/steersman/peer"
 ROLE_COMMAND = "/usr/local/bin/steersman-role"
 
 _MIB = 1024 * 1024
-# Who cannot renew the lock stops within loop_wait + retry_timeout and two questions to the others, of 2 s each: before
-# its ttl has passed. Patroni wants 20 s at the least; patroni.patch has it take these (an image without it goes on with 20).
+# Who cannot renew the lock stops before its ttl has passed: within retry_timeout, in which it may say how it is,
+# another retry_timeout, and two questions to the others, of 2 s each. Patroni wants 20 s at the least; patroni.patch
+# has it take these, and an image without it goes on with 20.
 _TTL, _LOOP_WAIT, _RETRY_TIMEOUT = 12, 2, 3
 # A replica that has been away for longer than this is copied anew rather than waited for.
 _SLOT_TTL = "30min"
@@ -112,7 +113,11 @@ def settings(cluster: ClusterView) -> Mapping[str, Any]:
             "remove_data_directory_on_rewind_failure": False,
             "remove_data_directory_on_diverged_timelines": False,
             "parameters": server_parameters(cluster),
-            "pg_hba": list(hba.access_rules(cluster.access_rules, tls_required=cluster.tls_required)),
+            "pg_hba": list(
+                hba.access_rules(
+                    cluster.access_rules, tls_required=cluster.tls_required, superuser=cluster.superuser_access
+                )
+            ),
             "pg_ident": list(hba.account_map()),
         },
     }

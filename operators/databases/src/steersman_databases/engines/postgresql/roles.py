@@ -27,7 +27,7 @@ from ..actions import (
 )
 from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredMembership, DesiredUser, NoPassword, Password
-from ..errors import HeirMissing, InvalidName
+from ..errors import HeirMissing, InvalidName, Raced, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
 from ..survey import Membership, Survey, UserState
@@ -110,7 +110,10 @@ def _owned(survey: Survey, role: str) -> set[str]:
 
 def _heir(survey: Survey, name: str, database: str) -> str:
     state = survey.databases.get(database)
-    if state is None or not state.owner or state.owner == name:
+    if state is None:
+        # Of who is dropped all databases are looked at: it went, or came, in the middle of the look.
+        raise Raced(SqlFailed(f"dropping user {name}", "3D000", f"database {database} was not seen"))
+    if not state.owner or state.owner == name:
         raise HeirMissing(name, database, "it owns the database itself")
     return state.owner
 

@@ -26,6 +26,7 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
+from ..addresses import addresses_of
 from ..errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from ..in_memory import in_memory
 from ..server import Login, Server, TLSMode, Verification
@@ -229,12 +230,15 @@ async def connect(
     Raises `LoginRejected`, `ServerUnreachable` or, where the login may not come into the database, `SqlFailed`.
     """
     endpoint = server.endpoint
+    addresses = await addresses_of(endpoint, deadline)
     remaining = deadline - asyncio.get_running_loop().time()
     try:
         with tls_parameters(server.verification, login) as tls:
             async with asyncio.timeout(max(remaining, 0)):
                 connection = await psycopg.AsyncConnection[TupleRow].connect(
-                    host=endpoint.host,
+                    # The certificate is to be of the name. psycopg looks up what has no address beside it.
+                    host=",".join(endpoint.host for _ in addresses),
+                    hostaddr=",".join(addresses),
                     port=endpoint.port,
                     user=login.username,
                     password=login.password,

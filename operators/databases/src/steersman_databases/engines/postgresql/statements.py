@@ -304,8 +304,12 @@ def _(action: AlterDatabase) -> Work:
         clauses.append(_sql(f"ALLOW_CONNECTIONS {str(action.allows_connections).lower()}"))
     if action.connection_limit is not None:
         clauses.append(_sql("CONNECTION LIMIT {}", sql.Literal(action.connection_limit)))
+    if action.is_template is not None:
+        clauses.append(_sql(f"IS_TEMPLATE {str(action.is_template).lower()}"))
     statement = _sql("ALTER DATABASE {} {}", Name(action.name), _list(clauses, " "))
-    return Work(f"opening database {action.name}", (statement,), as_role=action.former)
+    # As whoever drops it, where it is done for that: whose it has become does not matter.
+    elevated = action.is_template is not None
+    return Work(f"altering database {action.name}", (statement,), as_role=action.former, elevated=elevated)
 
 
 @work.register

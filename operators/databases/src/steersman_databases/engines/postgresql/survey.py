@@ -101,7 +101,7 @@ _DATABASES = """
            d.datcollate, d.datctype, d.datconnlimit, d.datallowconn, d.datistemplate,
            pg_catalog.shobj_description(d.oid, 'pg_database')
     FROM pg_catalog.pg_database d
-    WHERE d.datname = ANY(%s) OR %s AND d.oid IN (
+    WHERE d.datname = ANY(%s) OR d.oid IN (
         SELECT u.objid FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_roles r ON r.oid = u.refobjid
         WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
           AND u.classid = 'pg_catalog.pg_database'::pg_catalog.regclass AND r.rolname = ANY(%s))
@@ -220,24 +220,28 @@ _LEAST_SECONDS = 1.0
 
 async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> Survey:
     """One survey: a few queries in the maintenance database, and one visit to each database to look inside of."""
-    scope = replace(scope, users=scope.users.union(map(deputy_name, scope.users)))
+    scope = replace(
+        scope,
+        users=scope.users.union(map(deputy_name, scope.users)),
+        unfollowed=scope.unfollowed.union(map(deputy_name, scope.unfollowed)),
+    )
     async with sessions.at(None, deadline) as session:
         [(number, administrator, superuser, reader)] = await session.rows("looking at the server", _ME)
-        users = await _users(session, scope.users)
+        users = await _users(session, scope.all_users)
         if superuser or reader:
             for name, verifier in await session.rows("looking at verifiers", _VERIFIERS[superuser], sorted(users)):
                 users[name]["verifier"] = verifier
-        named = scope.databases.union(*(user["stands_in"] for user in users.values() if scope.follow))
+        named = scope.databases.union(*(users[name]["stands_in"] for name in scope.users & users.keys()))
         databases = await _databases(session, scope, sorted(named))
         settings = [f"synchronous_commit={value}" for value in NOT_WAITING]
         hasty = await session.rows("looking at how commits wait", _HASTY, settings) if scope.commits else []
         if owners := {state.owner for state in databases.values()} - users.keys():
             users |= await _users(session, owners)
     found = {name: UserState(name, **state) for name, state in users.items()}
-    wanted = {name: found[name] for name in scope.users & found.keys()}
+    followed = [found[name] for name in scope.users & found.keys()]
     # Since version 16 a member may act as a role only if it was said so.
     acting = "MEMBER" if number < 160000 else "SET"
-    inside, unseen = await _visits(sessions, scope, wanted, databases, acting, deadline)
+    inside, unseen = await _visits(sessions, scope, followed, databases, acting, deadline)
     return Survey(
         product="PostgreSQL",
         version=divmod(number, 10000),
@@ -284,7 +288,7 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
 
 
 async def _databases(session: Session, scope: Scope, names: list[str]) -> dict[str, DatabaseState]:
-    found = await session.rows("looking at databases", _DATABASES, names, scope.follow, sorted(scope.users))
+    found = await session.rows("looking at databases", _DATABASES, names, sorted(scope.users))
     privileges: dict[str, set[Privilege]] = defaultdict(set)
     for name, grantee, privilege, grantor, grantable in await session.rows(
         "looking at databases' grants", _DATABASE_PRIVILEGES, [row[0] for row in found]
@@ -297,7 +301,7 @@ async def _databases(session: Session, scope: Scope, names: list[str]) -> dict[s
 async def _visits(
     sessions: PostgreSQLSessions,
     scope: Scope,
-    users: Mapping[str, UserState],
+    followed: Iterable[UserState],
     databases: Mapping[str, DatabaseState],
     acting: str,
     deadline: float,
@@ -307,10 +311,9 @@ async def _visits(
     What one database does to whoever comes to it is no matter of the others on the server.
     """
     wanted = dict(scope.inside)
-    if scope.follow:
-        for user in users.values():
-            for name in user.stands_in:
-                wanted.setdefault(name, frozenset())
+    for user in followed:
+        for name in user.stands_in:
+            wanted.setdefault(name, frozenset())
     open_ones = [
         name
         for name in sorted(wanted)
@@ -355,9 +358,9 @@ async def _inside(session: Session, database: str, schemas: frozenset[str], scop
     names, extensions = sorted(schemas), sorted(scope.extensions)
     objects = await _objects(session, database, schemas, scope) if names else {}
     owned = dict(await session.rows("looking at schemas", _SCHEMAS, names))
-    owners = sorted({*owned.values(), *objects.values(), *scope.users} - {"", DATABASE_OWNER}) if names else []
+    owners = sorted({*owned.values(), *objects.values(), *scope.all_users} - {"", DATABASE_OWNER}) if names else []
     strangers = await session.rows("looking at owners", _STRANGERS, owners, acting) if owners else []
-    users = sorted(scope.users)
+    users = sorted(scope.all_users)
     held = await session.rows("looking at grants", _PRIVILEGES, users, users, [*users, DATABASE_OWNER])
     return Inside(
         schemas=owned,

@@ -1,0 +1,108 @@
+"""Servers that do not run: told with the words of Kubernetes, until something else is declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster_world import ClusterWorld
+from database_world import VERSIONS, World
+from steersman.testing import virtual_time
+from steersman_databases.engines import image
+
+ENDS: dict[str, Any] = {
+    "restartCount": 4,
+    "ready": False,
+    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
+    "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": "steersman: no such thing\n"}},
+}
+UNPULLED: dict[str, Any] = {
+    "restartCount": 0,
+    "ready": False,
+    "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}},
+}
+UNMADE: dict[str, Any] = {
+    "restartCount": 0,
+    "ready": False,
+    "state": {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "orders-tls" not found'}},
+}
+BROKEN = "registry.test/postgresql:broken"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (ENDS, "the server in pod orders-0-0 ended 4 times (last: Error, code 1, steersman: no such thing)"),
+        (UNMADE, 'pod orders-0-0 does not start: secret "orders-tls" not found'),
+    ],
+)
+@virtual_time
+async def test_a_first_instance_that_crashes_is_told_and_made_anew_as_is_declared_then(
+    said: dict[str, Any], words: str
+) -> None:
+    world = ClusterWorld()
+    world.hosts.crashing[BROKEN] = said
+    async with world.operator():
+        await world.create(instances=1, image=BROKEN)
+        await world.until("told", lambda: world.condition("Ready") == "False/InstanceCrashing")
+        assert world.message("Ready") == f"{words}: read the logs of the instance"
+        assert world.status.phase == "Failed"
+        assert world.condition("Available") == "False/NoPrimary"
+        await world.rest(600)
+        assert world.events().count("InstanceCrashing") == 1
+        assert world.statefulsets() == ["orders-0"]
+        await world.change(image=None)
+        await world.ready(1)
+
+
+@pytest.mark.parametrize(("said", "reason"), [(ENDS, "InstanceCrashing"), (UNPULLED, "ImageUnavailable")])
+@virtual_time
+async def test_an_image_that_does_not_run_is_tried_by_one_and_given_up(said: dict[str, Any], reason: str) -> None:
+    world = ClusterWorld()
+    world.hosts.crashing[BROKEN] = said
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        before = world.uids()
+        await world.change(image=BROKEN)
+        await world.until("told", lambda: world.condition("Ready") == f"False/{reason}")
+        assert world.condition("Available") == "True/PrimaryAccepts"
+        await world.rest(1200)
+        assert world.condition("Ready") == f"False/{reason}"
+        assert world.status.primary == "orders-0"
+        changed = [name for name, uid in world.uids().items() if before.get(name) != uid]
+        assert len(changed) == 1 and "orders-0" not in changed
+        await world.change(image=None)
+        await world.ready(3)
+        assert {pod.spec.containers[0].image for pod in world.pods().values()} == {image("postgresql", "17")}
+        assert world.uids()["orders-0"] == before["orders-0"], "what runs is left alone"
+
+
+@virtual_time
+async def test_the_only_instance_gets_the_operators_image_once_one_that_cannot_be_had_is_declared_no_more() -> None:
+    world = ClusterWorld()
+    world.hosts.crashing[BROKEN] = UNPULLED
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.change(image=BROKEN)
+        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        await world.change(image=None)
+        await world.ready(1)
+
+
+@pytest.mark.parametrize("engine", VERSIONS)
+@virtual_time
+async def test_a_database_says_that_its_own_server_crashes(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(engine)
+    variable = f"STEERSMAN_IMAGE_{engine.upper()}_{VERSIONS[engine].replace('.', '_')}"
+    monkeypatch.setenv(variable, BROKEN)
+    world.machines.hosts.crashing[BROKEN] = ENDS
+    async with world.operator():
+        await world.create()
+        await world.until("told", lambda: world.reason == "ServerCrashing")
+        assert "the server in pod orders-0-0 ended 4 times" in world.message
+        assert world.database and world.database.status and world.database.status.phase == "Failed"
+        monkeypatch.setenv(variable, "registry.test/mended")
+        await world.ready()
