@@ -143,8 +143,8 @@ def test_a_mysql_shell_is_for_clusters_of_mysql(server: InMemoryApiServer, execu
     primary["metadata"]["labels"] |= {MEMBER_OF_LABEL: "blog"}
     server.load(primary)
     call("mysql", "blog", "--", "-e", "SELECT 1")
-    command = ["blog-0-0", "--", "mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "-e", "SELECT 1"]
-    assert executed[0][-7:] == command
+    command = ["mysql", "--user=root", "--socket=/run/steersman/mysqld.sock", "--default-character-set=utf8mb4"]
+    assert executed[0][-8:] == ["blog-0-0", "--", *command, "-e", "SELECT 1"]
     refused = call("mysql", "shop")
     assert refused.exit_code == 1
     assert "not found" in refused.stderr

@@ -314,7 +314,7 @@ async def test_a_pod_that_waits_for_a_node_has_tried_nothing() -> None:
         world.hosts.unschedulable.clear()
         await world.client.delete(Pod, NAMES.pod(0))
         await comes_back(world)
-        await world.ready(1)
+        await world.degraded(1)
 
 
 @virtual_time

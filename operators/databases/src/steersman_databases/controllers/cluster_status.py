@@ -405,7 +405,7 @@ def explain(view: ClusterView, observed: Observed, findings: Findings) -> None:
 
 _WAITS = frozenset({"Creating", "Degraded", "InstanceNotReady", "NoPrimary"})
 """Reasons of Ready that do not say what an instance tries."""
-_STILL_AS_DECLARED = frozenset({"Expiring", "MinorAvailable", "RunningLow"})
+_STILL_AS_DECLARED = frozenset({"Expiring", "MinorAvailable", "MinorsDiffer", "RunningLow"})
 """Why a condition may be false although all is as declared: somebody has time to do something."""
 _UNDER_WAY = frozenset(
     {"FileSystemResizePending", "Lowering", "Resizing", "RestartPending", "RollingOut", "Upgrading"}
