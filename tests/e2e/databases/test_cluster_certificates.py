@@ -60,12 +60,29 @@ def write(cluster: ClusterUnderTest, name: str, data: Data) -> None:
     cluster.place.patch("secret", name, {"data": encoded})
 
 
+def told(cluster: ClusterUnderTest, secret: str) -> str:
+    """By what a Secret says that the servers are verified."""
+    return cluster.place.secret(secret)["ca.crt"]
+
+
+def get_in(cluster: ClusterUnderTest) -> None:
+    """Whoever reads its Secret only now, and has nothing else, verifies the servers by that."""
+    for secret, user in (("shop-app", "shop"), ("clerk-user", "clerk")):
+        client = Client(cluster, secret, name=f"client-{user}")
+        client.start()
+        assert client.by_uri(cluster.engine.who) == user
+        client.stop()
+
+
 def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record_property: Record) -> None:
     """Behind a pooler too, where there is one."""
     pooled = three.engine is POSTGRESQL
     if pooled:
         three.apply(pooler={"replicas": 1, "readOnly": False})
     three.wait_ready()
+    clerk = {"user": "clerk", "database": "shop", "grants": [{"database": "shop", "privileges": ["ALL"]}]}
+    three.place.declare("DatabaseUser", "clerk", three.reference(**clerk))
+    three.place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
     three.annotate("paused", "true")
     three.wait_reason("ByAnnotation", "Paused")
     ring = aged(three)
@@ -79,6 +96,7 @@ def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record
     names = seen_as(three).names
     old = ring[names.server_certificate]["tls.crt"].decode()
     three.until("they show what is old", lambda: all_show(three, old), 60)
+    three.until("clients are told", lambda: told(three, "shop-app") == told(three, names.server_certificate.name), 60)
     pooler = f"{three.name}-pooler-rw.{three.place.namespace}.svc"
     with ExitStack() as stack:
         # A session that waits was not dropped.
@@ -102,6 +120,7 @@ def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record
         authority = three.place.secret(names.authorities.name)["server.crt"]
         assert authority != ring[names.authorities]["server.crt"].decode(), "by another authority"
         three.wait_ready()
+        get_in(three)
         for each in writers:
             each.goes_on(time.time())
             record_property("own certificates: longest gap in writes, in seconds", round(each.gap, 1))
@@ -124,7 +143,9 @@ def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record
     with writing(three, "shop-app", settings=three.engine.patient) as seen:
         three.apply(tls={"serverSecret": {"name": GIVEN}})
         three.until("all show it", lambda: all_show(three, first["tls.crt"].decode()), 120)
-        assert authority.certificate.decode() in three.place.secret("orders-tls")["ca.crt"]
+        given = authority.certificate.decode()
+        assert given in told(three, "orders-tls")
+        three.until("clients are told", lambda: given in told(three, "shop-app"), 30)
         fresh = Client(three, "shop-app")
         fresh.start()
         assert fresh.sql("SELECT 1") == "1", "whoever trusts the given authority gets in"

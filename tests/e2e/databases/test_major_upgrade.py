@@ -1,18 +1,43 @@
-"""PostgreSQL 15 becomes 17 in place: refused while it serves, taken back from its very end, and then done."""
+"""PostgreSQL 15 becomes 17 in place: refused while it serves, taken back from its very end, and then done.
+
+What is declared on the cluster is there afterwards, and whoever comes through the pooler has waited.
+"""
 
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-import yaml
 
+from cluster_under_test import SMALL, Client, ClusterUnderTest, Place, Writing, writing
+from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
 from devcluster.progress import Progress
-from devcluster.target import Target, wait_until
 
-NAME = "ledger"
 ROWS = 20000
+SPEC = {
+    **SMALL,
+    "version": "15",
+    "instances": 2,
+    "storage": {"size": "1Gi"},
+    "walStorage": {"size": "512Mi"},
+    "bootstrap": {"initdb": {"database": "books", "owner": "keeper"}},
+    # Whoever waits has the time that it takes on a machine where others work too.
+    "pooler": {"replicas": 1, "readOnly": False, "parameters": {"query_wait_timeout": "600"}},
+}
+CLERK = {
+    "user": "clerk",
+    "database": "stock",
+    "grants": [
+        {"database": "stock", "privileges": ["CONNECT"]},
+        {"database": "stock", "schema": "public", "privileges": ["USAGE"]},
+        {"database": "stock", "schema": "public", "tables": ["*"], "privileges": ["SELECT"], "future": True},
+    ],
+}
+OWNERS = "SELECT datname, pg_get_userbyid(datdba) FROM pg_database WHERE NOT datistemplate ORDER BY 1"
 DATA = f"""
 CREATE EXTENSION pgcrypto;
 CREATE COLLATION german (provider = icu, locale = 'de-DE');
@@ -43,112 +68,142 @@ WHERE relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND relpersistence 
 STALE = "SELECT count(*) FROM pg_collation WHERE collversion <> pg_collation_actual_version(oid)"
 
 
-class Ledger:
-    """The cluster of the test."""
-
-    def __init__(self, target: Target, namespace: str) -> None:
-        self._target = target
-        self._namespace = namespace
-
-    def apply(self) -> None:
-        manifest = {
-            "apiVersion": "databases.steersman.dev/v1alpha1",
-            "kind": "PostgreSQLCluster",
-            "metadata": {"name": NAME, "namespace": self._namespace},
-            "spec": {
-                "version": "15",
-                "instances": 2,
-                "deletionPolicy": "Delete",
-                "storage": {"size": "1Gi"},
-                "walStorage": {"size": "512Mi"},
-                "resources": {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
-                "postgresql": {"parameters": {"shared_buffers": "32MB", "max_connections": "40"}},
-            },
-        }
-        self._target.apply(yaml.safe_dump(manifest))
-
-    def kubectl(self, *arguments: str, seconds: float = 60) -> str:
-        return self._target.kubectl(f"--namespace={self._namespace}", *arguments, seconds=seconds)
-
-    def change(self, spec: str) -> None:
-        self.kubectl("patch", "pg", NAME, "--type=merge", f'--patch={{"spec": {spec}}}')
-
-    @property
-    def status(self) -> dict[str, object]:
-        found = self._target.get("pg", NAME, f"--namespace={self._namespace}") or {}
-        return found.get("status", {})
-
-    def says(self, type_: str = "Upgraded") -> tuple[str, str]:
-        """Reason and message of a condition."""
-        conditions: list[dict[str, str]] = self.status.get("conditions", [])  # type: ignore[assignment]
-        return next(((c["reason"], c["message"]) for c in conditions if c["type"] == type_), ("", ""))
-
-    def serves(self, version: str) -> bool:
-        """Whether all take connections, the primary with this version."""
-        status = self.status
-        right = str(status.get("version")).startswith(f"{version}.")
-        return right and status.get("readyInstances") == 2 and self.says("Available")[0] == "PrimaryAccepts"
-
-    def run(self, *command: str, seconds: float = 60) -> str:
-        return self.kubectl("exec", f"{self.status['primary']}-0", "--", *command, seconds=seconds)
-
-    def sql(self, statements: str) -> str:
-        """What the last of some statements says; each is a transaction of its own."""
-        one_by_one = [word for one in statements.strip().split(";\n") for word in ("-c", one)]
-        return self.run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", *one_by_one).strip()
-
-    def pods(self) -> str:
-        selector = "--selector=app.kubernetes.io/name=postgresql"
-        return self.kubectl("get", "pods", "--output=jsonpath={.items[*].metadata.uid}", selector)
-
-
 @pytest.fixture
-def ledger(cluster: Target, namespace: str) -> Ledger:
-    if cluster.is_devcluster:
+def ledger(place: Place) -> ClusterUnderTest:
+    if place.target.is_devcluster:
         for recipe in (POSTGRESQL_15, UPGRADE_15_17):
             load(ensure(recipe, Progress()))
-    return Ledger(cluster, namespace)
+    return ClusterUnderTest(place, "ledger", dict(SPEC))
 
 
-@pytest.mark.timeout(1500)
-def test_refused_then_taken_back_then_upgraded(ledger: Ledger) -> None:
+def run(ledger: ClusterUnderTest, statements: str) -> str:
+    """What the last of some statements says; each is a transaction of its own."""
+    one_by_one = [word for one in statements.strip().split(";\n") for word in ("-c", one)]
+    command = ("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", *one_by_one)
+    return ledger.execute(ledger.primary, *command, seconds=60).strip()
+
+
+def says(ledger: ClusterUnderTest, what: str = "Upgraded") -> tuple[str, str]:
+    """Reason and message of a condition."""
+    found = ledger.place.condition(ledger.kind, ledger.name, what)
+    return found.get("reason", ""), found.get("message", "")
+
+
+def accepts(ledger: ClusterUnderTest, version: str) -> bool:
+    """Whether the primary takes connections, with this version."""
+    right = str(ledger.status.get("version")).startswith(f"{version}.")
+    return right and says(ledger, "Available")[0] == "PrimaryAccepts"
+
+
+def serves(ledger: ClusterUnderTest, version: str) -> bool:
+    """Whether all do."""
+    return accepts(ledger, version) and ledger.status.get("readyInstances") == 2
+
+
+def is_ready(ledger: ClusterUnderTest) -> bool:
+    return ledger.status.get("phase") == "Ready"
+
+
+def furnish(ledger: ClusterUnderTest) -> None:
+    """What somebody has on a cluster, beside what administrators do."""
+    ledger.place.declare("Database", "stock", ledger.reference(deletionPolicy="Delete"))
+    ledger.place.declare("DatabaseUser", "clerk", ledger.reference(**CLERK))
+    ledger.place.wait_reason("database", "stock", "DatabaseReady")
+    ledger.place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
+    run(ledger, DATA)
+
+
+def went_on(seen: Writing) -> None:
+    """Whoever waited did so without an error."""
+    seen.goes_on(time.time())
+    assert seen.errors == []
+    assert seen.lost() == 0
+
+
+@pytest.mark.timeout(1700)
+def test_refused_then_taken_back_then_upgraded(
+    ledger: ClusterUnderTest, record_property: Callable[[str, object], None]
+) -> None:
     ledger.apply()
-    wait_until("15 serves", lambda: ledger.serves("15"), seconds=480)
-    wait_until("all is well", lambda: ledger.status.get("phase") == "Ready", seconds=60)
-    ledger.sql(DATA)
+    ledger.until("15 serves", lambda: serves(ledger, "15"), 480)
+    ledger.until("all is well", lambda: is_ready(ledger), 90)
+    furnish(ledger)
+    keeper = Client(ledger, "ledger-app", name="keeper")
+    keeper.start()
+    keeper.sql("CREATE TABLE book AS SELECT 'Ö' AS title")
     pods = ledger.pods()
 
-    ledger.sql(PLAIN)
-    ledger.change('{"version": "17"}')
-    wait_until("refused", lambda: ledger.says()[0] == "PreCheckFailed", seconds=60)
-    assert "column a of public.bad in database 'postgres' is of type aclitem" in ledger.says()[1]
+    run(ledger, PLAIN)
+    ledger.apply(version="17")
+    ledger.until("refused", lambda: says(ledger)[0] == "PreCheckFailed", 60)
+    assert "column a of public.bad in database 'postgres' is of type aclitem" in says(ledger)[1]
     assert ledger.pods() == pods, "nothing was stopped"
 
-    ledger.sql(f"DROP TABLE bad;\n{DISORDER}")
-    wait_until("taken back", lambda: ledger.says()[0] == "RolledBack", seconds=480)
-    assert "pg_amcheck" in ledger.says()[1] and "disordered" in ledger.says()[1], ledger.says()[1]
-    wait_until("15 serves", lambda: ledger.serves("15"), seconds=120)
-    assert ledger.sql("SELECT count(*) FROM entry") == str(ROWS)
+    with writing(ledger, "stock-app", f"ledger-pooler-rw.{ledger.place.namespace}.svc") as seen:
+        run(ledger, f"DROP TABLE bad;\n{DISORDER}")
+        ledger.until("taken back", lambda: says(ledger)[0] == "RolledBack", 480)
+        assert "pg_amcheck" in says(ledger)[1] and "disordered" in says(ledger)[1], says(ledger)[1]
+        ledger.until("15 serves", lambda: serves(ledger, "15"), 120)
+        assert run(ledger, "SELECT count(*) FROM entry") == str(ROWS)
+        went_on(seen)
+        record_property("taken back: longest gap in writes through the pooler, in seconds", round(seen.gap, 1))
 
-    ledger.sql("DROP INDEX disordered")
-    files = dict(line.split("|") for line in ledger.sql(FILES).split())
-    ledger.kubectl("delete", "job", f"{NAME}-upgrade")
-    wait_until("17 serves", lambda: ledger.says("Available")[0] != "PrimaryAccepts", seconds=120, every=1)
-    wait_until("17 serves", lambda: ledger.serves("17"), seconds=300)
-    wait_until("all is well", lambda: ledger.status.get("phase") == "Ready", seconds=120)
-    assert ledger.says()[0] == "Current"
-    assert ledger.sql("SELECT count(*) FROM entry WHERE sum = digest(id::text, 'sha256')") == str(ROWS)
-    assert ledger.sql("SHOW work_mem") == "5MB"
-    assert ledger.sql("SET enable_seqscan = off;\nSELECT id FROM entry WHERE who = 'Ö7'") == "7"
-    upgraded = dict(line.split("|") for line in ledger.sql(FILES).split())
+        run(ledger, "DROP INDEX disordered")
+        files = dict(line.split("|") for line in run(ledger, FILES).split())
+        ledger.place.kubectl("delete", "job", "ledger-upgrade")
+        ledger.until("15 stops", lambda: says(ledger, "Available")[0] != "PrimaryAccepts", 120)
+        ledger.until("17 takes writes", lambda: accepts(ledger, "17"), 300)
+        # Before the poolers are replaced, as they follow the image: their clients have a minute then.
+        went_on(seen)
+        record_property("upgraded: longest gap in writes through the pooler, in seconds", round(seen.gap, 1))
+        ledger.until("17 serves", lambda: serves(ledger, "17"), 300)
+        ledger.until("all is well", lambda: is_ready(ledger), 120)
+        assert says(ledger)[0] == "Current"
+        seen.goes_on(time.time())
+        assert seen.lost() == 0
+
+    is_whole(ledger, files)
+    is_as_declared(ledger, keeper)
+    claims = ledger.place.names("pvc")
+    assert "persistentvolumeclaim/data-ledger-1" not in claims, "the replica was copied anew"
+    primary = ledger.primary
+    assert "removed former-15" in ledger.execute(primary, "sh", "-c", "steersman-upgrade forget 2>&1", seconds=60)
+    assert "former-15" not in ledger.execute(primary, "ls", "-a", "/var/lib/steersman/data")
+
+
+def is_whole(ledger: ClusterUnderTest, files: dict[str, str]) -> None:
+    """What administrators made, and ``files`` of its indexes where they need not be others."""
+    assert run(ledger, "SELECT count(*) FROM entry WHERE sum = digest(id::text, 'sha256')") == str(ROWS)
+    assert run(ledger, "SHOW work_mem") == "5MB"
+    assert run(ledger, "SET enable_seqscan = off;\nSELECT id FROM entry WHERE who = 'Ö7'") == "7"
+    upgraded = dict(line.split("|") for line in run(ledger, FILES).split())
     rebuilt = {name for name, file in upgraded.items() if files[name] != file}
     assert rebuilt == {"entry_who", "entry_what"}, "those whose order may be another, and no others"
-    told = ledger.kubectl("describe", "pg", NAME)
-    assert re.search(r"[1-9]\d* indexes rebuilt for their collations, amcheck clean", told), told
-    assert int(ledger.sql(SOUND)) > 100
-    assert ledger.sql(STALE) == "0"
-    assert float(ledger.sql("SELECT reltuples FROM pg_class WHERE relname = 'entry'")) == ROWS
-    claims = ledger.kubectl("get", "pvc", "--output=name").split()
-    assert f"persistentvolumeclaim/data-{NAME}-1" not in claims, "the replica was copied anew"
-    assert "removed former-15" in ledger.run("sh", "-c", "steersman-upgrade forget 2>&1")
-    assert "former-15" not in ledger.run("ls", "-a", "/var/lib/steersman/data")
+    described = ledger.place.kubectl("describe", "pg", ledger.name)
+    assert re.search(r"[1-9]\d* indexes rebuilt for their collations, amcheck clean", described), described
+    assert int(run(ledger, SOUND)) > 100
+    assert run(ledger, STALE) == "0"
+    assert float(run(ledger, "SELECT reltuples FROM pg_class WHERE relname = 'entry'")) == ROWS
+
+
+def is_as_declared(ledger: ClusterUnderTest, keeper: Client) -> None:
+    """The first database, another one and a user: whose they are, what they may, and that they are followed yet."""
+    assert run(ledger, OWNERS).split() == ["books|keeper", "postgres|postgres", "stock|stock"]
+    assert keeper.sql("SELECT title, current_user FROM book") == "Ö|keeper"
+    assert says(ledger, "InitialDatabase")[0] == "DatabaseReady"
+
+    clerk = Client(ledger, "clerk-user", name="clerk")
+    clerk.start()
+    assert clerk.by_uri("SELECT current_user, count(*) > 100 FROM written") == "clerk|t"
+    with pytest.raises(CommandFailed, match="permission denied"):
+        clerk.sql("INSERT INTO written VALUES (-1)")
+
+    more: tuple[tuple[str, str, dict[str, Any], str], ...] = (
+        ("Database", "stock", {"deletionPolicy": "Delete", "schemas": [{"name": "later"}]}, "DatabaseReady"),
+        ("DatabaseUser", "clerk", {**CLERK, "connectionLimit": 7}, "ProvisionSucceeded"),
+    )
+    for kind, name, spec, reason in more:
+        ledger.place.declare(kind, name, ledger.reference(**spec))
+        ledger.place.wait_current(kind.lower(), name, reason)
+    assert ledger.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'later'", "stock") == "1"
+    assert ledger.sql("SELECT rolconnlimit FROM pg_roles WHERE rolname = 'clerk'") == "7"
