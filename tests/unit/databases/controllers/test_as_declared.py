@@ -27,7 +27,7 @@ WELL = {
     *("PrimaryAccepts", "Applied", "DatabaseReady", "InSync", "NotForAll", "Sized", "Sufficient", "Valid", "Serving"),
     *("Current", "Shared"),
 }
-STILL_AS_DECLARED = {"Expiring", "MinorAvailable", "RunningLow"}
+STILL_AS_DECLARED = {"Expiring", "MinorAvailable", "MinorsDiffer", "RunningLow"}
 UNDER_WAY = {"FileSystemResizePending", "Lowering", "Resizing", "RestartPending", "RollingOut", "Upgrading"}
 
 
