@@ -6,8 +6,8 @@ What takes an hour, or a Service that comes late, is tested in virtual time (tes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ from postgresql_server import PostgreSQLServer
 from real_server import ADMINISTRATOR, RealServer
 from server_process import free_port
 from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.core_v1 import Secret
 from steersman.client import Client
+from steersman.errors import NotFound
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.testing.envtest import Envtest
-from steersman_databases.api import DatabaseUser
-from steersman_databases.engines import Endpoint
+from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.engines import Credentials, Endpoint
 
+Declared = Database | DatabaseUser
 SECONDS = 50
 """What failed is tried again within 30 s."""
 
@@ -50,6 +53,18 @@ class Scene:
         await self.secret("admin", username=username, password=password or ADMINISTRATOR.password)
 
     async def user(self, name: str, host: str = "localhost", port: int = 0, **tls: Any) -> None:
+        await self.declare(DatabaseUser, name, host, port, tls, user=name, deletionPolicy="Retain")
+
+    async def declare(
+        self,
+        kind: type[Declared],
+        name: str,
+        host: str = "localhost",
+        port: int = 0,
+        tls: Mapping[str, Any] | None = None,
+        **spec: Any,
+    ) -> None:
+        """An object on the server, by this address of it."""
         reference = {
             "host": host,
             "port": port or self.server.endpoint.port,
@@ -58,22 +73,36 @@ class Scene:
         }
         wire = {
             "metadata": {"name": name, "namespace": self._namespace},
-            "spec": {"user": name, "engine": self._engine, "serverRef": reference, "deletionPolicy": "Retain"},
+            "spec": {"engine": self._engine, "serverRef": reference, **spec},
         }
-        await self._client.create(decode_builtins(wire, DatabaseUser))
+        await self._client.create(decode_builtins(wire, kind))
 
-    async def until(self, name: str, says: str) -> str:
-        """Waits until the user's condition says this; gives all that it says."""
+    async def until(self, name: str, says: str, kind: type[Declared] = DatabaseUser) -> str:
+        """Waits until the object's condition says this; gives all that it says."""
         told = ""
         try:
             async with asyncio.timeout(SECONDS):
                 while says not in told:
                     await asyncio.sleep(0.1)
-                    status = (await self._client.get(DatabaseUser, ObjectKey(self._namespace, name))).status
+                    status = (await self._client.get(kind, ObjectKey(self._namespace, name))).status
                     told = next((f"{c.reason}: {c.message}" for c in status.conditions), "") if status else ""
         except TimeoutError:
             pytest.fail(f"not {says!r} but {told!r}")
         return told
+
+    async def credentials(self, secret: str) -> Credentials:
+        """What an application reads."""
+        data = (await self._client.get(Secret, ObjectKey(self._namespace, secret))).data
+        return Credentials(data["user"].decode(), data["password"].decode())
+
+    async def delete(self, kind: type[Declared], name: str) -> None:
+        """Deletes an object, and waits until it is gone."""
+        key = ObjectKey(self._namespace, name)
+        await self._client.delete(kind, key)
+        async with asyncio.timeout(SECONDS):
+            with suppress(NotFound):
+                while await self._client.get(kind, key):
+                    await asyncio.sleep(0.1)
 
     async def ready(self, name: str) -> None:
         await self.until(name, "ProvisionSucceeded")
@@ -102,6 +131,31 @@ TRIED = sorted(
 def server(request: pytest.FixtureRequest) -> Generator[RealServer]:
     with contextmanager(every_server()[request.param])() as found:
         yield found
+
+
+@pytest.fixture(params=[pytest.param(n, marks=pytest.mark.xdist_group(f"served-{n}")) for n in every_server()])
+def each(request: pytest.FixtureRequest) -> Generator[RealServer]:
+    """Every server that there is, MariaDB's two included."""
+    with contextmanager(every_server()[request.param])() as found:
+        yield found
+
+
+async def test_a_database_and_a_user_of_it_come_and_go(installed: Envtest, each: RealServer) -> None:
+    assert isinstance(each, PostgreSQLServer | MySQLServer)
+    async with scene(installed, f"contents-{each.endpoint.port}", each) as at:
+        grants = [{"database": "shop", "privileges": ["ALL"]}]
+        await at.declare(DatabaseUser, "clerk", user="clerk", grants=grants)
+        await at.declare(Database, "shop", deletionPolicy="Delete")
+        await at.until("shop", "DatabaseReady", Database)
+        await at.ready("clerk")
+        owner, clerk = await at.credentials("shop-app"), await at.credentials("clerk-user")
+        await each.create_table(owner, "shop")
+        assert await each.reads_table(owner, "shop")
+        assert await each.can_log_in(clerk, "shop")
+        await at.delete(DatabaseUser, "clerk")
+        await at.delete(Database, "shop")
+        assert "shop" not in await each.databases()
+        assert not {"shop", "clerk"} & await each.users()
 
 
 async def test_a_server_is_verified_by_an_authority_from_a_secret(installed: Envtest, server: RealServer) -> None:
