@@ -243,6 +243,40 @@ async def _strengthen(server: RealServer, name: str) -> None:
         await server.execute("GRANT ALL ON *.* TO {}@'%' WITH GRANT OPTION", name)
 
 
+async def test_many_users_share_few_connections(installed: Envtest, server: RealServer) -> None:
+    held: list[int] = []
+
+    async def count() -> None:
+        while True:
+            held.append(await _connections(server))
+            await asyncio.sleep(0.02)
+
+    async with scene(installed, f"few-{server.endpoint.port}", server) as at:
+        counting = asyncio.create_task(count())
+        names = [f"clerk{number}" for number in range(40)]
+        await asyncio.gather(*map(at.user, names))
+        for name in names:
+            await at.ready(name)
+        # Four are at work, and some the server may not have noticed to be gone.
+        assert max(held) in range(1, 9)
+        async with asyncio.timeout(SECONDS):
+            while held[-1] > 1:
+                await asyncio.sleep(0.1)
+        counting.cancel()
+
+
+async def _connections(server: RealServer) -> int:
+    """How many the operator holds, whoever it comes as."""
+    if isinstance(server, PostgreSQLServer):
+        [(found,)] = server.administer("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steersman'")
+        return found
+    assert isinstance(server, MySQLServer)
+    # This one, and the server's own.
+    theirs = "USER NOT IN ('system user', 'event_scheduler') AND ID <> CONNECTION_ID()"
+    [row] = await server.execute(f"SELECT COUNT(*) AS number FROM information_schema.PROCESSLIST WHERE {theirs}")
+    return row[0]
+
+
 async def test_a_server_that_comes_back(installed: Envtest, server: RealServer) -> None:
     port = free_port()
     async with scene(installed, f"away-{server.endpoint.port}", server) as at:
