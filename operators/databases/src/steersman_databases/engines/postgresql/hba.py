@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 
+from ..addresses import is_address
 from ..cluster_names import OPERATOR as OPERATOR
 from ..cluster_names import REPLICATION as REPLICATION
 from ..cluster_names import SUPERUSER as SUPERUSER
@@ -133,7 +134,7 @@ def problem(line: str) -> str | None:
     rest = fields[4:]
     if (wrong := _refused_address(fields[3], rest)) is not None:
         return wrong
-    if _is_address(rest[0]):
+    if is_address(rest[0]):
         rest = rest[1:]
     return _refused_method(kind, rest[0], rest[1:]) if rest else f"it names no method: {_FORMS[False]}"
 
@@ -205,7 +206,7 @@ def _is_port(text: str) -> bool:
 def _refused_address(address: str, rest: Sequence[str]) -> str | None:
     """Why what stands in an address's place is none. ``rest`` begins with the mask, if there is one."""
     bare, slash, length = address.strip('"').partition("/")
-    if not _is_address(bare):
+    if not is_address(bare):
         # A name, or one of the words all, samehost, samenet.
         return f'"{address}" is no address, such as 10.0.0.0/8' if slash or not bare else None
     if slash:
@@ -213,15 +214,7 @@ def _refused_address(address: str, rest: Sequence[str]) -> str | None:
             ip_network(f"{bare}/{length}", strict=False)
         except ValueError:
             return f'"{address}" is no range of addresses, such as 10.0.0.0/8'
-    elif not _is_address(rest[0]):
+    elif not is_address(rest[0]):
         whole = 128 if ":" in bare else 32
         return f"{address} needs a mask: write {bare}/{whole} for this one address"
     return None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
