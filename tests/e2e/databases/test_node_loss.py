@@ -19,8 +19,8 @@ from lost_nodes import cut_off, number_of, power_lost, primary_alone
 pytestmark = [pytest.mark.xdist_group("node-loss"), pytest.mark.disruptive]
 
 Record = Callable[[str, object], None]
-# Patroni's lease lasts for 20 s, its shortest, and nobody hears of a node that is silent by anything else.
-TAKES_OVER = 30.0
+# Patroni's lease lasts for 15 s, and nobody hears of a node that is silent by anything else.
+TAKES_OVER = 25.0
 LOCALLY = "options=-csynchronous_commit=local"
 """Commits that wait for no standby: what takes these is a primary, whether anybody follows it or not."""
 

@@ -57,6 +57,17 @@ def settled(cluster: PatroniCluster) -> None:
     wait_until("all stream", cluster.settled, seconds=90)
 
 
+def unready(cluster: PatroniCluster) -> dict[str, str]:
+    """The pods that are not ready, or were started again."""
+    pods = cluster.target.get("pods", f"--namespace={NAMESPACE}") or {"items": []}
+    return {
+        pod["metadata"]["name"]: str(status)
+        for pod in pods["items"]
+        for status in pod["status"]["containerStatuses"]
+        if not status["ready"] or status["restartCount"]
+    }
+
+
 def ask(cluster: PatroniCluster, service: str, statement: str, user: str = "steersman_rewind", mode: str = "") -> str:
     """Over a Service, from the pod of a replica, with the members' certificate."""
     pod = next(name for name in sorted(cluster.members()) if name != cluster.leader())
@@ -209,14 +220,14 @@ def test_writes_go_on_without_the_api_server(cluster: PatroniCluster) -> None:
     leader = cluster.leader() or ""
     cluster.sql(leader, "CREATE TABLE IF NOT EXISTS written (at timestamptz DEFAULT clock_timestamp())")
     with no_api_server(cluster.target, NAMESPACE):
-        # Longer than the lease, in which Patroni without this mode would stop the primary.
-        insert = "INSERT INTO written DEFAULT VALUES; SELECT clock_timestamp() - min(at) > '25s' FROM written"
-        wait_until("25 s of writes", lambda: cluster.sql(leader, insert) == "t" or None, seconds=60, every=1)
-        pods = cluster.target.get("pods", f"--namespace={NAMESPACE}")
-    assert pods is not None and all(
-        status["ready"] and not status["restartCount"]
-        for pod in pods["items"]
-        for status in pod["status"]["containerStatuses"]
-    )
+        # Longer than the lease, in which Patroni without this mode would stop the primary, and than the watch of a
+        # member that began with Patroni's own defaults: until that ends it goes by a record that is out of date.
+        insert = "INSERT INTO written DEFAULT VALUES; SELECT clock_timestamp() - min(at) > '45s' FROM written"
+
+        def written() -> bool:
+            assert unready(cluster) == {}
+            return cluster.sql(leader, insert) == "t"
+
+        wait_until("45 s of writes", written, seconds=80, every=1)
     wait_until("Patroni renews its lease", cluster.settled, seconds=60)
     assert cluster.leader() == leader

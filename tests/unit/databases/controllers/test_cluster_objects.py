@@ -101,13 +101,13 @@ async def test_what_is_deleted_or_changed_behind_our_back_comes_back_within_thir
         await world.client.patch(
             ConfigMap, NAMES.store_config, MergePatch({"metadata": {"annotations": {"config": "{}"}}})
         )
-        await world.until("the settings are back", lambda: _settings(world).get("ttl") == 20, 30)
+        await world.until("the settings are back", lambda: _settings(world).get("ttl") == 15, 30)
         altered = _settings(world)
         altered["postgresql"]["parameters"]["work_mem"] = "1GB"
         altered["ttl"] = 300
         note = {"metadata": {"annotations": {"config": json.dumps(altered)}}}
         await world.client.patch(ConfigMap, NAMES.store_config, MergePatch(note))
-        await world.until("they are again", lambda: _settings(world)["ttl"] == 20, 30)
+        await world.until("they are again", lambda: _settings(world)["ttl"] == 15, 30)
         said = "wrote the settings that all members share: postgresql.parameters.work_mem, ttl"
         assert said in world.messages("Configured")
         assert world.uids() == uids, "none of it restarts an instance"
