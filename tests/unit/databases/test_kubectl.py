@@ -229,6 +229,32 @@ def test_pause_restart_and_hibernation_are_written_where_the_operator_looks(serv
     assert not hibernated()
 
 
+def test_a_cluster_is_awake_with_its_instances_whatever_else_is_refused(
+    server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(actions, "_LOOK_EVERY", 0.0)
+    ready = list[int]()
+
+    async def operator() -> None:
+        while (cluster := server.read(PostgreSQLCluster, KEY)) is None or cluster.spec.hibernated:
+            await asyncio.sleep(0)
+        for number in (0, 2, 3):
+            ready.append(number)
+            generation = cluster.metadata.generation
+            told = {"phase": "Degraded", "observedGeneration": generation, "readyInstances": number}
+            await set_status(server, told)
+
+    async def both() -> None:
+        client = Client(server)
+        await client.patch(PostgreSQLCluster, KEY, MergePatch({"spec": {"hibernated": True}}))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(operator())
+            await actions.wake(client, KEY, seconds=30)
+            assert ready[-1] == 3
+
+    asyncio.run(both())
+
+
 def lost(server: InMemoryApiServer, reason: str) -> None:
     """A group none of whose instances surely has everything."""
     choices = [

@@ -9,12 +9,13 @@ import pytest
 from cluster_world import KEY, NAMES, ClusterWorld
 from database_world import VERSIONS, World
 from group_world import GroupWorld
-from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
 from steersman.api.events_v1 import Event
 from steersman.api.networking_v1 import NetworkPolicy
+from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import HttpRequest, MergePatch
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
-from steersman.meta import ObjectKey, decode_builtins
+from steersman.meta import Object, ObjectKey, decode_builtins
 from steersman.testing import InMemoryApiServer, matching, run_virtual, virtual_runtime, virtual_time
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Pooler, Services
@@ -135,6 +136,33 @@ async def test_what_instances_do_without_keeps_nobody_from_being_made(path: str)
         fault.mended = True
         await world.ready(3)
         assert world.condition("PoolersReady") == "True/Serving"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "content"),
+    [
+        (Service, NAMES.service("ro"), {"spec": {"ports": [{"port": 1}]}}),
+        (NetworkPolicy, KEY, {}),
+        (PodDisruptionBudget, KEY, {}),
+        (ConfigMap, ObjectKey(KEY.namespace, "orders-pooler-rw"), {}),
+    ],
+)
+@virtual_time
+async def test_a_strangers_object_keeps_nobody_from_being_made(
+    kind: type[Object], key: ObjectKey, content: dict[str, object]
+) -> None:
+    world = ClusterWorld()
+    metadata = {"name": key.name, "namespace": key.namespace}
+    resource = kind.api_resource
+    world.server.load({"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content})
+    async with world.operator():
+        await world.create(pooler=Pooler())
+        await world.until("they serve", lambda: world.status and world.status.ready_instances == 3)
+        told = f"{resource.kind} {key.name} exists and does not belong to this cluster"
+        await world.until("told", lambda: world.message("Ready").startswith(told))
+        assert world.condition("Ready") == "False/NameTaken"
+        await world.client.delete(kind, key)
+        await world.ready(3)
 
 
 @pytest.mark.parametrize("path", ["services/orders-rw", "services/orders-headless", "roles/orders"])

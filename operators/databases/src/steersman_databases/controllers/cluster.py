@@ -153,9 +153,7 @@ class ClusterReconciler(Reconciler[C]):
                 return Result()
             if not (reason := self._failures.reason(request, error)):
                 raise
-            ready = report.findings.found.get("Ready")
-            waits = "" if ready is None or ready.holds else f"; {ready.message}"
-            report.findings.tell("Ready", False, reason, f"{error}{waits}")
+            report.tell_beside(reason, str(error))
             await self._report(cluster, report)
             if not is_refusal(error):
                 raise
@@ -228,14 +226,13 @@ class ClusterReconciler(Reconciler[C]):
         self._judge(charge, seen.observed, report)
         try:
             step = await self._step(charge, cluster, _Hands(instances, upgrades), seen, report)
+            await self._describe(charge, cluster, step, report)
+            charge.aside.tell()
         except Blocked as blocked:
-            report.findings.tell("Ready", False, blocked.outcome.reason, blocked.outcome.message)
+            report.tell_beside(blocked.outcome.reason, blocked.outcome.message)
         except EngineError as error:
             report.findings.tell("Ready", False, "InstanceNotReady", str(error))
             report.busy = True
-        else:
-            await self._describe(charge, cluster, step, report)
-            charge.aside.tell()
 
     async def _step(
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
@@ -490,6 +487,12 @@ class _Report:
     busy: bool = False
     settles: bool = False
     over: bool = False
+
+    def tell_beside(self, reason: str, message: str) -> None:
+        """Why it is not Ready, and what it waits for besides."""
+        ready = self.findings.found.get("Ready")
+        waits = "" if ready is None or ready.holds else f"; {ready.message}"
+        self.findings.tell("Ready", False, reason, f"{message}{waits}")
 
     @property
     def retry_after(self) -> float:

@@ -206,7 +206,7 @@ def judge_poolers(
         findings.drop("PoolersReady")
         return
     found = [
-        ("PoolersRefused", f"the API server refuses what {key.name} needs")
+        ("PoolersRefused", f"what {key.name} needs cannot be made, Ready says why")
         if deployment is None
         else _pooling(deployment, pods)
         for key, deployment in deployments.items()

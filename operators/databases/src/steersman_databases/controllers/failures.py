@@ -7,6 +7,7 @@ from types import TracebackType
 from steersman.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
+from steersman_databases.controllers.outcome import Blocked
 
 _REFUSALS = (BadRequest, Forbidden, Invalid)
 _FAILED = "RequestFailed"
@@ -30,11 +31,13 @@ def is_of_its_end(error: ApiError) -> bool:
 class Aside:
     """Sets aside what is refused of objects that a cluster's instances do without: nobody is left alone for a port.
 
+    By the API server, or since a stranger's has the name.
+
     A context manager for each of these objects; one for a reconcile, at whose end the first of them is told.
     """
 
     def __init__(self) -> None:
-        self._first: ApiError | None = None
+        self._first: ApiError | Blocked | None = None
 
     def __enter__(self) -> None:
         return
@@ -42,10 +45,12 @@ class Aside:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
-        if not isinstance(error, ApiError) or not is_refusal(error) or is_of_its_end(error):
-            return False
-        self._first = self._first or error
-        return True
+        if isinstance(error, Blocked) or (
+            isinstance(error, ApiError) and is_refusal(error) and not is_of_its_end(error)
+        ):
+            self._first = self._first or error
+            return True
+        return False
 
     def tell(self) -> None:
         """Raises what was refused first, if anything was."""

@@ -11,7 +11,7 @@ from typing import Any
 from steersman.client import Client, MergePatch, retry_on_conflict
 from steersman.meta import ObjectKey
 from steersman_databases.api import Cluster, ClusterStatus
-from steersman_databases.api.cluster_parts import ClusterPhase, LastSwitchover
+from steersman_databases.api.cluster_parts import LastSwitchover
 from steersman_databases.api.group import PAUSED
 from steersman_databases.clusters.view import (
     FENCED_INSTANCES,
@@ -152,14 +152,25 @@ async def hibernate(client: Client, key: ObjectKey, *, seconds: float | None) ->
     """Stops all instances, and waits for ``seconds`` (None: not) until they are."""
     await _hibernated(client, key, True)
     if seconds is not None:
-        await _until(client, key, _in_phase("Hibernated"), seconds, "hibernation")
+
+        def asleep(now: Cluster) -> bool:
+            return _has_seen(now) and _status(now).phase == "Hibernated"
+
+        await _until(client, key, asleep, seconds, "hibernation")
 
 
 async def wake(client: Client, key: ObjectKey, *, seconds: float | None) -> None:
-    """Starts all instances again, and waits for ``seconds`` (None: not) until the cluster is ready."""
+    """Starts all instances again, and waits for ``seconds`` (None: not) until they are ready.
+
+    The cluster need not be: what it declares besides may be refused, as before it slept.
+    """
     await _hibernated(client, key, False)
     if seconds is not None:
-        await _until(client, key, _in_phase("Ready"), seconds, "the start")
+
+        def awake(now: Cluster) -> bool:
+            return _has_seen(now) and (_status(now).ready_instances or 0) >= now.spec.instances
+
+        await _until(client, key, awake, seconds, "the start")
 
 
 async def _hibernated(client: Client, key: ObjectKey, value: bool) -> None:
@@ -167,14 +178,9 @@ async def _hibernated(client: Client, key: ObjectKey, value: bool) -> None:
     await client.patch(kind, key, MergePatch({"spec": {"hibernated": value}}))
 
 
-def _in_phase(phase: ClusterPhase) -> Callable[[Cluster], bool]:
-    """Whether the operator says so of what is declared now, not of what was before."""
-
-    def ended(now: Cluster) -> bool:
-        seen = _status(now).observed_generation or 0
-        return seen >= now.metadata.generation and _status(now).phase == phase
-
-    return ended
+def _has_seen(now: Cluster) -> bool:
+    """Whether the operator's word is of what is declared now, not of what was before."""
+    return (_status(now).observed_generation or 0) >= now.metadata.generation
 
 
 async def _annotate(client: Client, cluster: Cluster, name: str, value: str | None) -> None:
