@@ -80,10 +80,12 @@ def test_status_shows_who_follows_whom(plugin: Plugin, three: ClusterUnderTest) 
     assert re.search(r"Instances: +3 of 3 ready", shown)
     primary, first, second = three.primary, *three.replicas
     nodes = {i: three.pod(i)["spec"]["nodeName"] for i in (primary, first, second)}
-    timeline, lag = (r" +\d+", r"\d+ B") if three.engine is POSTGRESQL else ("", r"\d+ queued")
+    timeline, lag, role = (r" +\d+", r"\d+ B", r"Replica \(sync\)")
+    if three.engine is not POSTGRESQL:
+        timeline, lag, role = "", r"\d+ queued", "Replica"
     assert re.search(rf"^{primary} +Primary +Running +yes{timeline} +{nodes[primary]}$", shown, re.MULTILINE), shown
     for branch, replica in (("├─", first), ("└─", second)):
-        line = rf"^{branch} {replica} +Replica +Streaming +yes +{lag}{timeline} +{nodes[replica]}$"
+        line = rf"^{branch} {replica} +{role} +Streaming +yes +{lag}{timeline} +{nodes[replica]}$"
         assert re.search(line, shown, re.MULTILINE), shown
     assert three.name in plugin("status", "--check")
     assert plugin.status()["primary"] == primary
