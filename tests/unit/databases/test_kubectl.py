@@ -229,20 +229,29 @@ def test_pause_restart_and_hibernation_are_written_where_the_operator_looks(serv
     assert not hibernated()
 
 
-def test_a_cluster_is_awake_with_its_instances_whatever_else_is_refused(
+def test_a_cluster_is_awake_when_all_are_ready_and_one_takes_writes_whatever_else_is_refused(
     server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(actions, "_LOOK_EVERY", 0.0)
-    ready = list[int]()
+    steps = [(0, "False"), (2, "True"), (3, "False"), (3, "True")]
+    told = list[tuple[int, str]]()
 
     async def operator() -> None:
         while (cluster := server.read(PostgreSQLCluster, KEY)) is None or cluster.spec.hibernated:
             await asyncio.sleep(0)
-        for number in (0, 2, 3):
-            ready.append(number)
-            generation = cluster.metadata.generation
-            told = {"phase": "Degraded", "observedGeneration": generation, "readyInstances": number}
-            await set_status(server, told)
+        for ready, available in steps:
+            told.append((ready, available))
+            condition = {"type": "Available", "status": available, "reason": "Told", "message": ""}
+            status = {
+                "phase": "Degraded",
+                "observedGeneration": cluster.metadata.generation,
+                "readyInstances": ready,
+                "conditions": [{**condition, "lastTransitionTime": "2026-11-20T10:00:00Z"}],
+            }
+            await set_status(server, status)
+            # It looks again, several times.
+            for _ in range(100):
+                await asyncio.sleep(0)
 
     async def both() -> None:
         client = Client(server)
@@ -250,7 +259,7 @@ def test_a_cluster_is_awake_with_its_instances_whatever_else_is_refused(
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(operator())
             await actions.wake(client, KEY, seconds=30)
-            assert ready[-1] == 3
+            assert told == steps
 
     asyncio.run(both())
 

@@ -27,8 +27,8 @@ DATA = Path("/var/lib/steersman/data/pgdata")
 RESERVED = "# reserved: elsewhere a timeline of this number may have been begun\n"
 # Each is a file. So many promotions have not failed one after the other before somebody looks.
 _MOST = 10_000
-# With the request that is on its way then, less than Patroni's lock lasts, which another may take afterwards.
-_SECONDS = 8.0
+# With two requests that are on their way then, less than Patroni's lock lasts, which another may take afterwards.
+SECONDS = 5.0
 
 
 def reserve(path: str, system: str, known: int) -> Generator[Request, Answer, int]:
@@ -84,7 +84,7 @@ def reserve_next(cluster: str) -> bool:
         heard_of = [int(file.stem, 16) for file in log.glob(f"{'[0-9A-F]' * 8}.history")]
         if (known := max([timeline, *heard_of])) > timeline + _MOST:
             raise LookupError(f"{log} has a timeline {known}, and the data are of {timeline}")
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + SECONDS
         answer = partial(persistent, ApiServer("steersman-timeline"), (200, 403, 404, 409), deadline)
         leave_out(log, timeline, carry_out(reserve(store, system, known), answer))
     except Exception as error:  # With any that escapes Patroni would keep the lock and promote nobody.

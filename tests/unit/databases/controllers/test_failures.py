@@ -10,6 +10,7 @@ from cluster_world import KEY, NAMES, ClusterWorld
 from database_world import VERSIONS, World
 from group_world import GroupWorld
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.events_v1 import Event
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
@@ -161,8 +162,43 @@ async def test_a_strangers_object_keeps_nobody_from_being_made(
         told = f"{resource.kind} {key.name} exists and does not belong to this cluster"
         await world.until("told", lambda: world.message("Ready").startswith(told))
         assert world.condition("Ready") == "False/NameTaken"
+        assert world.status is not None and world.status.phase == "Degraded"
+        if kind is ConfigMap:
+            assert world.condition("PoolersReady") == "False/PoolersRefused"
+            assert told in world.message("PoolersReady")
+        await world.change(hibernated=True)
+        await world.until("it sleeps", lambda: world.status and world.status.phase == "Hibernated")
+        assert told in world.message("Ready")
+        await world.change(hibernated=False)
         await world.client.delete(kind, key)
         await world.ready(3)
+
+
+@virtual_time
+async def test_a_strangers_service_leads_to_no_primary() -> None:
+    world = ClusterWorld()
+    ports = {"spec": {"ports": [{"name": "postgresql", "port": 5432}]}}
+    taken = [NAMES.service("rw"), ObjectKey(KEY.namespace, "till")]
+    for key in taken:
+        metadata = {"name": key.name, "namespace": key.namespace}
+        world.server.load({"apiVersion": "v1", "kind": "Service", "metadata": metadata, **ports})
+    more = decode_builtins({"additional": [{"name": "till", "role": "rw"}]}, Services)
+
+    def led() -> set[str]:
+        return {s.metadata.labels["kubernetes.io/service-name"] for s in world.server.read_all(EndpointSlice)}
+
+    async with world.operator():
+        await world.create(services=more)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken")
+        await world.rest()
+        assert world.pods() == {} and led() == set(), "without -rw nobody begins"
+        await world.client.delete(Service, taken[0])
+        await world.until("they serve", lambda: world.status and world.status.ready_instances == 3)
+        await world.until("told", lambda: "Service till exists" in world.message("Ready"))
+        assert led() == {"orders-rw"}
+        await world.client.delete(Service, taken[1])
+        await world.ready(3)
+        assert led() == {"orders-rw", "till"}
 
 
 @pytest.mark.parametrize("path", ["services/orders-rw", "services/orders-headless", "roles/orders"])

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from image_script import IMAGES, script
+from patroni_cluster import view
+from steersman_databases.engines.postgresql import patroni
 from steersman_pod import api_server
 
 timeline = script("postgresql", "timeline")
@@ -230,3 +232,8 @@ def test_what_cannot_be_read_is_somebodys_history(tmp_path: Path) -> None:
     (log / "00000003.history").write_text(f"{timeline.RESERVED}\n2\t0/4000000\twhy\n")
     run(tmp_path, "-D", str(tmp_path / "data"), "--config-file=/x")
     assert len(list(log.iterdir())) == 2, "a timeline after one of which only the number is known"
+
+
+def test_a_number_that_comes_late_comes_before_the_lock_may_be_anothers() -> None:
+    lasts = patroni.settings(view("pg", "shop", "image"))["ttl"]
+    assert lasts > timeline.SECONDS + 2 * api_server.ANSWER

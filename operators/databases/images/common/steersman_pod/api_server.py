@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_ANSWER = 3.0  # seconds that the API server has for a request
+ANSWER = 3.0  # seconds that the API server has for a request
 _PAUSES = (0.1, 0.2, 0.5, 1.0)  # seconds before a request is tried again; the last for ever
 
 
@@ -80,7 +80,7 @@ class ApiServer:
 
     def _ask(self, request: Request) -> Answer:
         if self._connection is None:
-            self._connection = HTTPSConnection(self._host, self._port, timeout=_ANSWER, context=self._trust)
+            self._connection = HTTPSConnection(self._host, self._port, timeout=ANSWER, context=self._trust)
         headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}", "Accept": "application/json"}
         if request.body is None:
             self._connection.request("GET", request.path, headers=headers)

@@ -153,7 +153,7 @@ class ClusterReconciler(Reconciler[C]):
                 return Result()
             if not (reason := self._failures.reason(request, error)):
                 raise
-            report.tell_beside(reason, str(error))
+            report.findings.tell_beside(reason, str(error))
             await self._report(cluster, report)
             if not is_refusal(error):
                 raise
@@ -229,7 +229,7 @@ class ClusterReconciler(Reconciler[C]):
             await self._describe(charge, cluster, step, report)
             charge.aside.tell()
         except Blocked as blocked:
-            report.tell_beside(blocked.outcome.reason, blocked.outcome.message)
+            report.findings.tell_beside(blocked.outcome.reason, blocked.outcome.message)
         except EngineError as error:
             report.findings.tell("Ready", False, "InstanceNotReady", str(error))
             report.busy = True
@@ -487,12 +487,6 @@ class _Report:
     busy: bool = False
     settles: bool = False
     over: bool = False
-
-    def tell_beside(self, reason: str, message: str) -> None:
-        """Why it is not Ready, and what it waits for besides."""
-        ready = self.findings.found.get("Ready")
-        waits = "" if ready is None or ready.holds else f"; {ready.message}"
-        self.findings.tell("Ready", False, reason, f"{message}{waits}")
 
     @property
     def retry_after(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -106,6 +106,16 @@ class Findings:
         if self.says(type_, unless):
             del self.found[type_]
 
+    def tell_beside(self, reason: str, message: str) -> None:
+        """Why it is not Ready, and what it waits for besides; one that sleeps does so nevertheless."""
+        ready = self.found.get("Ready")
+        if ready is None or ready.holds:
+            self.tell("Ready", False, reason, message)
+        elif ready.reason == "Hibernated":
+            self.tell("Ready", False, ready.reason, f"{ready.message}; {message}")
+        else:
+            self.tell("Ready", False, reason, f"{message}; {ready.message}")
+
     def drop(self, type_: str) -> None:
         """Nothing is declared that this condition would be about."""
         self.absent.add(type_)
@@ -198,16 +208,23 @@ def judge_parameters(observed: Observed, findings: Findings) -> None:
         findings.tell("ParametersApplied", True, "Applied", "all servers run with what is declared")
 
 
+class Unmade(NamedTuple):
+    """Why there are no poolers where some are declared."""
+
+    reason: str
+    words: str
+
+
 def judge_poolers(
-    deployments: Mapping[ObjectKey, Deployment | None], pods: Sequence[Pod], findings: Findings
+    deployments: Mapping[ObjectKey, Deployment | Unmade], pods: Sequence[Pod], findings: Findings
 ) -> None:
-    """Whether all poolers take connections. ``pods`` are theirs, of both Deployments; None is one that is refused."""
+    """Whether all poolers take connections. ``pods`` are theirs, of both Deployments."""
     if not deployments:
         findings.drop("PoolersReady")
         return
     found = [
-        ("PoolersRefused", f"what {key.name} needs cannot be made, Ready says why")
-        if deployment is None
+        Unmade(deployment.reason, f"no poolers of {key.name}: {deployment.words}")
+        if isinstance(deployment, Unmade)
         else _pooling(deployment, pods)
         for key, deployment in deployments.items()
     ]
@@ -247,7 +264,12 @@ def phase_of(cluster: Cluster, findings: Findings) -> ClusterPhase:
         return "Ready"
     if ready is not None and ready.reason == "Hibernated":
         return "Hibernated"
-    if any(f.reason in _NEEDS_A_PERSON for f in findings.found.values() if f.type in ("Ready", "Recoverable")):
+    serves = available is not None and available.holds
+    if any(
+        f.reason in _NEEDS_A_PERSON and not (serves and f.reason == "NameTaken")
+        for f in findings.found.values()
+        if f.type in ("Ready", "Recoverable")
+    ):
         return "Failed"
     if ready is not None and ready.reason in _NEEDS_THE_CLUSTER:
         return "Pending"

@@ -45,12 +45,16 @@ class Aside:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> bool:
-        if isinstance(error, Blocked) or (
+        return error is not None and self.takes(error)
+
+    def takes(self, error: BaseException) -> bool:
+        """Whether it is one of these; then it is set aside."""
+        if not isinstance(error, Blocked) and not (
             isinstance(error, ApiError) and is_refusal(error) and not is_of_its_end(error)
         ):
-            self._first = self._first or error
-            return True
-        return False
+            return False
+        self._first = self._first or error
+        return True
 
     def tell(self) -> None:
         """Raises what was refused first, if anything was."""

@@ -11,6 +11,7 @@ from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Service
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.controller import Builder
+from steersman.errors import ApiError
 from steersman.meta import Object, ObjectKey, is_true
 from steersman.observability.runtime import Clock
 from steersman_databases.api.cluster_parts import MemberRole, Pooler
@@ -18,7 +19,9 @@ from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.clusters.rollout import pooler_image
 from steersman_databases.clusters.steps import RestartServer, Step, SwitchOver, Wait
+from steersman_databases.controllers.cluster_status import Unmade
 from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.controllers.serving import Shower
 from steersman_databases.engines.errors import EngineError, ServerUnreachable
 from steersman_databases.engines.postgresql.console import Command
@@ -113,16 +116,20 @@ class Poolers:
 
     async def ensure(
         self, charge: Charge, pooler: Pooler | None, observed: Observed
-    ) -> Mapping[ObjectKey, Deployment | None]:
-        """The objects, or none of them. Gives the Deployments that are declared; None where that was refused."""
-        declared = dict[ObjectKey, Deployment | None]()
+    ) -> Mapping[ObjectKey, Deployment | Unmade]:
+        """The objects, or none of them. Gives the Deployments that are declared, or why there is none."""
+        declared = dict[ObjectKey, Deployment | Unmade]()
         for role in _ROLES:
             key = pooler_key(charge.view, role)
             wanted = pooler if pooler is not None and (role == "rw" or pooler.read_only) else None
             if wanted is not None:
-                declared[key] = None
-                with charge.aside:
+                try:
                     declared[key] = await self._declare(charge, wanted, role, observed)
+                except (ApiError, Blocked) as error:
+                    if not charge.aside.takes(error):
+                        raise
+                    waits = isinstance(error, Blocked) and error.outcome.phase == "Pending"
+                    declared[key] = Unmade("PoolerNotReady" if waits else "PoolersRefused", str(error))
             with charge.aside:
                 if wanted is not None and wanted.replicas > 1:
                     await charge.declare(PodDisruptionBudget, pooler_budget(charge.view, role))

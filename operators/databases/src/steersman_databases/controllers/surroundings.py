@@ -15,7 +15,7 @@ from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
-from steersman.meta import ApplyConfiguration
+from steersman.meta import ApplyConfiguration, ObjectKey
 from steersman_databases.controllers.belonging import data_of, pending, waits_for_removal
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import Seen
@@ -98,9 +98,9 @@ class Surroundings:
         charge, port = self._charge, self._engine.port
         await charge.declare(Service, cluster_headless_service(self._view, port))
         for plan in services:
-            writable = plan.key == self._names.service("rw")
-            needed = writable and await charge.client.find(Service, plan.key) is None
-            with nullcontext() if needed else charge.aside:
+            present = await find(charge.client, Service, plan.key)
+            ours = present is not None and charge.controls(present)
+            with nullcontext() if plan.key == self._names.service("rw") and not ours else charge.aside:
                 await charge.declare(Service, cluster_service(self._view, plan, port))
         wanted = {plan.key for plan in services} | {self._names.headless_service}
         for service in await charge.client.list(Service, namespace=self._names.key.namespace, owner=charge.cluster):
@@ -113,6 +113,9 @@ class Surroundings:
             if slice_.metadata.labels.get(SERVICE_LABEL) not in self._view.writable_services:
                 await charge.remove(EndpointSlice, slice_.key)
         for service in self._view.writable_services:
+            present = await find(charge.client, Service, ObjectKey(self._names.key.namespace, service))
+            if present is not None and not charge.controls(present):
+                continue  # Nobody else's Service is to lead to our primary.
             for config in empty_slices(self._view, service, port):
                 if await find(charge.client, EndpointSlice, config.key) is None:
                     # Created, not applied: what is in it belongs to the primary.

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steersman.client import Client, MergePatch, retry_on_conflict
-from steersman.meta import ObjectKey
+from steersman.meta import ObjectKey, is_true
 from steersman_databases.api import Cluster, ClusterStatus
 from steersman_databases.api.cluster_parts import LastSwitchover
 from steersman_databases.api.group import PAUSED
@@ -160,15 +160,17 @@ async def hibernate(client: Client, key: ObjectKey, *, seconds: float | None) ->
 
 
 async def wake(client: Client, key: ObjectKey, *, seconds: float | None) -> None:
-    """Starts all instances again, and waits for ``seconds`` (None: not) until they are ready.
+    """Starts all instances again, and waits for ``seconds`` (None: not) until all are ready and one takes writes.
 
-    The cluster need not be: what it declares besides may be refused, as before it slept.
+    The cluster need not be Ready: what it declares besides may be refused, as before it slept.
     """
     await _hibernated(client, key, False)
     if seconds is not None:
 
         def awake(now: Cluster) -> bool:
-            return _has_seen(now) and (_status(now).ready_instances or 0) >= now.spec.instances
+            status = _status(now)
+            takes_writes = is_true(status.conditions, "Available")
+            return _has_seen(now) and takes_writes and (status.ready_instances or 0) >= now.spec.instances
 
         await _until(client, key, awake, seconds, "the start")
 

@@ -25,9 +25,9 @@ PEER = "/etc/steersman/peer"
 ROLE_COMMAND = "/usr/local/bin/steersman-role"
 
 _MIB = 1024 * 1024
-# Who cannot renew the lock has stopped before its ttl has passed: within retry_timeout, in which it may say how it is,
-# once more for what else it writes, another retry_timeout, and two questions to the others, of 2 s each. Patroni wants
-# 20 s at the least; patroni.patch has it take these, and an image without it goes on with 20.
+# Who is cut off stops before its ttl has passed: 2 s until it tries, in which it may say how it is, retry_timeout,
+# and two questions to the others, of 2 s each; decision 29 says what may come in between. Patroni wants 20 s at the
+# least: patroni.patch has it take these, and an image without it goes on with 20.
 _TTL, _LOOP_WAIT, _RETRY_TIMEOUT = 15, 2, 3
 # A replica that has been away for longer than this is copied anew rather than waited for.
 _SLOT_TTL = "30min"
