@@ -197,7 +197,15 @@ def test_a_session_has_a_server_of_its_own_for_as_long_as_that_serves(by_session
 
 def test_poolers_that_a_quota_refuses_are_told_of_until_it_is_larger(pooled: ClusterUnderTest) -> None:
     place = pooled.place
-    place.kubectl("create", "quota", "few", f"--hard=pods={len(place.all('pods'))}")
+    pooled.apply(pooler={"readOnly": False})
+
+    def settled() -> int | None:
+        """How many pods there are, with none that makes room soon."""
+        pods = place.all("pods")
+        going = any("deletionTimestamp" in pod["metadata"] or "pooler-ro" in pod["metadata"]["name"] for pod in pods)
+        return None if going else len(pods)
+
+    place.kubectl("create", "quota", "few", f"--hard=pods={pooled.until('none goes', settled, 120)}")
     pooled.apply(pooler={"replicas": 3, "readOnly": False})
     try:
         condition = pooled.wait_reason("PoolersRefused", "PoolersReady")
