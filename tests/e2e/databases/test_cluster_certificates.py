@@ -17,7 +17,7 @@ from cluster_under_test import Client, ClusterUnderTest, writing
 from patroni_cluster import view
 from shown_certificates import shown
 from steersman.meta import ObjectKey
-from steersman_databases.clusters.keyring import Data, KeysWish, keyring
+from steersman_databases.clusters.keyring import Data, KeysWish, keyring, pooler_services
 from steersman_databases.engines.cluster import ClusterView
 
 pytestmark = [pytest.mark.xdist_group("cluster-certificates"), pytest.mark.timeout(900), EACH]
@@ -47,7 +47,8 @@ def aged(cluster: ClusterUnderTest) -> Mapping[ObjectKey, Data]:
     """What the Secrets hold after 1,010 days: another authority has been trusted for half a year, and is due."""
     seen = seen_as(cluster)
     ring: Mapping[ObjectKey, Data] = {}
-    wish = KeysWish(pooler=cluster.engine is POSTGRESQL)
+    pooled = cluster.engine is POSTGRESQL
+    wish = KeysWish(pooler=pooled, services=pooler_services(seen) if pooled else ())
     now = datetime.now(UTC)
     for days in (1010, 185, 184):
         ring = keyring(seen, wish, ring, None, now - timedelta(days=days)).data
