@@ -66,6 +66,8 @@ def grants(engine: Engine, name: str) -> list[dict[str, Any]]:
     return [{"database": name, "privileges": ["CONNECT"]}, {**place, "privileges": ["USAGE"]}, *inside]
 
 
+# Whose namespace is one.
+@pytest.mark.xdist_group("hostile-names")
 @EACH
 @pytest.mark.parametrize("case", NAMES)
 def test_users_schemas_and_what_is_granted(server: ReferredServer, case: str) -> None:

@@ -9,7 +9,8 @@ from cluster_under_test import Client, ClusterUnderTest, Place
 from devcluster.errors import CommandFailed
 from enforced_policies import enforced
 
-pytestmark = pytest.mark.addresses
+# All policies are rules of one chain.
+pytestmark = [pytest.mark.addresses, pytest.mark.xdist_group("network-policy")]
 
 REACH = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=3)"
 SILENT, REFUSED = "timed out", "Connection refused"
