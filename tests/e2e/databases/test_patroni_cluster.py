@@ -59,7 +59,8 @@ def settled(cluster: PatroniCluster) -> None:
 
 def unready(cluster: PatroniCluster) -> dict[str, str]:
     """The pods that are not ready, or were started again."""
-    pods = cluster.target.get("pods", f"--namespace={NAMESPACE}") or {"items": []}
+    pods = cluster.target.get("pods", f"--namespace={NAMESPACE}")
+    assert pods is not None
     return {
         pod["metadata"]["name"]: str(status)
         for pod in pods["items"]

@@ -264,6 +264,7 @@ async def test_many_users_share_few_connections(installed: Envtest, server: Real
             await at.ready(name)
         # Four are at work, and some the server may not have noticed to be gone.
         assert max(held) in range(1, 9), held
+        assert not counting.done(), "it was counted to the end"
         counting.cancel()
         async with asyncio.timeout(SECONDS):
             while await _connections(server, counted) > 1:

@@ -223,7 +223,7 @@ def judge_poolers(
         findings.drop("PoolersReady")
         return
     found = [
-        Unmade(deployment.reason, f"no poolers of {key.name}: {deployment.words}")
+        (deployment.reason, f"no poolers of {key.name}: {deployment.words}")
         if isinstance(deployment, Unmade)
         else _pooling(deployment, pods)
         for key, deployment in deployments.items()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Literal
 
 import msgspec
 
@@ -98,9 +99,8 @@ class Surroundings:
         charge, port = self._charge, self._engine.port
         await charge.declare(Service, cluster_headless_service(self._view, port))
         for plan in services:
-            present = await find(charge.client, Service, plan.key)
-            ours = present is not None and charge.controls(present)
-            with nullcontext() if plan.key == self._names.service("rw") and not ours else charge.aside:
+            needed = plan.key == self._names.service("rw") and await self._owner_of(plan.key) != "cluster"
+            with nullcontext() if needed else charge.aside:
                 await charge.declare(Service, cluster_service(self._view, plan, port))
         wanted = {plan.key for plan in services} | {self._names.headless_service}
         for service in await charge.client.list(Service, namespace=self._names.key.namespace, owner=charge.cluster):
@@ -113,14 +113,19 @@ class Surroundings:
             if slice_.metadata.labels.get(SERVICE_LABEL) not in self._view.writable_services:
                 await charge.remove(EndpointSlice, slice_.key)
         for service in self._view.writable_services:
-            present = await find(charge.client, Service, ObjectKey(self._names.key.namespace, service))
-            if present is not None and not charge.controls(present):
+            if await self._owner_of(ObjectKey(self._names.key.namespace, service)) == "stranger":
                 continue  # Nobody else's Service is to lead to our primary.
             for config in empty_slices(self._view, service, port):
                 if await find(charge.client, EndpointSlice, config.key) is None:
                     # Created, not applied: what is in it belongs to the primary.
                     await charge.client.create(config, owner=charge.cluster)
                     charge.created(EndpointSlice, config.key)
+
+    async def _owner_of(self, service: ObjectKey) -> Literal["cluster", "stranger", "nobody"]:
+        present = await find(self._charge.client, Service, service)
+        if present is None:
+            return "nobody"
+        return "cluster" if self._charge.controls(present) else "stranger"
 
     async def ensure_policies(self, *, max_unavailable: int | None, network: bool, operator: str) -> None:
         """PodDisruptionBudget (None: none) and NetworkPolicy, by which the namespace ``operator`` gets to members."""
