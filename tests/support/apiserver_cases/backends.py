@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import json
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -27,6 +29,7 @@ HOST = "localhost"
 NOWHERE = "https://127.0.0.1:1/review"
 """A URL at which nobody listens."""
 _INITIALIZING = b"storage is (re)initializing"
+_WRITES = ("POST", "PUT", "PATCH")
 
 
 class InMemoryBackend:
@@ -68,6 +71,35 @@ class Initialized:
         await self._transport.close()
 
 
+class Heard:
+    """A way to the real server on which a write ends once the server's cache has heard of it.
+
+    An update begins with the object as the cache has it. Where another is stored by then, the server begins anew with
+    that, and asks webhooks a second time.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        response = await self._transport.request(request)
+        if response.status < 300 and request.method in _WRITES and "dryRun" not in request.query:
+            await self._hear(request, json.loads(response.body).get("metadata", {}))
+        return response
+
+    async def _hear(self, request: HttpRequest, written: Json) -> None:
+        if version := written.get("resourceVersion"):
+            path = f"{request.path}/{quote(written['name'], safe='')}" if request.method == "POST" else request.path
+            # It waits until the cache is not older.
+            await self._transport.request(HttpRequest(method="GET", path=path, query={"resourceVersion": version}))
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.stream(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
 class RealBackend:
     """Connections as other users, and HTTPS servers on loopback; all end with ``stack``."""
 
@@ -88,7 +120,7 @@ class RealBackend:
     def _open(self, config: ClusterConfig) -> Transport:
         transport = HttpTransport(config)
         self._stack.push_async_callback(transport.close)
-        return transport
+        return Heard(transport)
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         async def respond(request: web.BaseRequest) -> web.StreamResponse:

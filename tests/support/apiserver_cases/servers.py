@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from apiserver_cases.api import Api, Backend, Case, Json, WebhookHandler
-from apiserver_cases.backends import Initialized, InMemoryBackend, RealBackend
+from apiserver_cases.backends import Heard, Initialized, InMemoryBackend, RealBackend
 from apiserver_cases.installation import make_namespace
 from apiserver_cases.transcript import Exchange, Transcript
 from steersman.client.transport import Transport
@@ -88,7 +88,7 @@ async def run_on(environment: Envtest, transport: Transport, case: Case, namespa
         await make_namespace(transport, namespace)
         async with AsyncExitStack() as stack, asyncio.timeout(_LIMIT):
             backend = RealBackend(environment.config, stack)
-            await case(_recorded(Initialized(transport), namespace, backend, transcript))
+            await case(_recorded(Heard(Initialized(transport)), namespace, backend, transcript))
     except Exception as error:
         failure = error
     return Outcome(transcript, failure)
