@@ -184,6 +184,22 @@ def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path
     assert "aHVudGVyMi1vZi1zaG9w" not in everything
 
 
+def test_a_report_has_the_logs_of_poolers_and_jobs(server: InMemoryApiServer, tmp_path: Path) -> None:
+    pooler, job = pod("shop-pooler-rw-x2x4z", ""), pod("shop-initial-b5b7c", "")
+    for each in (pooler, job):
+        del each["metadata"]["labels"][MEMBER_OF_LABEL]
+    server.load(pod("shop-1-0", "primary"), pooler, job)
+    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
+    server.logs[ObjectKey(KEY.namespace, "shop-pooler-rw-x2x4z")] = ["closing because: server conn crashed?"]
+    server.fail_next(matching("GET", "/shop-initial-b5b7c/log"), ConnectionFailed("no route to host"))
+    path = tmp_path / "shop.tar.gz"
+    told = call("report", "shop", "--file", str(path))
+    assert "without shop-initial-b5b7c in logs/others.txt: no route to host" in told.stderr
+    texts = archived(path)
+    assert texts["logs/others.txt"] == "shop-pooler-rw-x2x4z  closing because: server conn crashed?\n"
+    assert texts["logs/instances.txt"] == "shop-1  a line\n"
+
+
 def test_a_report_has_nothing_of_a_release_of_the_same_name(server: InMemoryApiServer, tmp_path: Path) -> None:
     labels = {"app.kubernetes.io/instance": "shop", "app.kubernetes.io/managed-by": "Helm"}
     metadata = {"name": "website", "namespace": KEY.namespace, "labels": labels}

@@ -189,6 +189,8 @@ class DatabaseStatus(Status):
 
     phase: Phase | None = None
     """Pending (waits for its server), Provisioning, Ready, Failed (needs a person), or Deleting."""
+    engine: EngineName | None = None
+    """The engine of its server, a cluster's included."""
     connection_string: str | None = None
     """How to connect, with <secret> in the password's place; the password is in the Secret."""
     secret_name: str | None = None
@@ -201,7 +203,7 @@ class DatabaseStatus(Status):
     short_names=["db"],
     categories=["all"],
     columns=[
-        PrinterColumn("Engine", ".spec.engine"),
+        PrinterColumn("Engine", ".status.engine"),
         PrinterColumn("Version", ".spec.version"),
         PrinterColumn("Size", ".spec.storageSize"),
         PrinterColumn("Phase", ".status.phase"),

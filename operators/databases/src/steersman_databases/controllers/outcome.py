@@ -80,6 +80,7 @@ def status_of(
         observed_generation=database.metadata.generation,
         conditions=set_condition(former.conditions, condition, now),
         phase=outcome.phase,
+        engine=database.engine,
         connection_string=connection,
         secret_name=None if database.spec.owner else Names(database.key).application_secret.name,
     )

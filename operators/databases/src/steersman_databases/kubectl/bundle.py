@@ -16,14 +16,17 @@ import yaml
 
 from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.events_v1 import Event
+from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.client import Client
 from steersman.errors import ApiError, ConnectionFailed, SteersmanError
 from steersman.meta import Object, ObjectKey, to_builtins
 from steersman_databases.api import Database, DatabaseUser
+from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 from steersman_databases.kubectl import logs
 from steersman_databases.kubectl.found import find_cluster
 from steersman_databases.kubectl.place import Refused
@@ -39,6 +42,10 @@ _LABELLED: Sequence[type[Object]] = (
     EndpointSlice,
     ConfigMap,
     PodDisruptionBudget,
+    NetworkPolicy,
+    ServiceAccount,
+    Role,
+    RoleBinding,
 )
 _DECLARED: Sequence[type[Object]] = (Database, DatabaseUser)
 _TAIL = 5000
@@ -79,6 +86,7 @@ async def collect(client: Client, key: ObjectKey) -> Bundle:
     await _secrets(client, bundle, key.namespace, selector)
     for previous in (False, True):
         await _logs(client, bundle, key, previous=previous)
+    await _other_logs(client, bundle, key.namespace, f"{selector},!{MEMBER_OF_LABEL}")
     return bundle
 
 
@@ -130,6 +138,23 @@ async def _logs(client: Client, bundle: Bundle, key: ObjectKey, *, previous: boo
     try:
         await logs.tell(client, key, logs.Wanted(previous=previous, tail_lines=_TAIL), lines.append, failed)
     except (ApiError, ConnectionFailed, Refused) as error:
+        bundle.missing[name] = str(error)
+    if lines:
+        bundle.files[name] = "".join(f"{line}\n" for line in lines)
+
+
+async def _other_logs(client: Client, bundle: Bundle, namespace: str, selector: str) -> None:
+    """Of its poolers and Jobs."""
+    name = "logs/others.txt"
+    lines: list[str] = []
+
+    def failed(pod: str, error: SteersmanError) -> None:
+        bundle.missing[f"{pod} in {name}"] = str(error)
+
+    try:
+        for pod in (await client.list(Pod, namespace=namespace, label_selector=selector)).items:
+            await logs.read(client, pod, logs.Wanted(tail_lines=_TAIL, container=""), lines.append, failed)
+    except ApiError as error:
         bundle.missing[name] = str(error)
     if lines:
         bundle.files[name] = "".join(f"{line}\n" for line in lines)

@@ -52,21 +52,21 @@ async def tell(
         NotFound: there is no such cluster.
         Refused: it has no pod, or ``failed`` was called with all instances.
     """
-    reading = (_of(client, pod, wanted, line, failed) for pod in await members(client, key))
+    reading = (read(client, pod, wanted, line, failed) for pod in await members(client, key))
     # Not a TaskGroup: what ends the command, such as a closed pipe, is looked for as it is, and not in a group.
     had = await asyncio.gather(*reading) if wanted.follow else [await each for each in reading]
     if not any(had):
         raise Refused(f"no instance of cluster {named(key)} gives its log")
 
 
-async def _of(
+async def read(
     client: Client,
     pod: Pod,
     wanted: Wanted,
     line: Callable[[str], None],
     failed: Callable[[str, SteersmanError], None],
 ) -> bool:
-    """Whether it was told all that there is."""
+    """Calls ``line`` with each line of one pod, or ``failed``; gives whether all was told that there is."""
     instance = pod.metadata.name.removesuffix("-0")
     try:
         async for text in client.logs(
