@@ -14,7 +14,7 @@ from steersman.api.core_v1 import Secret
 from steersman.api.events_v1 import Event
 from steersman.client import Client
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import Condition, ObjectKey, ObjectMetaApply, decode_builtins, find_condition
 from steersman.observability.runtime import Runtime
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime
@@ -106,9 +106,17 @@ class UsersWorld:
 
     def database_reason(self, name: str, namespace: str = "default") -> str:
         """The reason of a database's condition Ready."""
+        found = self._of_database(name, namespace)
+        return found.reason if found is not None else ""
+
+    def database_message(self, name: str, namespace: str = "default") -> str:
+        """Its message."""
+        found = self._of_database(name, namespace)
+        return found.message if found is not None else ""
+
+    def _of_database(self, name: str, namespace: str) -> Condition | None:
         found = self.server.read(Database, ObjectKey(namespace, name))
-        conditions = found.status.conditions if found is not None and found.status is not None else ()
-        return next((c.reason for c in conditions if c.type == "Ready"), "")
+        return find_condition(found.status.conditions, "Ready") if found is not None and found.status else None
 
     def message(self, name: str = "clerk", namespace: str = "default") -> str:
         """The message of its condition Ready."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Generator
@@ -35,7 +36,9 @@ def programs() -> Path:
 
 def definitions() -> Path:
     """OLM's own, which it needs before it starts."""
-    return Path(_MODULE.output("go", "list", "-m", "-f", "{{.Dir}}", _OLM)) / "deploy/chart/crds"
+    # What it was built from may be gone from Go's cache since.
+    downloaded = json.loads(_MODULE.output("go", "mod", "download", "-json", _OLM))
+    return Path(downloaded["Dir"]) / "deploy/chart/crds"
 
 
 def catalog(bundle: Path, directory: Path, *, package: str, channel: str, version: str) -> None:

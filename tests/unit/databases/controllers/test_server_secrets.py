@@ -79,7 +79,7 @@ async def test_an_administrators_secret_that_is_lost_is_told_and_found_again() -
         await world.well()
         password = world.entries()["password"]
         await world.client.delete(Secret, ObjectKey("default", "admin"))
-        await world.told("there is no Secret admin; create the Secret or ConfigMap that serverRef names")
+        await world.told("there is no Secret admin: create the Secret or ConfigMap that serverRef names")
         assert world.sql.lets_in("clerk", password), "what is there goes on"
         told = len(world.notes())
         await world.runtime.clock.sleep(600)

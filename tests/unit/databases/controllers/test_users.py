@@ -117,6 +117,22 @@ async def test_the_servers_own_words_are_in_the_condition_and_it_is_tried_again(
 
 
 @virtual_time
+async def test_a_database_that_the_server_refuses_is_tried_again_as_users_are() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.refuses = "permission denied to create database"
+        await world.database()
+        await world.until("told", lambda: world.database_reason("shop") == "SqlFailed")
+        former = world.sql.refusals
+        await world.runtime.clock.sleep(150)
+        assert 6 <= world.sql.refusals - former <= 8, "after 2, 4, 8 and 16 seconds, and then each 30"
+        told = world.database_message("shop")
+        assert "permission denied to create database" in told and "do what the server's words ask for" in told
+        world.sql.refuses = ""
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady", 30)
+
+
+@virtual_time
 async def test_a_service_that_is_not_there_yet_is_found_when_it_comes() -> None:
     world = UsersWorld()
     world.servers[Endpoint("late.default.svc", 5432)] = world.sql
@@ -169,6 +185,7 @@ async def test_a_wrong_administrator_password_is_told_and_mended() -> None:
         await world.secret("admin", {"username": "admin", "password": "wrong"})
         await world.user()
         await world.failed('the server rejected the administrator "admin"')
+        await world.failed("put the administrator's present password into its Secret")
         await world.secret("admin", {"username": "admin", "password": ADMINISTRATOR.password})
         await world.ready(seconds=5)
 

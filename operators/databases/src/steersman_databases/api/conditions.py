@@ -30,7 +30,8 @@ ON_ANY_SERVER: Reasons = {
     "InvalidName": "choose another name, in a new object where the field is immutable",
     "SqlFailed": "do what the server's words ask for; it is tried again within 30 s",
 }
-"""Why something on a server is not as declared, told by ``Database``; ``DatabaseUser`` says it in its message."""
+"""Why something on a server is not as declared: a reason of ``Database``. ``DatabaseUser`` has the next step in its
+message."""
 
 DATABASE: Mapping[str, Reasons] = {
     "Ready": {

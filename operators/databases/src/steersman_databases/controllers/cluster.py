@@ -459,7 +459,8 @@ class ClusterReconciler(Reconciler[C]):
         return switchovers.ended(status, now, report.refused)
 
     def _jittered(self, seconds: float) -> float:
-        return seconds * (0.9 + 0.2 * self.runtime.random.random())
+        # Not after it: messages promise a time.
+        return seconds * (0.9 + 0.1 * self.runtime.random.random())
 
 
 def _data(seen: Seen) -> DataOfCluster:

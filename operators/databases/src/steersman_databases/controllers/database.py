@@ -64,11 +64,11 @@ class DatabaseReconciler(Reconciler[Database]):
             await self._report(database, outcome, _own_endpoint(database, engine), engine)
             if not is_refusal(error):
                 raise
-            return Result(requeue_after=self._jittered(outcome.retry_after))
+            return self._again(outcome)
         if outcome is None:
             return Result()
         await self._report(database, outcome, endpoint, engine)
-        return Result(requeue_after=self._jittered(outcome.retry_after))
+        return self._again(outcome)
 
     async def update_status(self, request: Request, outcome: Ending) -> None:
         """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
@@ -105,8 +105,11 @@ class DatabaseReconciler(Reconciler[Database]):
             emit = self.events.warning if alarming else self.events.normal
             emit(database, outcome.reason, outcome.message)
 
-    def _jittered(self, seconds: float | None) -> float | None:
-        return None if seconds is None else seconds * (0.9 + 0.2 * self.runtime.random.random())
+    def _again(self, outcome: Outcome) -> Result:
+        if outcome.backs_off or outcome.retry_after is None:
+            return Result(requeue=outcome.backs_off)
+        # Not after it: messages promise a time.
+        return Result(requeue_after=outcome.retry_after * (0.9 + 0.1 * self.runtime.random.random()))
 
 
 def _paused(database: Database) -> Outcome:

@@ -8,11 +8,14 @@ from datetime import datetime
 
 from steersman.meta import Condition, find_condition, set_condition
 from steersman_databases.api import Database, DatabaseStatus
+from steersman_databases.api.conditions import DATABASE
 from steersman_databases.api.database import Phase
 from steersman_databases.engines import Endpoint, EngineError, masked_uri
 from steersman_databases.resources import Names
 
 READY = "Ready"
+# A DatabaseUser says them in its message: it has one reason for all that is wrong.
+_STEPS = DATABASE[READY]
 
 # Words of schedulers, webhooks and servers have no bound of their own; the API server's is 32768.
 _LONGEST_MESSAGE = 1024
@@ -29,13 +32,15 @@ WORKERS = 256
 class Outcome:
     """What to tell the user: ``reason`` in one CamelCase word, ``message`` with what to do where something is wrong.
 
-    ``retry_after`` is in seconds; None waits for a change.
+    ``retry_after`` is in seconds; None waits for a change. With ``backs_off`` it is tried again after 2 s instead,
+    and again after longer and longer, 30 s at most.
     """
 
     phase: Phase
     reason: str
     message: str
     retry_after: float | None = RECHECK_SECONDS
+    backs_off: bool = False
 
 
 class Blocked(Exception):
@@ -45,16 +50,37 @@ class Blocked(Exception):
     """
 
     def __init__(
-        self, phase: Phase, reason: str, message: str, *, retry_after: float | None = RECHECK_SECONDS
+        self,
+        phase: Phase,
+        reason: str,
+        message: str,
+        *,
+        retry_after: float | None = RECHECK_SECONDS,
+        backs_off: bool = False,
     ) -> None:
         super().__init__(message)
         self.endpoint: Endpoint | None = None
-        self.outcome = Outcome(phase=phase, reason=reason, message=message, retry_after=retry_after)
+        self.outcome = Outcome(
+            phase=phase, reason=reason, message=message, retry_after=retry_after, backs_off=backs_off
+        )
 
 
 def reason_of(error: EngineError, known: Container[str]) -> str:
     """The reason of a condition that knows these reasons: they are called as the errors are."""
     return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in known), "SqlFailed")
+
+
+def with_next_step(error: EngineError) -> str:
+    """What the error says, and what to do about it."""
+    if error.next_step is None:
+        return advised(str(error), reason_of(error, _STEPS))
+    return f"{error}: {error.next_step}" if error.next_step else str(error)
+
+
+def advised(message: str, reason: str) -> str:
+    """A message, and what to do about what has this reason."""
+    step = _STEPS.get(reason, "")
+    return f"{message}: {step}" if step else message
 
 
 def status_of(

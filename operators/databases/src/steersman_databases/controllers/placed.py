@@ -12,14 +12,14 @@ from steersman.client import MergePatch
 from steersman.controller import CachedClient, EventRecorder
 from steersman.meta import to_builtins
 from steersman_databases.api import Database
-from steersman_databases.api.conditions import DATABASE, ON_ANY_SERVER
+from steersman_databases.api.conditions import DATABASE
 from steersman_databases.api.group import FORCE_DELETE, is_forced
 from steersman_databases.clusters.claims import places
 from steersman_databases.clusters.desires import claim_of, database_of, owner_of
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
-from steersman_databases.controllers.outcome import Blocked, Outcome, reason_of
+from steersman_databases.controllers.outcome import Blocked, Outcome, advised, reason_of, with_next_step
 from steersman_databases.controllers.own_cluster import OwnCluster
 from steersman_databases.controllers.rivals import Rivals, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
@@ -129,8 +129,7 @@ class PlacedDatabase:
             require_tenant(self.database, located.home)
         except NotLocated as reason:
             self.surveys.forget(KIND, self.database.key)
-            advice = ON_ANY_SERVER.get(reason.reason, "")
-            message = f"{reason}: {advice}" if advice else str(reason)
+            message = advised(str(reason), reason.reason)
             raise Blocked("Pending", reason.reason, message, retry_after=30.0) from None
         except EngineError as error:
             raise self._blocked(error) from error
@@ -262,14 +261,13 @@ class PlacedDatabase:
         if isinstance(error, ServerUnreachable):
             # A server of its own is heard of in other ways, and one that has just been made is starting.
             phase = "Pending" if self.cluster is None else "Provisioning"
-            message = f"{error}: {ON_ANY_SERVER['ServerUnreachable']}"
-            return Blocked(phase, "ServerUnreachable", message, retry_after=5.0)
+            return Blocked(phase, "ServerUnreachable", with_next_step(error), retry_after=5.0)
         if isinstance(error, Raced):
             return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
-        reason, told = reason_of(error, DATABASE["Ready"]), str(error)
+        reason, told = reason_of(error, DATABASE["Ready"]), with_next_step(error)
         if isinstance(error, InvalidName) and error.field == "password":
             told = f"Secret {Names(self.database.key).application_secret.name}: {told}"
-        return Blocked("Failed", reason, told, retry_after=30.0)
+        return Blocked("Failed", reason, told, backs_off=True)
 
     def _waiting(self, why: str) -> Blocked:
         return Blocked("Deleting", "Deleting", not_dropped(self.database, why), retry_after=15.0)

@@ -17,7 +17,6 @@ from steersman.controller import Context, Outcome, Reconciler, Request, Result, 
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey, find_condition, to_builtins
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
-from steersman_databases.api.conditions import ON_ANY_SERVER
 from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
 from steersman_databases.api.users import set_user_condition
 from steersman_databases.clusters.desires import claim_of, user_of
@@ -27,6 +26,7 @@ from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.marks import ClusterMark
+from steersman_databases.controllers.outcome import advised, with_next_step
 from steersman_databases.controllers.rivals import Rivals, require_tenant
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
@@ -153,9 +153,9 @@ class UserReconciler(Reconciler[DatabaseUser]):
             require_tenant(user, located.home)
         except NotLocated as reason:
             self._surveys.forget(KIND, user.key)
-            raise Failed(_with_advice(reason)) from None
+            raise Failed(advised(str(reason), reason.reason)) from None
         except EngineError as error:
-            raise Failed(str(error), None) from error
+            raise Failed(with_next_step(error), None) from error
         try:
             done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
         except (Failed, ApiError) as failure:
@@ -234,10 +234,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
             changes = await self._surveys.settle(located, KIND, user.key, (desired,))
         except ObjectsMissing as error:
             self._tell(user, error.changes)
-            return str(error)
+            return with_next_step(error)
         except EngineError as error:
             self._tell(user, error.changes)
-            raise Failed(str(error), None) from error
+            raise Failed(with_next_step(error), None) from error
         self._tell(user, changes)
         return ""
 
@@ -262,7 +262,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         try:
             opened = await located.contents.opens(located.server, credentials, user.database)
         except EngineError as error:
-            raise Failed(str(error), None) from error
+            raise Failed(with_next_step(error), None) from error
         if not opened:
             raise Failed(
                 f"{credentials.username} is not let in to database {user.database} with the next password", None
@@ -349,7 +349,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             # It must not wait for a Secret that went.
             if await self._servers.ends_with_its_namespace(user):
                 return _NAMESPACE_ENDS
-            raise Failed(_with_advice(reason)) from None
+            raise Failed(advised(str(reason), reason.reason)) from None
         name = user.spec.user
         scope = Scope(users=frozenset({name, located.contents.second_username(name)}))
         if user.spec.reassign_to:
@@ -369,7 +369,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return left
         except EngineError as error:
             self._tell(user, error.changes)
-            raise Failed(str(error), None) from error
+            raise Failed(with_next_step(error), None) from error
 
     async def _claim(self, user: DatabaseUser) -> Claim:
         return claim_of(user, await self._mark.read())
@@ -445,8 +445,3 @@ def _require_nothing(missing: str) -> None:
 
 def _new_password() -> str:
     return secrets.token_urlsafe(24)
-
-
-def _with_advice(reason: NotLocated) -> str:
-    advice = ON_ANY_SERVER.get(reason.reason, "")
-    return f"{reason}; {advice}" if advice else str(reason)

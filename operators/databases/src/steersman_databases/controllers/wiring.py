@@ -20,7 +20,7 @@ from steersman.meta import metadata_only
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters import claims
 from steersman_databases.controllers.database import DatabaseReconciler
-from steersman_databases.controllers.outcome import RECHECK_SECONDS, WORKERS
+from steersman_databases.controllers.outcome import WORKERS
 from steersman_databases.controllers.rivals import CLAIMS
 from steersman_databases.controllers.servers import (
     ContentsOf,
@@ -62,7 +62,8 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .source(surveys)
         .source(surveys.tells(Database.api_resource.kind))
         .max_concurrent_reconciles(WORKERS)
-        .max_retry_delay(RECHECK_SECONDS)
+        .base_retry_delay(2.0)
+        .max_retry_delay(30.0)
         .complete(lambda context: DatabaseReconciler(context, contents, surveys))
     )
     (

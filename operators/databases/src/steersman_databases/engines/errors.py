@@ -28,7 +28,7 @@ No message, attribute or chained exception holds a password: they end in Events,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from .desired import Claim
@@ -40,9 +40,12 @@ class EngineError(Exception):
     """Base of all errors here.
 
     `changes` holds what had been changed on the server before the error, so that it can still be reported.
+    `next_step` is what to do about it, where that is other than for most errors of its reason; "" where the message
+    says it already.
     """
 
     changes: tuple[Change, ...] = ()
+    next_step: ClassVar[str | None] = None
 
 
 class InvalidName(EngineError):
@@ -51,6 +54,8 @@ class InvalidName(EngineError):
     `field` is the field as the user wrote it (`databaseName`, `username`, `password`), `reason` says what is
     wrong and what to do instead.
     """
+
+    next_step = ""
 
     def __init__(self, field: str, value: str, reason: str) -> None:
         shown = f'{field} "{value}"' if field != "password" else "the password"
@@ -78,6 +83,8 @@ class NotSupported(EngineError):
 class AlreadyExists(EngineError):
     """Something of this name is on the server, and nothing says that it is ours."""
 
+    next_step = ""
+
     def __init__(self, what: str, name: str) -> None:
         super().__init__(
             f"{what} {name} is on the server already and was not made by this object:"
@@ -88,6 +95,8 @@ class AlreadyExists(EngineError):
 class Claimed(EngineError):
     """Something on the server bears another object's mark. `owner` is that mark."""
 
+    next_step = ""
+
     def __init__(self, what: str, name: str, owner: Claim) -> None:
         super().__init__(f"{what} {name} on the server belongs to another object: choose another name")
         self.owner = owner
@@ -95,6 +104,8 @@ class Claimed(EngineError):
 
 class ImmutableOnServer(EngineError):
     """It is there, but made otherwise than declared, and the server cannot change it."""
+
+    next_step = ""
 
     def __init__(self, field: str, found: str, wanted: str) -> None:
         super().__init__(
@@ -108,12 +119,14 @@ class ExtensionUnavailable(EngineError):
     """The server's image has no such extension, or not in this version."""
 
     def __init__(self, name: str, version: str | None, versions: Iterable[str]) -> None:
-        known = f"; it has {_either(versions)}" if versions else "; use an image that brings it"
+        known = f"; it has {_either(versions)}" if versions else ""
         super().__init__(f"the server has no extension {name}{f' {version}' if version else ''}{known}")
 
 
 class OwnerMissing(EngineError):
     """The role that is to own something is not on the server."""
+
+    next_step = ""
 
     def __init__(self, owner: str) -> None:
         super().__init__(f"the owner {owner} is not on the server: declare it as a DatabaseUser, or name another")
@@ -122,6 +135,8 @@ class OwnerMissing(EngineError):
 
 class HeirMissing(EngineError):
     """A user owns things, and there is nobody to give them to. `cause` says so without what to do about it."""
+
+    next_step = ""
 
     def __init__(self, user: str, database: str, reason: str) -> None:
         self.cause = f"{user} owns things in database {database} and {reason}"
@@ -147,6 +162,8 @@ class Raced(EngineError):
 class UnknownEngine(EngineError):
     """There is no engine of this name."""
 
+    next_step = ""
+
     def __init__(self, name: str, known: Iterable[str]) -> None:
         super().__init__(f'engine "{name}" is unknown: use {_either(known)}')
         self.name = name
@@ -154,6 +171,8 @@ class UnknownEngine(EngineError):
 
 class UnsupportedVersion(EngineError):
     """The engine is known, but not in this version."""
+
+    next_step = ""
 
     def __init__(self, engine: str, version: str, supported: Iterable[str]) -> None:
         super().__init__(f'version "{version}" of {engine} is not supported: use {_either(supported)}')
@@ -173,9 +192,13 @@ class ServerUnreachable(EngineError):
 class CertificateRefused(ServerUnreachable):
     """TLS fails: the server or the operator does not know who signed the other's certificate."""
 
+    next_step = "check the authority that the reference names, and the server's certificate"
+
 
 class LimitReached(ServerUnreachable):
     """The server has taken the password, but nobody more may come in, or ask, for now."""
+
+    next_step = "end sessions, or raise the limit that its words name"
 
 
 class AdministratorRejected(EngineError):
