@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from devcluster.process import run
 NAME = "leavings"
 TITLE = f"steersman-devcluster-{NAME}"
 KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
+FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding")
 
 USER = """
 apiVersion: v1
@@ -51,12 +53,15 @@ def namespaces(process: Path) -> set[str]:
 def host() -> dict[str, object]:
     """What the host has of interfaces, routes, rules and settings of the firewall, whoever's they are."""
     rules = run(["sh", "-c", "iptables-save; ip6tables-save"]).splitlines()
+    # Of a route that a router has announced, it is told how long it lasts: each moment less.
+    lasting = re.compile(r" expires \d+sec")
+    routes = {ip: run(["ip", f"-{ip}", "route", "show", "table", "all"]) for ip in (4, 6)}
     return {
         "interfaces": run(["sh", "-c", "ip -o link show | cut -d: -f2"]).split(),
-        "routes": run(["ip", "-4", "route", "show", "table", "all"]),
-        "policy": run(["ip", "rule"]),
+        "routes": {ip: sorted(lasting.sub("", told).splitlines()) for ip, told in routes.items()},
+        "policy": {ip: run(["ip", f"-{ip}", "rule"]) for ip in (4, 6)},
         "firewall": [line for line in rules if line.startswith("-")],
-        "forwarding": Path("/proc/sys/net/ipv4/ip_forward").read_text(),
+        "forwarding": {path: Path("/proc/sys/net", path).read_text() for path in FORWARDING},
     }
 
 
@@ -78,6 +83,7 @@ def leavings() -> list[str]:
 
 
 @pytest.mark.disruptive
+@pytest.mark.addresses
 @pytest.mark.parametrize("crashed", [False, True], ids=["running", "crashed"])
 def test_down_leaves_nothing(crashed: bool) -> None:
     devcluster("down")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -15,6 +15,7 @@ from shown_certificates import shown_by
 pytestmark = pytest.mark.xdist_group("cluster-losses")
 
 Record = Callable[[str, object], None]
+HEALED_WITHIN = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -72,8 +73,11 @@ def test_the_administrators_secret_is_lost_and_changed(three: ClusterUnderTest) 
             assert "password authentication failed" in str(refusal)
             return False
 
-    three.place.kubectl("delete", "secret", "orders-admin")
-    three.until("it is back", lambda: three.place.secret("orders-admin").get("password", former) != former, 60)
+    with three.place.telling("orders", ("SecretRepaired", "made Secret orders-admin anew: it was gone")):
+        three.place.kubectl("delete", "secret", "orders-admin")
+        three.until(
+            "it is back", lambda: three.place.secret("orders-admin").get("password", former) != former, HEALED_WITHIN
+        )
     three.until("it opens", lambda: opens(three.place.secret("orders-admin")["password"]), 30)
     assert not opens(former)
     three.place.patch("secret", "orders-admin", {"stringData": {"password": "chosen-by-hand"}})
@@ -109,8 +113,9 @@ def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str, part: 
     name, pods = f"orders-{suffix}", three.pods()
     before = three.place.secret(name)[part]
     with writing(three, "shop-app") as seen:
-        three.place.kubectl("delete", "secret", name)
-        three.until("it is back", lambda: three.place.secret(name).get(part, before) != before, 60)
+        with three.place.telling("orders", ("SecretRepaired", f"made Secret {name} anew: it was gone")):
+            three.place.kubectl("delete", "secret", name)
+            three.until("it is back", lambda: three.place.secret(name).get(part, before) != before, HEALED_WITHIN)
         three.wait_reason("Valid", "CertificatesValid", 240)
         three.wait_ready()
         seen.goes_on(time.time())
@@ -123,11 +128,39 @@ def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str, part: 
 
 @EACH
 def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
-    three.place.kubectl("delete", "secret", "shop-app")
-    three.until("it is back", lambda: three.place.secret("shop-app").get("password"), 60)
+    with three.place.telling("shop", ("Created", "created Secret shop-app")):
+        three.place.kubectl("delete", "secret", "shop-app")
+        three.until("it is back", lambda: three.place.secret("shop-app").get("password"), HEALED_WITHIN)
     three.place.wait_reason("database", "shop", "DatabaseReady")
     with writing(three, "shop-app") as seen:
         seen.goes_on(time.time())
+
+
+@EACH
+def test_a_users_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
+    """Nobody else knew its password: another one is set."""
+    place, grants = three.place, [{"database": "shop", "privileges": ["ALL"]}]
+    place.declare("DatabaseUser", "clerk", three.reference(user="clerk", grants=grants))
+    place.wait_current("databaseuser", "clerk", "ProvisionSucceeded")
+    former = place.secret("clerk-user")
+
+    def opens(login: Mapping[str, str]) -> bool:
+        try:
+            return place.log_in(f"{three.primary}-0", login, three.engine.who, login["type"]) == "clerk"
+        except CommandFailed as refusal:
+            assert any(words in str(refusal) for words in ("password authentication failed", "Access denied"))
+            return False
+
+    def is_back() -> bool:
+        login = place.secret("clerk-user")
+        return login.get("password", former["password"]) != former["password"] and opens(login)
+
+    assert opens(former)
+    with place.telling("clerk", ("Created", "created Secret clerk-user")):
+        place.kubectl("delete", "secret", "clerk-user")
+        three.until("it is back, and opens", is_back, HEALED_WITHIN)
+    assert not opens(former)
+    place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
 
 
 @ON_POSTGRESQL
@@ -162,7 +195,7 @@ def test_all_certificates_are_lost_at_once(
     assert not poolers & three.place.names("pods")
     # The operator reaches them.
     three.place.kubectl("delete", "secret", "shop-app")
-    three.until("it has a new password set", lambda: three.place.secret("shop-app").get("password"), 60)
+    three.until("it has a new password set", lambda: three.place.secret("shop-app").get("password"), HEALED_WITHIN)
     three.place.wait_reason("database", "shop", "DatabaseReady")
     three.apply(pooler=None, postgresql=postgresql)
 

@@ -133,3 +133,63 @@ def test_the_log_finds_no_room_anywhere(cluster_of_two: ClusterUnderTest, record
         assert seen.lost() == 0
     assert orders.primary == primary
     assert restarts(orders) == 0
+
+
+def test_a_replica_that_is_away_does_not_fill_the_primarys_disk(
+    cluster_of_two: ClusterUnderTest, record_property: Record
+) -> None:
+    """Its slot keeps a quarter of the volume for it, while more log is written than would find room there."""
+    orders = cluster_of_two
+    # Whom commits wait for would not be replaced as long as it seems to follow, which is so each time that it asks.
+    orders.apply(postgresql={**orders.spec["postgresql"], "synchronous": {"mode": "Off"}})
+    orders.wait_ready()
+    primary, away, timeline = orders.primary, orders.replicas[0], orders.status["timeline"]
+    kept: list[int] = []
+
+    def write(segments: int) -> None:
+        """As many files of the log as that, of 16 MiB each, and not faster than checkpoints follow."""
+        for _ in range(segments):
+            begin = "SELECT pg_logical_emit_message(false, 'e2e', 'x'); SELECT pg_switch_wal()"
+            told = orders.sql(f"{begin}; SELECT sum(size)::bigint >> 20 FROM pg_ls_waldir()", instance=primary)
+            kept.append(int(told.splitlines()[-1]))
+
+    with writing(orders, "shop-app") as seen:
+        orders.annotate("fenced", away)
+        orders.until("nobody follows", lambda: orders.sql(orders.engine.following, instance=primary) == "0", 90)
+        left = orders.sql("SELECT pg_current_wal_lsn()", instance=primary)
+        slot = f"{away}-0".replace("-", "_")
+        held = f"SELECT active FROM pg_replication_slots WHERE slot_name = '{slot}'"
+        # What it would go on from: segments are called by their numbers, behind the timeline's.
+        oldest = "SELECT min(right(name, 16)) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$'"
+        is_gone = f"SELECT ({oldest}) > right(pg_walfile_name('{left}'), 16)"
+        write(6)
+        assert orders.sql(held, instance=primary) == "f"
+        assert orders.sql(is_gone, instance=primary) == "f", "its slot keeps what a quarter of the volume holds"
+        write(34)
+        record_property("largest log, in MiB", max(kept))
+        # Patroni makes such a slot anew at once, so that what it says of itself is not waited for.
+        orders.until("it is kept no longer", lambda: orders.sql(is_gone, instance=primary) == "t", 60)
+        seen.goes_on(time.time())
+        record_property("away: longest gap in writes, in seconds", round(seen.gap, 1))
+        assert not orders.place.events("orders", "DiskFull")
+
+        orders.annotate("fenced", None)
+        began = time.time()
+        orders.until(
+            "it serves and does not follow",
+            lambda: f"instance {away} is Running" in orders.place.condition(orders.kind, orders.name)["message"],
+            120,
+        )
+        # Of itself it is given up when it has followed nobody for six minutes.
+        orders.annotate("replace", away)
+        orders.until("another takes its place", lambda: away not in orders.nodes(), 90)
+        orders.wait_ready(2, seconds=300)
+        record_property("seconds from its return until another is ready", round(time.time() - began))
+        seen.goes_on(time.time())
+        assert seen.lost() == 0
+    rows = orders.sql("SELECT count(*) FROM written", "shop")
+    orders.until(
+        "it has the rows", lambda: orders.sql("SELECT count(*) FROM written", "shop", orders.replicas[0]) == rows, 30
+    )
+    assert (orders.primary, orders.status["timeline"]) == (primary, timeline), "nobody took over"
+    assert orders.place.events("orders", "InstanceReplaced") == [f"{away} is replaced: it was asked for"]

@@ -20,6 +20,7 @@ Record = Callable[[str, object], None]
 Login = Mapping[str, str]
 HEALED_WITHIN = 30.0
 OVERLAP = 30
+LONG_AGO = "2000-01-01T00:00:00Z"
 REFUSALS = (
     "authentication failed",
     "Access denied",
@@ -112,7 +113,7 @@ def test_a_rotation_fails_no_login(served: Served, record_property: Record) -> N
     first = served.login("clerk")
     served.ask(first, "CREATE TABLE owned (n INT); INSERT INTO owned VALUES (1)")
 
-    place.patch("secret", "clerk-user", {"stringData": {"rotated-at": "2000-01-01T00:00:00Z"}})
+    place.patch("secret", "clerk-user", {"stringData": {"rotated-at": LONG_AGO}})
     began = time.monotonic()
     while (current := served.login("clerk"))["password"] == first["password"]:
         assert served.refuses(current) == ""
@@ -136,6 +137,61 @@ def test_a_rotation_fails_no_login(served: Served, record_property: Record) -> N
     # What it owned is the database's owner's now, and all of it is there.
     owner = place.secret("orders-app" if postgresql else "blog-app")
     assert served.ask(owner, "SELECT COUNT(*) FROM owned").endswith("2")
+
+
+def test_rotation_is_set_changed_and_removed(served: Served) -> None:
+    """Whatever changes, what the Secret says is let in. Without it nothing is rotated, and one password opens."""
+    place, name = served.place, "drummer"
+    grants = [{"database": "orders", "privileges": ["CONNECT"] if served.engine == "postgresql" else ["ALL"]}]
+
+    def declare(**rotation: str) -> Login:
+        served.user(name, grants=grants, **({"rotation": rotation} if rotation else {}))
+        login = served.login(name)
+        assert served.refuses(login) == ""
+        return login
+
+    def rotated() -> str:
+        return place.get("databaseuser", name)["status"].get("lastRotationTime", "")
+
+    def say_rotated(moment: str) -> None:
+        """Writes when it last was, and waits until the operator has seen it, and done what is due by that."""
+        before = rotated()
+        place.patch("secret", f"{name}-user", {"stringData": {"rotated-at": moment}})
+        place.until("it is looked at", lambda: rotated() != before, HEALED_WITHIN)
+
+    def another_than(former: Login) -> Login:
+        def is_another() -> Login | None:
+            return None if (login := served.login(name))["password"] == former["password"] else login
+
+        login = place.until("there is a new password", is_another, HEALED_WITHIN)
+        assert (served.refuses(login), served.refuses(former)) == ("", ""), "both open it meanwhile"
+        return login
+
+    first = declare()
+    assert "rotated-at" not in first
+    assert declare(every="720h")["password"] == first["password"], "it is new as it is"
+    place.patch("secret", f"{name}-user", {"stringData": {"rotated-at": LONG_AGO}})
+    second = another_than(first)
+
+    # An overlap that is on ends as is declared by then.
+    assert declare(every="720h", overlap="5s")["password"] == second["password"]
+    place.until("the former has ended", lambda: served.refuses(first), HEALED_WITHIN)
+    place.until("the Secret has one only", lambda: "previous-password" not in served.login(name), HEALED_WITHIN)
+
+    say_rotated(f"{datetime.now(UTC) - timedelta(minutes=10):%Y-%m-%dT%H:%M:%SZ}")
+    assert served.login(name)["password"] == second["password"], "not due before 720h have passed"
+    served.user(name, grants=grants, rotation={"every": "5m", "overlap": "4m"})
+    third = another_than(second)
+
+    assert declare()["password"] == third["password"]
+    assert served.refuses(second) != "", "without rotation there is no overlap either"
+    assert "previous-password" not in served.login(name)
+    say_rotated(LONG_AGO)
+    last = served.login(name)
+    assert last["password"] == third["password"] and "next-password" not in last, "it is rotated no more"
+    assert served.refuses(last) == ""
+    place.kubectl("delete", "databaseuser", name, "--timeout=60s", seconds=70)
+    assert served.refuses(last) != ""
 
 
 BOOKS = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from cluster_under_test import SMALL, ClusterUnderTest, Place
@@ -39,9 +41,22 @@ def test_on_a_cluster(place: Place) -> None:
         assert shop.sql(left) == "0"
 
 
+def describes(place: Place, user: str, words: str) -> bool:
+    """Whether ``kubectl describe`` has the server's words in the condition and in an Event, both for their reason."""
+    status, _, events = place.kubectl("describe", "dbu", user).partition("\nEvents:")
+    return (
+        "ProvisionFailed" in status
+        and words in status
+        and re.search(f"ProvisionFailed .*{words}", events) is not None
+    )
+
+
 def test_on_any_server(place: Place, database: DatabaseUnderTest, engine: str) -> None:
     """Its Service comes later than who is on it; the administrator's password is wrong then, and again afterwards."""
-    username = {"postgresql": "postgres", "mysql": "root"}[engine]
+    username, words = {
+        "postgresql": ("postgres", 'password authentication failed for user "postgres"'),
+        "mysql": ("root", "Access denied for user 'root'"),
+    }[engine]
     place.kubectl(
         "create", "secret", "generic", "root", f"--from-literal=username={username}", "--from-literal=password=wrong"
     )
@@ -58,8 +73,9 @@ def test_on_any_server(place: Place, database: DatabaseUnderTest, engine: str) -
     database.apply()
     database.wait_ready()
     right = database.secret("admin")["password"]
-    rejected = ("False", "ProvisionFailed", f'the server rejected the administrator "{username}"')
+    rejected = ("False", "ProvisionFailed", f'the server rejected the administrator "{username}"', words)
     place.shows("dbu", "clerk", *rejected)
+    place.until("kubectl describe says so", lambda: describes(place, "clerk", words), 30)
 
     place.patch("secret", "root", {"stringData": {"password": right}})
     place.shows("db", "shop", "Ready")

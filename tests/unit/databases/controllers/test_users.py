@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 
 from contents_in_memory import ADMINISTRATOR, ServerInMemory
 from steersman.api.core_v1 import Secret
+from steersman.api.events_v1 import Event
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import run_virtual, virtual_time
@@ -147,6 +149,15 @@ async def test_a_service_that_is_not_there_yet_is_found_when_it_comes() -> None:
         await world.until("found", lambda: world.database_reason("shop") == "DatabaseReady", 2)
 
 
+def told_of_database(world: UsersWorld) -> Counter[str]:
+    """How often each reason was told of the database shop."""
+    told = Counter[str]()
+    for event in world.server.read_all(Event):
+        if (event.regarding.kind, event.regarding.name) == ("Database", "shop"):
+            told[event.reason or ""] += 1 if event.series is None else event.series.count or 0
+    return told
+
+
 @virtual_time
 async def test_a_server_away_for_an_hour_costs_one_attempt_for_all_its_users() -> None:
     world = UsersWorld()
@@ -155,14 +166,21 @@ async def test_a_server_away_for_an_hour_costs_one_attempt_for_all_its_users() -
             await world.user(f"clerk{number}")
         for number in range(30):
             await world.ready(f"clerk{number}")
+        await world.database()
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
         world.sql.up = False
         await world.failed("cannot reach db.example.com:5432", "clerk0")
         version = world.server.resource_version
+        await world.until("told", lambda: told_of_database(world).get("ServerUnreachable"), 30)
+        told = told_of_database(world)
         await world.runtime.clock.sleep(3600)
         assert world.server.resource_version - version < 100, "nobody is told of the same thing all the time"
+        assert world.database_reason("shop") == "ServerUnreachable"
+        assert told_of_database(world) == told
         world.sql.up = True
         for number in range(30):
             await world.ready(f"clerk{number}", seconds=45)
+        await world.until("it is well", lambda: world.database_reason("shop") == "DatabaseReady", 45)
 
 
 @virtual_time
