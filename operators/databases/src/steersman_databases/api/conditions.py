@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 Reasons = Mapping[str, str]
 
+_AT_A_WORD = "with spec.replaceFailedInstances OnRequest it is replaced by kubectl steersman replace"
 _ROOM = "raise spec.storage.size"
 _ALLOWED = "do what the API server's words ask for, such as a larger quota"
 _WEBHOOK = "see whether the webhook that its words name runs, or else the API server; it is tried again within 30 s"
@@ -81,7 +82,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "OwnerSecretInvalid": "complete the Secret that bootstrap.initdb names",
         "UnsupportedVersion": "set spec.version to one that is supported",
         "RetainedDataMismatch": "use the version that the retained data are of, or delete the claims to give them up",
-        "InstanceCrashing": "read the logs of the instance",
+        "InstanceCrashing": f"read the logs of the instance; {_AT_A_WORD}",
         "InstanceRefused": _ALLOWED,
         "RequestFailed": _WEBHOOK,
         "NoPrimary": "see the logs of the instances",
@@ -139,7 +140,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "FileSystemResizePending": "",
         "NotExpandable": "give the storage class allowVolumeExpansion, if its driver can; or delete the claims of "
         "one replica after another: what takes its place has the new size",
-        "VolumeLost": "let the instance be replaced; where it is the only one, add another while it serves",
+        "VolumeLost": f"where it is the only instance, add another while it serves; {_AT_A_WORD}",
     },
     "StorageSufficient": {
         "Sufficient": "",
