@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from benchmarks.databases import drift
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
 from cluster_under_test import API, ClusterUnderTest, Place
@@ -18,6 +19,7 @@ _PATIENCE = 3600.0
 _LOOKS = 5  # at the connections, for each at the objects: to list 1,200 takes the processors from who is waited for
 _REST_SECONDS = 180.0
 _CALM_SECONDS = 60.0
+_HEALINGS = 5
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steersman'"
 
 
@@ -60,6 +62,7 @@ def _run(bench: Bench, title: str, cluster: ClusterUnderTest) -> Iterator[Measur
     yield figure("connections to the server, at the most", most, "")
     time.sleep(_CALM_SECONDS)
     yield from _at_rest(bench, cluster, figure)
+    yield from _healed(bench, cluster, figure)
 
 
 def _at_rest(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[Measurement]:
@@ -73,6 +76,16 @@ def _at_rest(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[M
     yield figure("operator's memory at rest", ended.memory, "MiB")
     yield figure("connections at rest, mostly", sorted(held)[len(held) // 2], "")
     yield figure("connections at rest, at the most", max(held), "")
+
+
+def _healed(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[Measurement]:
+    """How long drift in one of them lasts: looked inside of in turn, each database waits for the others."""
+    cluster.sql("SET ROLE owner_0; CREATE TABLE kept (n int)", "shop_0")
+    each = {harm.name: drift.spoiling(cluster, "shop_0", harm) for harm in drift.harms("owner_0", "clerk_0")}
+    for _ in range(_HEALINGS):
+        for name, spoil in each.items():
+            time.sleep(bench.random.uniform(0, drift.PHASE_SECONDS))
+            yield figure(f"{name}: healed after", spoil(), "s")
 
 
 def objects(cluster: str, databases: int, users: int) -> Iterator[dict[str, Any]]:

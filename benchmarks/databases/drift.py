@@ -17,8 +17,8 @@ from benchmarks.measurement import Measurement
 from cluster_under_test import ClusterUnderTest
 
 _PATIENCE = 120
-# Longer than any two looks of the operator are apart.
-_PHASE_SECONDS = 10.0
+PHASE_SECONDS = 10.0
+"""Longer than any two looks of the operator at a server are apart."""
 _LOOP = """
 psql -XAtq -v ON_ERROR_STOP=1 -d "$1" -c "$2" || exit 1
 begun=$(date +%s%N)
@@ -32,7 +32,7 @@ echo $(( ($(date +%s%N) - begun) / 1000000 ))
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A change inside the database ``shop``, and the question whose answer is ``wanted`` once it is healed."""
+    """A change inside a database, and the question whose answer is ``wanted`` once it is healed."""
 
     name: str
     statement: str
@@ -40,28 +40,31 @@ class Harm:
     wanted: str
 
 
-_MAY = "SELECT has_table_privilege('clerk', '{}', 'SELECT')"
-HARMS = (
-    Harm(
-        "role dropped",
-        "DROP OWNED BY clerk; DROP ROLE clerk",
-        "SELECT has_table_privilege(oid, 'kept', 'SELECT') FROM pg_roles WHERE rolname = 'clerk'",
-        "t",
-    ),
-    Harm("grant revoked", "REVOKE SELECT ON kept FROM clerk", _MAY.format("kept"), "t"),
-    Harm(
-        "a new table, not granted",
-        "DROP TABLE IF EXISTS later; SET ROLE shop; CREATE TABLE later (n int); REVOKE ALL ON later FROM clerk",
-        _MAY.format("later"),
-        "t",
-    ),
-    Harm(
-        "role made a superuser",
-        "ALTER ROLE clerk SUPERUSER",
-        "SELECT rolsuper FROM pg_roles WHERE rolname = 'clerk'",
-        "f",
-    ),
-)
+def harms(owner: str, user: str) -> tuple[Harm, ...]:
+    """Those of a database of ``owner``, whose tables ``user`` may read, ``kept`` among them."""
+    may = f"SELECT has_table_privilege('{user}', '{{}}', 'SELECT')"
+    return (
+        Harm(
+            "role dropped",
+            f"DROP OWNED BY {user}; DROP ROLE {user}",
+            f"SELECT has_table_privilege(oid, 'kept', 'SELECT') FROM pg_roles WHERE rolname = '{user}'",
+            "t",
+        ),
+        Harm("grant revoked", f"REVOKE SELECT ON kept FROM {user}", may.format("kept"), "t"),
+        Harm(
+            "a new table, not granted",
+            f"DROP TABLE IF EXISTS later; SET ROLE {owner}; CREATE TABLE later (n int);"
+            f" REVOKE ALL ON later FROM {user}",
+            may.format("later"),
+            "t",
+        ),
+        Harm(
+            "role made a superuser",
+            f"ALTER ROLE {user} SUPERUSER",
+            f"SELECT rolsuper FROM pg_roles WHERE rolname = '{user}'",
+            "f",
+        ),
+    )
 
 
 def measure(bench: Bench, title: str) -> Iterator[Measurement]:
@@ -72,10 +75,10 @@ def measure(bench: Bench, title: str) -> Iterator[Measurement]:
             "parameter changed": lambda: _parameter_changed(cluster),
             "Service deleted": lambda: _service_deleted(cluster),
         }
-        inside = {harm.name: _spoiling(cluster, harm) for harm in HARMS}
+        inside = {harm.name: spoiling(cluster, "shop", harm) for harm in harms("shop", "clerk")}
         for _ in range(bench.runs):
             for name, spoil in {**inside, **outside}.items():
-                time.sleep(bench.random.uniform(0, _PHASE_SECONDS))
+                time.sleep(bench.random.uniform(0, PHASE_SECONDS))
                 seconds = spoil()
                 bench.tell(f"{name}: healed after {seconds:.1f} s")
                 yield Measurement(title, "healed after", name, seconds, "s")
@@ -96,8 +99,9 @@ def _furnish(cluster: ClusterUnderTest) -> None:
     place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
 
 
-def _spoiling(cluster: ClusterUnderTest, harm: Harm) -> Callable[[], float]:
-    command = ("sh", "-c", _LOOP, "sh", "shop", harm.statement, harm.question, harm.wanted, str(_PATIENCE))
+def spoiling(cluster: ClusterUnderTest, database: str, harm: Harm) -> Callable[[], float]:
+    """Does the harm and waits; gives after how many seconds it was healed."""
+    command = ("sh", "-c", _LOOP, "sh", database, harm.statement, harm.question, harm.wanted, str(_PATIENCE))
 
     def spoil() -> float:
         return int(cluster.execute(cluster.primary, *command, seconds=_PATIENCE + 30)) / 1000

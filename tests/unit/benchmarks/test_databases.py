@@ -15,7 +15,7 @@ from benchmarks import plot, results
 from benchmarks.databases import __main__ as command
 from benchmarks.databases import contents
 from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, picture
-from benchmarks.databases.drift import HARMS
+from benchmarks.databases.drift import harms
 from benchmarks.databases.gaps import Row, acknowledged, longest_gap, of_first, overlap
 from benchmarks.databases.operator_pod import Usage, usage_of
 from benchmarks.databases.scenarios import Bench, Scenario, Tell
@@ -113,14 +113,14 @@ def test_what_the_former_took_alone() -> None:
 
 def test_names_are_told_apart() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len({scenario.title for scenario in SCENARIOS})
-    assert len({harm.name for harm in HARMS}) == len(HARMS)
+    assert len({harm.name for harm in harms("shop", "clerk")}) == len(harms("shop", "clerk"))
 
 
 def test_results_of_one_scenario_replace_no_others_and_are_drawn(tmp_path: Path) -> None:
     creation = [
         Measurement(CREATION, who, "apply to Ready", s, "s") for who in ("1 instance", "3 instances") for s in (4, 6)
     ]
-    drift = [Measurement(DRIFT, "healed after", harm.name, 7.0, "s") for harm in HARMS]
+    drift = [Measurement(DRIFT, "healed after", harm.name, 7.0, "s") for harm in harms("shop", "clerk")]
     many = [Measurement(MANY, "200 Databases, 1000 DatabaseUsers", "all Databases Ready", 60.0, "s")]
     told = {"machine": "one", "runs": "2", "day": "2026-11-22"}
     results.write(results.merge(results.load(tmp_path), [*creation, *many], told), tmp_path)
