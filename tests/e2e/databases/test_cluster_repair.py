@@ -119,7 +119,7 @@ def test_a_failed_replica_is_kept_until_somebody_asks_for_another(three: Cluster
         three.execute(failed, "sh", "-c", f"cd {DATA} && {SPOIL}")
         place.kubectl("delete", "pod", f"{failed}-0", "--force", "--grace-period=0", "--wait=false")
         said = three.wait_reason("InstanceCrashing", seconds=180)["message"]
-        assert f"{failed}-0" in said and "the data are broken" in said
+        assert f"{failed}-0" in said and "the data are broken" in said and "kubectl steersman replace" in said
         # It goes as soon as no pod uses it.
         place.kubectl("delete", "pvc", f"data-{failed}", "--wait=false")
         said = three.wait_reason("VolumeLost", "StorageAsDeclared")["message"]
