@@ -19,7 +19,10 @@ from devcluster.errors import CommandFailed
 from devcluster.progress import Progress
 
 TOOLS = ("mmdebstrap", "debian-archive-keyring")
-_POSTGRESQL = ("postgres", "initdb", "psql", "pg_controldata", "pg_rewind")
+_POSTGRESQL = (
+    *("postgres", "initdb", "psql", "pg_controldata", "pg_rewind"),
+    *("pg_ctl", "pg_upgrade", "pg_resetwal", "pg_dump", "pg_dumpall", "pg_restore", "vacuumdb", "pg_amcheck"),
+)
 _REMEMBERED = 86400.0  # seconds until what could not be had is asked for again
 
 
@@ -45,7 +48,7 @@ TRIXIE = Release(
     ("postgresql-17", "mariadb-server-core"),
     (*(f"usr/lib/postgresql/17/bin/{name}" for name in _POSTGRESQL), "usr/sbin/mariadbd"),
     " 17.",
-    "2",
+    "3",
 )
 SID = Release("sid", "MySQL 9.7", ("mysql-server-core",), ("usr/sbin/mysqld",), " 9.7.", "1")
 

@@ -2,9 +2,9 @@
 """steersman-upgrade: what a Job does to bring a volume to this image's major version of PostgreSQL.
 
 ``offers`` looks whether this image has what the databases use. ``run``, which `steersman-start upgrade` becomes when
-it holds the volume, makes new data beside the old ones by pg_upgrade, checks them, and puts them in their place last:
-until then the old data are as they were, and afterwards they are still there. ``forget`` removes them when nobody
-wants to return any more.
+it holds the volume, has the new server start with the cluster's parameters, makes new data beside the old ones by
+pg_upgrade, checks them, and puts them in their place last: until then the old data are as they were, and afterwards
+they are still there. ``forget`` removes them when nobody wants to return any more.
 
 Exit code 3 is a refusal that trying again does not change; what ends with another may be tried again. The words of
 both are in /dev/termination-log.
@@ -21,20 +21,27 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 VOLUME = Path("/var/lib/steersman/data")
 WAL = Path("/var/lib/steersman/wal")
 RUN = Path("/run/steersman")
 PROGRAMS = Path("/usr/lib/postgresql")
 SHARED = Path("/usr/share/postgresql")
+CONFIGURATION = Path("/etc/steersman/patroni/patroni.yaml")
 TOLD = Path("/dev/termination-log")
 ADMINISTRATOR = "postgres"
 REFUSED = 3  # 1 is what Python and steersman-start end with, and 2 is argparse's
 _SPARE = 64 << 20  # bytes beside a copy
 _LOG = 1 << 30  # bytes of log at most until a checkpoint: initdb's max_wal_size
 _LONGEST = 3000  # bytes; the kubelet cuts at 4096
+# Nobody is there to wait for, and nobody comes in from outside.
+_ALONE = "-c ssl=off -c synchronous_standby_names="
+# Wherever a server should write its words, and however few.
+_AUDIBLE = "-c log_destination=stderr -c log_line_prefix= -c log_min_messages=warning -c synchronous_standby_names="
 # Its own catalog search only: what owners of databases planted must not be found by a superuser.
 _ENVIRONMENT = {
     "PGOPTIONS": "-c search_path=pg_catalog -c statement_timeout=0 -c client_min_messages=error",
@@ -122,6 +129,45 @@ def quoted(value: str) -> str:
     return f"'{escaped}'"
 
 
+def written(settings: Mapping[str, str]) -> str:
+    """Parameters as postgresql.conf has them."""
+    return "".join(f"{name} = {quoted(value)}\n" for name, value in settings.items())
+
+
+@dataclass(frozen=True)
+class Given:
+    """What Patroni starts a server with: on its command line, in postgresql.conf, pg_hba.conf and pg_ident.conf."""
+
+    options: Mapping[str, str]
+    settings: Mapping[str, str]
+    access: Sequence[str]
+    accounts: Sequence[str]
+
+
+def given_by_patroni(major: str, known: Iterable[str]) -> Given:
+    """What a server of ``major`` will be given, which has the parameters ``known``: by what is kept in the data.
+
+    Patroni itself is asked: it leaves out what a version does not know and what is of the wrong type, and changes
+    what is out of bounds. On the command line it does not.
+
+    Source: patroni/postgresql of 4.0.7, ConfigHandler.write_postgresql_conf and Postgresql.start.
+    """
+    # Only images have it, and only this needs it.
+    names = ("config", "collections", "postgresql.config", "postgresql.validator")
+    config, collections, handler, validator = (import_module(f"patroni.{name}") for name in names)
+    told: Mapping[str, Any] = config.Config(str(CONFIGURATION))["postgresql"]
+    # Where it listens, which is not for these data to say, has no value there.
+    parameters = collections.CaseInsensitiveDict({n: v for n, v in told["parameters"].items() if v is not None})
+    on_line = [n for n in handler.ConfigHandler.CMDLINE_OPTIONS if n not in ("wal_keep_segments", "wal_keep_size")]
+    options = {n: str(parameters[n]) for n in on_line if n in parameters}
+    available = collections.CaseInsensitiveSet(known)
+    # Its rules differ by major versions, as servers' parameters do.
+    take, version = validator.transform_postgresql_parameter_value, int(major) * 10000
+    taken = {n: take(version, n, value, available) for n, value in parameters.items()}
+    settings = {n: str(value) for n, value in taken.items() if value is not None}
+    return Given(options, settings, told.get("pg_hba") or (), told.get("pg_ident") or ())
+
+
 def keep(directory: Path) -> None:
     """Brings the names in it to the disk: what was renamed there stays so when the machine loses power."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -157,6 +203,7 @@ class Upgrade:
         try:
             self._require_stopped(former)
             self._require_room()
+            self._try(former)
             self._make(former)
             told = self._finish()
         except Refused:
@@ -210,17 +257,45 @@ class Upgrade:
         if free < needed:
             raise Refused(f"the copy needs {needed >> 20} MiB, and the {name} has {free >> 20} MiB free")
 
-    def _make(self, former: str) -> None:
+    def _try(self, former: str) -> None:
+        """Starts the new server once as Patroni will: what it does not start with must be found out now, and first.
+
+        On data of its own, which go again: libraries that it loads may write.
+        """
+        self._initdb(former, "--no-sync")
+        described = self._do(self.major, "postgres", "--describe-config").splitlines()
+        given = given_by_patroni(self.major, [line.split("\t")[0] for line in described])
+        with (self.new / "postgresql.conf").open("a") as file:
+            file.write(written(given.settings))
+        # This file outranks the other, as the command line outranks what ALTER SYSTEM wrote into it.
+        (self.new / "postgresql.auto.conf").write_bytes(self._altered() + b"\n" + written(given.options).encode())
+        for name, lines in (("pg_hba.conf", given.access), ("pg_ident.conf", given.accounts)):
+            if lines:
+                (self.new / name).write_text("".join(f"{line}\n" for line in lines))
+        try:
+            self._start(self.major, self.new, _AUDIBLE)
+        except Refused as refused:
+            raise Refused(f"with the parameters of the cluster {refused}") from None
+        self._stop(self.major, self.new)
+        self._clear()
+
+    def _altered(self) -> bytes:
+        """What people set by ALTER SYSTEM."""
+        file = self.data / "postgresql.auto.conf"
+        return file.read_bytes() if file.exists() else b""
+
+    def _initdb(self, former: str, *options: str) -> None:
         separate = [f"--waldir={WAL}/pg_wal.{self.major}"] if WAL.exists() else []
-        self._do(self.major, "initdb", f"--pgdata={self.new}", *like(self._control(former)), *separate)
+        self._do(self.major, "initdb", f"--pgdata={self.new}", *like(self._control(former)), *separate, *options)
+
+    def _make(self, former: str) -> None:
+        self._initdb(former)
         told = self._do(former, "postgres", "-D", str(self.data), "-C", "shared_preload_libraries").splitlines()
         self._load(told[-1] if told else "")
-        # Nobody is there to wait for, and nobody comes in from outside.
-        alone = "-c ssl=off -c synchronous_standby_names="
         options = [
             *("--old-bindir", str(PROGRAMS / former / "bin"), "--new-bindir", str(PROGRAMS / self.major / "bin")),
             *("--old-datadir", str(self.data), "--new-datadir", str(self.new)),
-            *("--old-options", alone, "--new-options", alone),
+            *("--old-options", _ALONE, "--new-options", _ALONE),
             *("--socketdir", str(self.sockets), "--username", ADMINISTRATOR, "--copy"),
         ]
         self._do(self.major, "pg_upgrade", "--check", *options)
@@ -234,14 +309,11 @@ class Upgrade:
 
     def _finish(self) -> str:
         """Runs the new server for nobody else, and leaves it as it should be found."""
-        # What Patroni keeps beside its own files, and what people set by ALTER SYSTEM: that the new server takes it
-        # must be found out now.
+        # What Patroni keeps beside its own files, and what people set by ALTER SYSTEM.
         if (self.data / "patroni.dynamic.json").exists():
             shutil.copy2(self.data / "patroni.dynamic.json", self.new)
         settings = self.new / "postgresql.auto.conf"
-        former = self.data / "postgresql.auto.conf"
-        loading = settings.read_bytes()
-        kept = former.read_bytes() if former.exists() else b""
+        loading, kept = settings.read_bytes(), self._altered()
         settings.write_bytes(kept + b"\n" + loading)
         shutil.copy2(self.new / "postgresql.conf", self.new / "postgresql.base.conf")
         self._start(self.major, self.new)
@@ -267,17 +339,17 @@ class Upgrade:
         for database in without:
             self._ask(database, "DROP EXTENSION amcheck")
 
-    def _start(self, major: str, data: Path) -> None:
-        options = f"-c listen_addresses= -c unix_socket_directories={self.sockets} -c ssl=off"
+    def _start(self, major: str, data: Path, options: str = _ALONE) -> None:
+        given = f"-c listen_addresses= -c unix_socket_directories={self.sockets} {options}"
         log = self.sockets / "server.log"
+        log.unlink(missing_ok=True)
         try:
             self._do(
-                major, "pg_ctl", "start", "-w", "-t", "86400", "-D", str(data), "-l", str(log),
-                "-o", f"{options} -c synchronous_standby_names=",
+                major, "pg_ctl", "start", "-w", "-t", "86400", "-D", str(data), "-l", str(log), "-o", given,
             )  # fmt: skip
         except Refused as refused:
-            words = log.read_text(errors="replace") if log.exists() else ""
-            raise Refused(f"{refused}\n{words[-_LONGEST:]}") from None
+            words = log.read_text(errors="replace").strip() if log.exists() else ""
+            raise Refused(f"PostgreSQL {major} does not start: {words[-_LONGEST:] or refused}") from None
 
     def _stop(self, major: str, data: Path) -> None:
         self._do(major, "pg_ctl", "stop", "-w", "-t", "86400", "-m", "fast", "-D", str(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
@@ -13,10 +14,11 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
 from steersman.client import HttpRequest, HttpResponse, MergePatch
 from steersman.errors import ConnectionFailed, Invalid
-from steersman.meta import to_builtins
+from steersman.meta import FrozenDict, to_builtins
 from steersman.testing import InMemoryApiServer, matching, virtual_time
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Storage
+from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 from steersman_databases.clusters.observed import MAJOR_LABEL, is_retired
 from steersman_databases.controllers import upgrades
 from steersman_databases.engines.cluster import InUse
@@ -159,6 +161,53 @@ async def test_a_failed_upgrade_goes_back_and_is_not_tried_again_until_something
         await world.client.delete(Job, NAMES.upgrade_job)
         await world.ready(3)
         assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+def stored(world: ClusterWorld) -> dict[str, str]:
+    """The parameters that servers are told."""
+    config = world.server.read(ConfigMap, NAMES.store_config)
+    assert config is not None
+    return json.loads(config.metadata.annotations["config"])["postgresql"]["parameters"]
+
+
+@virtual_time
+async def test_what_the_job_could_not_try_is_told_to_the_new_server_when_it_runs() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_hangs = True
+    world.hosts.unstartable.add(("shared_buffers", "700MB"))
+    async with world.operator():
+        await world.create(instances=1, version="15")
+        await world.ready(1)
+        former = stored(world)
+        await world.change(version="17")
+        await world.until("it writes", lambda: writing(world))
+        parameters = FrozenDict({"shared_buffers": "700MB", "work_mem": "8MB"})
+        settings = PostgreSQLSettings(parameters=parameters, shared_preload_libraries=("pg_stat_statements",))
+        await world.change(postgresql=to_builtins(settings))
+        await world.rest(60)
+        assert stored(world) == former
+        world.hosts.upgrade_hangs = False
+        await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRefused")
+        await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts")
+        assert world.status.version == "17.6" and stored(world)["work_mem"] == "8MB"
+        assert stored(world)["shared_preload_libraries"] == "pg_stat_statements"
+
+
+@virtual_time
+async def test_no_server_is_stopped_that_may_not_have_read_what_is_tried() -> None:
+    world = ClusterWorld()
+    read: list[bool] = []
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(version="17")
+        await world.until("begun", lambda: world.server.read(Job, NAMES.upgrade_job) is not None)
+        began = world.runtime.clock.monotonic()
+        await world.change(postgresql={"parameters": {"work_mem": "8MB"}})
+        await world.until("stops", lambda: not world.pods())
+        read.append(world.runtime.clock.monotonic() - began >= 6)
+        assert read == [True] and stored(world)["work_mem"] == "8MB"
+        await world.ready(1)
+        assert world.status.version == "17.6"
 
 
 @virtual_time

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,6 +151,7 @@ def stopped(volume: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (volume / "pgdata.new").mkdir()
 
     monkeypatch.setattr(mended, "_require_stopped", str)
+    monkeypatch.setattr(mended, "_try", str)
     monkeypatch.setattr(mended, "_make", make)
     monkeypatch.setattr(mended, "_finish", lambda: "done")
     return mended
@@ -202,3 +204,77 @@ def test_libraries_are_loaded_while_it_runs_and_not_afterwards(volume: Path, mon
     assert "work_mem = '5MB'" in seen[0]
     assert seen[0].endswith("shared_preload_libraries = 'pg_stat_statements, \"it''s\"'\n")
     assert auto.read_text() == "work_mem = '5MB'\n"
+
+
+def test_the_new_server_is_given_what_patroni_makes_of_the_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {
+        "parameters": {"port": None, "max_connections": 50, "gone": "1", "work_mem": "5MB", "wal_keep_size": "128MB"},
+        "pg_hba": ["local all all peer"],
+    }
+
+    def transform(version: int, name: str, value: object, known: set[str]) -> object:
+        return value if version == 170000 and name in known else None
+
+    def load(path: str) -> object:
+        assert path == "/etc/steersman/patroni/patroni.yaml"
+        return {"postgresql": told}
+
+    on_line = dict.fromkeys(("port", "max_connections", "wal_keep_size"))
+    parts: dict[str, dict[str, object]] = {
+        "config": {"Config": load},
+        "collections": {"CaseInsensitiveDict": dict, "CaseInsensitiveSet": set},
+        "postgresql.config": {"ConfigHandler": SimpleNamespace(CMDLINE_OPTIONS=on_line)},
+        "postgresql.validator": {"transform_postgresql_parameter_value": transform},
+    }
+    for name in ("", ".postgresql", *(f".{part}" for part in parts)):
+        module = ModuleType(f"patroni{name}")
+        module.__dict__.update(parts.get(name[1:], {}))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    given = upgrade.given_by_patroni("17", ["max_connections", "work_mem", "wal_keep_size"])
+    assert given.options == {"max_connections": "50"}, "what has no value is not for these data to say"
+    assert given.settings == {"max_connections": "50", "work_mem": "5MB", "wal_keep_size": "128MB"}
+    assert (given.access, given.accounts) == (["local all all peer"], ())
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_the_parameters_are_tried_on_data_that_go_again(
+    volume: Path, monkeypatch: pytest.MonkeyPatch, starts: bool
+) -> None:
+    mended, done, seen = upgrade.Upgrade("17"), list[str](), dict[str, str]()
+    (volume / "pgdata").mkdir()
+    (volume / "pgdata/postgresql.auto.conf").write_text("max_connections = '5'\n")
+    given = upgrade.Given({"max_connections": "50"}, {"work_mem": "it's"}, ["local all all peer"], ())
+
+    def do(_major: str, program: str, *arguments: str, **_environment: str) -> str:
+        done.append(program)
+        if program == "initdb":
+            (volume / "pgdata.new").mkdir()
+            (volume / "pgdata.new/postgresql.conf").write_text("# initdb's\n")
+        if program == "pg_ctl" and "start" in arguments:
+            seen.update({path.name: path.read_text() for path in (volume / "pgdata.new").iterdir()})
+            if not starts:
+                Path(arguments[arguments.index("-l") + 1]).write_text("FATAL:  no\n")
+                raise upgrade.Refused("pg_ctl: could not start server")
+        return "work_mem\tsighup\n" if program == "postgres" else CONTROL
+
+    def give(major: str, known: list[str]) -> object:
+        assert (major, known) == ("17", ["work_mem"])
+        return given
+
+    monkeypatch.setattr(mended, "_do", do)
+    monkeypatch.setattr(upgrade, "given_by_patroni", give)
+    mended.sockets.mkdir()
+    if starts:
+        mended._try("15")
+        assert done == ["pg_controldata", "initdb", "postgres", "pg_ctl", "pg_ctl"]
+        assert not (volume / "pgdata.new").exists()
+    else:
+        with pytest.raises(upgrade.Refused) as refused:
+            mended._try("15")
+        assert str(refused.value) == "with the parameters of the cluster PostgreSQL 17 does not start: FATAL:  no"
+    assert seen == {
+        "postgresql.conf": "# initdb's\nwork_mem = 'it''s'\n",
+        # The last one counts.
+        "postgresql.auto.conf": "max_connections = '5'\n\nmax_connections = '50'\n",
+        "pg_hba.conf": "local all all peer\n",
+    }

@@ -193,13 +193,28 @@ def _recorded(settings: Mapping[str, Any], what: str) -> Mapping[str, Mapping[st
     return cast(Mapping[str, Mapping[str, str]], settings.get(_RECORD, {}).get(what, {}))
 
 
+def loading(cluster: ClusterView, settings: Mapping[str, Any]) -> ClusterView:
+    """The cluster with the libraries that its servers are told to load, in place of those that are declared."""
+    written: Mapping[str, str] = settings.get(cluster.engine, {}).get("parameters", {})
+    return replace(cluster, preload_libraries=_named(written.get(_PRELOAD, "")))
+
+
+def are_same(one: ClusterView, other: ClusterView) -> bool:
+    """Whether servers are told the same by both."""
+    return _declared(one) == _declared(other)
+
+
 def without(cluster: ClusterView, back: Sequence[GivenBack]) -> ClusterView:
     """The cluster with former values in place of those that were given back."""
     values = {**_declared(cluster), **{one.name: one.former for one in back}}
-    libraries = [name.strip(" \"'") for name in values.pop(_PRELOAD, "").split(",")]
+    libraries = _named(values.pop(_PRELOAD, ""))
     dropped = {one.name for one in back if not one.former}
     kept = {name: value for name, value in values.items() if name not in dropped}
-    return replace(cluster, parameters=kept, preload_libraries=[name for name in libraries if name])
+    return replace(cluster, parameters=kept, preload_libraries=libraries)
+
+
+def _named(libraries: str) -> Sequence[str]:
+    return [bare for name in libraries.split(",") if (bare := name.strip(" \"'"))]
 
 
 def record(trials: Trials) -> Mapping[str, Any]:

@@ -238,8 +238,8 @@ class ClusterReconciler(Reconciler[C]):
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
     ) -> Step | Wait | None:
         observed, findings = seen.observed, report.findings
-        volumes = Volumes(charge)
-        volumes.check_adopted(seen.in_use, served=bool(cluster.status and cluster.status.version))
+        volumes, served = Volumes(charge), bool(cluster.status and cluster.status.version)
+        volumes.check_adopted(seen.in_use, served=served)
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
         deployments = await self._poolers.ensure(charge, declared_pooler(cluster), observed)
@@ -251,7 +251,7 @@ class ClusterReconciler(Reconciler[C]):
         if seen.in_use:
             await surroundings.ensure_store(seen)
             # Before there is a member: it reads them as it makes the data.
-            report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings)
+            report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings, served=served)
         if self._outpaced is not None:
             observed = await self._outpaced.look(charge.view.key, observed, keys.ring)
         storage = await volumes.grow(observed.instances)
@@ -259,7 +259,7 @@ class ClusterReconciler(Reconciler[C]):
         await volumes.clean_up(seen.claims, observed)
         await hands.instances.ensure(observed)
         await route(charge, self._parts.topology, observed)
-        step = await hands.upgrades.go_on(observed, findings)
+        step = await hands.upgrades.go_on(observed, findings, settles=report.settles)
         if step is None:
             step = await hands.upgrades.begin(observed, keys.ring, findings, next_step(charge.view, observed))
         if report.settles and isinstance(step, RestartServer | SwitchOver):

@@ -89,12 +89,18 @@ class Settings:
         self._take_back = take_back
         self._clusters: dict[ObjectKey, dict[str, _Told]] = {}
 
-    async def ensure(self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings) -> bool:
-        """Writes what the servers take, and tells what they do not. Whether nothing is to be waited for."""
+    async def ensure(
+        self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings, *, served: bool = False
+    ) -> bool:
+        """Writes what the servers take, and tells what they do not. Whether nothing is to be waited for.
+
+        Args:
+            served: servers of this cluster ran before.
+        """
         view, stored = charge.view, observed.members.settings or {}
         trials = parameters.trials(view, observed)
         view = parameters.without(view, trials.back)
-        answers, unreachable = await self._look(charge, view, observed, ring)
+        answers, unreachable = await self._look(charge, view, observed, ring, served=served)
         told = list(answers.values())
         refused = {name: words for one in told for name, words in one.refused.items()}
         large = parameters.too_large(view, self._engine.held, observed)
@@ -104,7 +110,7 @@ class Settings:
         refused |= large
         unjudged = not told and unreachable is not None
         if unjudged:
-            wanted = _held(wanted, stored, wanted.parameters)
+            wanted = parameters.loading(_held(wanted, stored, wanted.parameters), stored)
         unread = self._unread_rules(view)
         estranged = frozenset(i.number for i in observed.instances if i.estranged)
         wanted = replace(
@@ -121,7 +127,7 @@ class Settings:
             charge.events.normal(charge.cluster, "Configured", _written(stored, settings))
         stubborn = await self._heal(charge, observed, ring, answers)
         judge_parameters(observed, findings)
-        if unjudged and wanted.parameters != view.parameters:
+        if unjudged and not parameters.are_same(wanted, view):
             message = f"no server could be asked whether it takes the parameters ({unreachable})"
             findings.tell("ParametersApplied", False, "ServerUnreachable", message)
             return not written
@@ -172,7 +178,7 @@ class Settings:
         return {**settings, self._engine.name: {**settings[self._engine.name], **former}}
 
     async def _look(
-        self, charge: Charge, view: ClusterView, observed: Observed, ring: Keyring
+        self, charge: Charge, view: ClusterView, observed: Observed, ring: Keyring, *, served: bool
     ) -> tuple[Mapping[str, _Told], str | None]:
         """What the servers say that run, by their pods' UIDs, and why one says nothing."""
         ask = self._ask
@@ -191,7 +197,7 @@ class Settings:
                 raise answer
         told = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Told)}
         self._clusters[charge.view.key] = told
-        nobody = "none runs" if _none_has_started(observed) else None
+        nobody = "none runs" if _none_has_started(observed, served=served) else None
         return told, next((str(a) for a in answers.values() if isinstance(a, EngineError)), nobody)
 
     async def _told(
@@ -274,9 +280,14 @@ def _knows_who_is_gone(observed: Observed) -> bool:
     return all(i.follows(primary) for i in observed.instances)
 
 
-def _none_has_started(observed: Observed) -> bool:
-    """Whether there are data, and no server that starts with what is written, or has had the time to."""
-    return observed.members.initialized and not any(_is_tried(i, observed.now) for i in observed.instances)
+def _none_has_started(observed: Observed, *, served: bool) -> bool:
+    """Whether there are data, and no server that starts with what is written, or has had the time to.
+
+    After a major upgrade nobody has written down whose data they are before the new server runs, and it starts with
+    what the upgrade has tried.
+    """
+    there = observed.members.initialized or (served and observed.members.settings is not None)
+    return there and not any(_is_tried(i, observed.now) for i in observed.instances)
 
 
 def _is_tried(instance: Instance, now: datetime) -> bool:

@@ -45,6 +45,7 @@ T = TypeVar("T", bound=Object)
 AskInUse = Callable[[Server], Awaitable[InUse]]
 
 _WAITING = "the upgrade waits until the cluster is well"
+_READING = "waiting for the servers to read their parameters"
 
 
 def due_of(view: ClusterView, told: str, observed: Observed) -> Due | None:
@@ -85,8 +86,11 @@ class Upgrades:
     due: Due | None
     given: str | None = None
 
-    async def go_on(self, observed: Observed, findings: Findings) -> Step | Wait | None:
-        """The next step of an upgrade that has begun. None: there is none, and the cluster may do what it wants."""
+    async def go_on(self, observed: Observed, findings: Findings, *, settles: bool) -> Step | Wait | None:
+        """The next step of an upgrade that has begun. None: there is none, and the cluster may do what it wants.
+
+        ``settles``: servers may not have read their parameters yet. What they had when they stopped is what is tried.
+        """
         key = self.charge.view.names.upgrade_job
         # Only where no server runs could one be started beside a Job that is not in the cache yet.
         may_run = self.due is not None or observed.primary is None
@@ -107,6 +111,8 @@ class Upgrades:
         if stage == "RolledBack":
             self._tell(findings, "RolledBack", await self._why_back(job))
             return None
+        if stage == "Stop" and settles:
+            return self._wait(findings, _READING)
         self._tell(findings, "Upgrading", f"the data are upgraded from PostgreSQL {self._former}")
         if observed.primary is None or all(i.pod is None for i in observed.replicas()):
             # While a replica takes long to stop, the primary serves.
