@@ -100,15 +100,19 @@ def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
 
 
 def wait_until_ready(machine: Machine, node: NodeLayout, binaries: Path, seconds: float = 60.0) -> None:
-    """Wait until the kubelet answers the API server, so that logs and exec work. Raises NotReady, naming the log."""
+    """Wait until the kubelet answers the API server, so that logs and exec work. Raises NotReady, naming the log.
+
+    One that ends is started again meanwhile, as an init system does: containerd answers others before it does kubelets.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
             kubectl(binaries, ["get", "--raw", f"/api/v1/nodes/{node.name}/proxy/healthz"], seconds=10)
         except CommandFailed as error:
-            if not machine.runs("kubelet") or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise NotReady(f"kubelet of {node.name}: {error}; see {machine.log('kubelet')}") from error
             time.sleep(0.1)
+            start(machine, node, binaries)
         else:
             return
 
