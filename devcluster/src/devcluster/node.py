@@ -102,7 +102,7 @@ def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
 def wait_until_ready(machine: Machine, node: NodeLayout, binaries: Path, seconds: float = 60.0) -> None:
     """Wait until the kubelet answers the API server, so that logs and exec work. Raises NotReady, naming the log.
 
-    One that ends is started again meanwhile, as an init system does: containerd answers others before it does kubelets.
+    One that ends is started again, as an init system does: containerd answers others before it does kubelets.
     """
     deadline = time.monotonic() + seconds
     while True:
