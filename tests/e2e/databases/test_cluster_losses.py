@@ -105,6 +105,33 @@ def test_the_primarys_lost_volume(three: ClusterUnderTest) -> None:
 
 
 @EACH
+def test_a_users_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
+    """Nobody else knew its password: another one is set."""
+    place, grants = three.place, [{"database": "shop", "privileges": ["ALL"]}]
+    place.declare("DatabaseUser", "clerk", three.reference(user="clerk", grants=grants))
+    place.wait_current("databaseuser", "clerk", "ProvisionSucceeded")
+    former = place.secret("clerk-user")
+
+    def opens(login: Mapping[str, str]) -> bool:
+        try:
+            return place.log_in(f"{three.primary}-0", login, three.engine.who, login["type"]) == "clerk"
+        except CommandFailed as refusal:
+            assert any(words in str(refusal) for words in ("password authentication failed", "Access denied"))
+            return False
+
+    def is_back() -> bool:
+        login = place.secret("clerk-user")
+        return login.get("password", former["password"]) != former["password"] and opens(login)
+
+    assert opens(former)
+    with place.telling("clerk", ("Created", "created Secret clerk-user")):
+        place.kubectl("delete", "secret", "clerk-user")
+        three.until("it is back, and opens", is_back, HEALED_WITHIN)
+    assert not opens(former)
+    place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
+
+
+@EACH
 @pytest.mark.parametrize(
     ("suffix", "part"), [("tls", "tls.crt"), ("operator", "tls.crt"), ("peer", "tls.crt"), ("ca", "server.crt")]
 )
@@ -134,33 +161,6 @@ def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> N
     three.place.wait_reason("database", "shop", "DatabaseReady")
     with writing(three, "shop-app") as seen:
         seen.goes_on(time.time())
-
-
-@EACH
-def test_a_users_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
-    """Nobody else knew its password: another one is set."""
-    place, grants = three.place, [{"database": "shop", "privileges": ["ALL"]}]
-    place.declare("DatabaseUser", "clerk", three.reference(user="clerk", grants=grants))
-    place.wait_current("databaseuser", "clerk", "ProvisionSucceeded")
-    former = place.secret("clerk-user")
-
-    def opens(login: Mapping[str, str]) -> bool:
-        try:
-            return place.log_in(f"{three.primary}-0", login, three.engine.who, login["type"]) == "clerk"
-        except CommandFailed as refusal:
-            assert any(words in str(refusal) for words in ("password authentication failed", "Access denied"))
-            return False
-
-    def is_back() -> bool:
-        login = place.secret("clerk-user")
-        return login.get("password", former["password"]) != former["password"] and opens(login)
-
-    assert opens(former)
-    with place.telling("clerk", ("Created", "created Secret clerk-user")):
-        place.kubectl("delete", "secret", "clerk-user")
-        three.until("it is back, and opens", is_back, HEALED_WITHIN)
-    assert not opens(former)
-    place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
 
 
 @ON_POSTGRESQL

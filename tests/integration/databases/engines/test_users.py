@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from postgresql_server import PostgreSQLServer
-from steersman_databases.engines import Credentials, PostgreSQL, ServerUnreachable
+from steersman_databases.engines import Credentials, PostgreSQL
 from steersman_databases.engines.desired import (
     Claim,
     DesiredDatabase,
@@ -20,7 +20,7 @@ from steersman_databases.engines.desired import (
     ObjectKind,
     SecondCredential,
 )
-from steersman_databases.engines.errors import ObjectsMissing, SqlFailed
+from steersman_databases.engines.errors import CertificateRefused, ObjectsMissing, SqlFailed
 from steersman_databases.engines.postgresql import accounts
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
@@ -135,10 +135,10 @@ async def test_a_server_with_another_certificate_is_not_logged_in_to(
     login = Login(OPERATOR.username, OPERATOR.password)
     verification = Verification(TLSMode.VERIFY_FULL, (postgresql.log.parent / "cert.pem").read_bytes())
     strict = CONTENTS.connect(Server("postgresql", postgresql.endpoint, login, verification))
-    with pytest.raises(ServerUnreachable, match="does not match host name"):
+    with pytest.raises(CertificateRefused, match="does not match host name"):
         await CONTENTS.survey(strict, Scope())
     strange = CONTENTS.connect(Server("postgresql", postgresql.endpoint, login, Verification()))
-    with pytest.raises(ServerUnreachable, match="certificate verify failed"):
+    with pytest.raises(CertificateRefused, match="certificate verify failed"):
         await CONTENTS.survey(strange, Scope())
 
 

@@ -47,4 +47,4 @@ def test_what_an_error_says_itself_is_not_said_twice() -> None:
 def test_a_certificate_that_is_refused_is_no_question_of_networks() -> None:
     endpoint = Endpoint("db.example.com", 5432)
     assert with_next_step(ServerUnreachable(endpoint, "no answer")).endswith("its address, and network policies")
-    assert with_next_step(CertificateRefused(endpoint, "no trust")).endswith("and the server's certificate")
+    assert with_next_step(CertificateRefused(endpoint, "no trust")).endswith("within three minutes")

@@ -192,7 +192,10 @@ class ServerUnreachable(EngineError):
 class CertificateRefused(ServerUnreachable):
     """TLS fails: the server or the operator does not know who signed the other's certificate."""
 
-    next_step = "check the authority that the reference names, and the server's certificate"
+    next_step = (
+        "see that each knows who signed the other's certificate; where a cluster's own authority was lost,"
+        " its servers know the new one within three minutes"
+    )
 
 
 class LimitReached(ServerUnreachable):

@@ -17,7 +17,15 @@ import asyncmy
 from asyncmy.errors import MySQLError
 
 from ..addresses import addresses_of
-from ..errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import (
+    AdministratorRejected,
+    CertificateRefused,
+    LimitReached,
+    LoginRejected,
+    Raced,
+    ServerUnreachable,
+    SqlFailed,
+)
 from ..in_memory import in_memory
 from ..server import Endpoint, Login, Server, TLSMode, Verification
 
@@ -246,6 +254,8 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
             raise LimitReached(endpoint, message) from None
         if number in RACED:
             raise Raced(SqlFailed(f"logging in as {login.username}", None, message)) from None
+        if any(sign in message for sign in _DISTRUST):
+            raise CertificateRefused(endpoint, message) from None
         raise ServerUnreachable(endpoint, _NO_TLS if "WRONG_VERSION_NUMBER" in message else message) from None
     except (OSError, ValueError) as error:
         # Of the latter kind are authorities that are no certificates.
@@ -264,6 +274,7 @@ async def _opened(addresses: Sequence[str], **options: object) -> _Connection:
     return await _open(host=last, **options)
 
 
+_DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE")
 _NO_TLS = "the server offers no TLS, without which the administrator's password is not shown to it"
 """It answers the beginning of TLS in clear text."""
 

@@ -27,7 +27,15 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from ..addresses import addresses_of
-from ..errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from ..errors import (
+    AdministratorRejected,
+    CertificateRefused,
+    LimitReached,
+    LoginRejected,
+    Raced,
+    ServerUnreachable,
+    SqlFailed,
+)
 from ..in_memory import in_memory
 from ..server import Login, Server, TLSMode, Verification
 
@@ -271,6 +279,8 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
         return LoginRejected(message)
     if any(sign in message for sign in _LIMITS):
         return LimitReached(server.endpoint, message)
+    if any(sign in message for sign in _DISTRUST):
+        return CertificateRefused(server.endpoint, message)
     if "permission denied for database" in message:
         return SqlFailed(f"connecting to database {database}", "42501", f"{login.username} may not connect to it")
     if "too many connections for database" in message:
@@ -282,6 +292,11 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
     return ServerUnreachable(server.endpoint, message)
 
 
+# OpenSSL's words: the server's certificate is not taken, or by an alert of the server the one that is shown to it.
+_DISTRUST = (
+    *("certificate verify failed", "does not match host name"),
+    *("alert unknown ca", "alert bad certificate", "alert certificate"),
+)
 _REJECTIONS = (
     "password authentication failed",
     "certificate authentication failed",
