@@ -99,13 +99,14 @@ bench-testing: $(READY) ## How fast the API server in memory starts and creates 
 	@$(BIN)/python -m benchmarks.testing_server $(BENCH)
 
 .PHONY: lint
-lint: $(READY) ## Formatting, lint, types, layers, generated files, house rules
+lint: $(READY) ## Formatting, lint, types, layers, generated files, links of the documentation, house rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
 	@$(BIN)/python scripts/field_reference.py --check
 	@$(BIN)/python scripts/diagrams.py --check
+	@$(BIN)/mkdocs build --strict --quiet
 	@$(BIN)/pyright
 
 .PHONY: format
