@@ -1,6 +1,7 @@
 """The kubelet and kube-proxy of a node."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -112,7 +113,8 @@ def wait_until_ready(machine: Machine, node: NodeLayout, binaries: Path, seconds
             if time.monotonic() > deadline:
                 raise NotReady(f"kubelet of {node.name}: {error}; see {machine.log('kubelet')}") from error
             time.sleep(0.1)
-            start(machine, node, binaries)
+            with suppress(NotReady):
+                start(machine, node, binaries)
         else:
             return
 

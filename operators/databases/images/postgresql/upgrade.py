@@ -21,6 +21,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -40,8 +41,11 @@ _LOG = 1 << 30  # bytes of log at most until a checkpoint: initdb's max_wal_size
 _LONGEST = 3000  # bytes; the kubelet cuts at 4096
 # Nobody is there to wait for, and nobody comes in from outside.
 _ALONE = "-c ssl=off -c synchronous_standby_names="
-# Wherever a server should write its words, and however few.
-_AUDIBLE = "-c log_destination=stderr -c log_line_prefix= -c log_min_messages=warning -c synchronous_standby_names="
+# Wherever a server should write its words, and however few. What it is tried on is nothing to be archived.
+_AUDIBLE = (
+    "-c log_destination=stderr -c log_line_prefix= -c log_min_messages=warning -c logging_collector=off"
+    " -c archive_mode=off -c synchronous_standby_names="
+)
 # Its own catalog search only: what owners of databases planted must not be found by a superuser.
 _ENVIRONMENT = {
     "PGOPTIONS": "-c search_path=pg_catalog -c statement_timeout=0 -c client_min_messages=error",
@@ -208,7 +212,9 @@ class Upgrade:
             told = self._finish()
         except Refused:
             if (self.new / "postmaster.pid").exists():
-                self._stop(self.major, self.new)
+                # One that was killed leaves the file, too, and why it was is what is told.
+                with suppress(Refused):
+                    self._stop(self.major, self.new)
             self._clear()
             raise
         # All of it first, on both volumes: a name that is on the disk must not lead to what is not.

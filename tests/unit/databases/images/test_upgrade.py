@@ -278,3 +278,27 @@ def test_the_parameters_are_tried_on_data_that_go_again(
         "postgresql.auto.conf": "max_connections = '5'\n\nmax_connections = '50'\n",
         "pg_hba.conf": "local all all peer\n",
     }
+
+
+def test_a_new_server_that_is_killed_as_it_starts_is_told_in_its_own_words(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mended = upgrade.Upgrade("17")
+    (volume / "pgdata").mkdir()
+    (volume / "pgdata/PG_VERSION").write_text("15\n")
+
+    def start(_former: str) -> None:
+        (volume / "pgdata.new").mkdir()
+        (volume / "pgdata.new/postmaster.pid").write_text("4711\n")
+        raise upgrade.Refused("with the parameters of the cluster PostgreSQL 17 does not start: killed")
+
+    def stop(_major: str, _data: Path) -> None:
+        raise upgrade.Refused("pg_ctl: could not send stop signal: No such process")
+
+    monkeypatch.setattr(mended, "_require_stopped", str)
+    monkeypatch.setattr(mended, "_require_room", lambda: None)
+    monkeypatch.setattr(mended, "_try", start)
+    monkeypatch.setattr(mended, "_stop", stop)
+    with pytest.raises(upgrade.Refused, match="does not start: killed"):
+        mended.run()
+    assert not (volume / "pgdata.new").exists(), "nothing is left of the trial"

@@ -110,7 +110,8 @@ class Settings:
         refused |= large
         unjudged = not told and unreachable is not None
         if unjudged:
-            wanted = parameters.loading(_held(wanted, stored, wanted.parameters), stored)
+            wanted = _held(wanted, stored, wanted.parameters)
+            wanted = parameters.loading(wanted, stored) if stored else wanted
         unread = self._unread_rules(view)
         estranged = frozenset(i.number for i in observed.instances if i.estranged)
         wanted = replace(

@@ -16,7 +16,7 @@ EngineError
 ├── UnknownEngine          no such engine
 ├── UnsupportedVersion     the engine exists, this version of it does not
 ├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
-│   ├── CertificateRefused one of the two does not know who signed the other's certificate
+│   ├── CertificateRefused one of the two does not take the other's certificate
 │   └── LimitReached       the password is right, and as many use it, or the server, as may
 ├── AdministratorRejected  the server answers, but does not take the administrator's credentials
 └── SqlFailed              the server refused a statement
@@ -154,6 +154,8 @@ class ObjectsMissing(EngineError):
 class Raced(EngineError):
     """The server's state changed under our hands: no error, but a reason to look again."""
 
+    next_step = ""
+
     def __init__(self, failure: SqlFailed) -> None:
         super().__init__(str(failure))
         self.failure = failure
@@ -190,11 +192,11 @@ class ServerUnreachable(EngineError):
 
 
 class CertificateRefused(ServerUnreachable):
-    """TLS fails: the server or the operator does not know who signed the other's certificate."""
+    """TLS fails: the server or the operator does not take the other's certificate."""
 
     next_step = (
-        "see that each knows who signed the other's certificate; where a cluster's own authority was lost,"
-        " its servers know the new one within three minutes"
+        "see that each knows who signed the other's certificate, which must be valid and name the host that is asked;"
+        " where a cluster's own authority was lost, its servers know the new one within three minutes"
     )
 
 
