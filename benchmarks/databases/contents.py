@@ -81,11 +81,9 @@ def _at_rest(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[M
 def _healed(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[Measurement]:
     """How long drift in one of them lasts: looked inside of in turn, each database waits for the others."""
     cluster.sql("SET ROLE owner_0; CREATE TABLE kept (n int)", "shop_0")
-    each = {harm.name: drift.spoiling(cluster, "shop_0", harm) for harm in drift.harms("owner_0", "clerk_0")}
-    for _ in range(_HEALINGS):
-        for name, spoil in each.items():
-            time.sleep(bench.random.uniform(0, drift.PHASE_SECONDS))
-            yield figure(f"{name}: healed after", spoil(), "s")
+    each = drift.spoiling(cluster, "shop_0", drift.harms("owner_0", "clerk_0"))
+    for name, seconds in drift.healed(bench, _HEALINGS, each):
+        yield figure(f"{name}: healed after", seconds, "s")
 
 
 def objects(cluster: str, databases: int, users: int) -> Iterator[dict[str, Any]]:

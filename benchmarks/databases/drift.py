@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
 from cluster_under_test import ClusterUnderTest
 
+Spoil = Callable[[], float]
+"""Does a harm and waits; gives after how many seconds it was healed."""
 _PATIENCE = 120
-PHASE_SECONDS = 10.0
-"""Longer than any two looks of the operator at a server are apart."""
+# Longer than any two looks of the operator at a server are apart.
+_PHASE_SECONDS = 10.0
 _LOOP = """
 psql -XAtq -v ON_ERROR_STOP=1 -d "$1" -c "$2" || exit 1
 begun=$(date +%s%N)
@@ -71,17 +73,22 @@ def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """Each harm, at moments that do not keep step with the operator."""
     with bench.cluster("drift", 1) as cluster:
         _furnish(cluster)
-        outside: dict[str, Callable[[], float]] = {
+        outside: dict[str, Spoil] = {
             "parameter changed": lambda: _parameter_changed(cluster),
             "Service deleted": lambda: _service_deleted(cluster),
         }
-        inside = {harm.name: spoiling(cluster, "shop", harm) for harm in harms("shop", "clerk")}
-        for _ in range(bench.runs):
-            for name, spoil in {**inside, **outside}.items():
-                time.sleep(bench.random.uniform(0, PHASE_SECONDS))
-                seconds = spoil()
-                bench.tell(f"{name}: healed after {seconds:.1f} s")
-                yield Measurement(title, "healed after", name, seconds, "s")
+        inside = spoiling(cluster, "shop", harms("shop", "clerk"))
+        for name, seconds in healed(bench, bench.runs, {**inside, **outside}):
+            bench.tell(f"{name}: healed after {seconds:.1f} s")
+            yield Measurement(title, "healed after", name, seconds, "s")
+
+
+def healed(bench: Bench, times: int, each: Mapping[str, Spoil]) -> Iterator[tuple[str, float]]:
+    """Does all so often, one after another; gives the name, and after how many seconds it was healed."""
+    for _ in range(times):
+        for name, spoil in each.items():
+            time.sleep(bench.random.uniform(0, _PHASE_SECONDS))
+            yield name, spoil()
 
 
 def _furnish(cluster: ClusterUnderTest) -> None:
@@ -99,8 +106,12 @@ def _furnish(cluster: ClusterUnderTest) -> None:
     place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
 
 
-def spoiling(cluster: ClusterUnderTest, database: str, harm: Harm) -> Callable[[], float]:
-    """Does the harm and waits; gives after how many seconds it was healed."""
+def spoiling(cluster: ClusterUnderTest, database: str, each: Iterable[Harm]) -> Mapping[str, Spoil]:
+    """What does each harm in a database, by its name."""
+    return {harm.name: _spoiling(cluster, database, harm) for harm in each}
+
+
+def _spoiling(cluster: ClusterUnderTest, database: str, harm: Harm) -> Spoil:
     command = ("sh", "-c", _LOOP, "sh", database, harm.statement, harm.question, harm.wanted, str(_PATIENCE))
 
     def spoil() -> float:

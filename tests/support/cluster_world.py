@@ -93,7 +93,7 @@ class ClusterWorld:
         pod = self.pod_of(server)
         if self.unreachable:
             raise ServerUnreachable(server.endpoint, "no answer")
-        told = self._stored()
+        told = self.stored()
         altered = self.hosts.loaded.get(pod.metadata.name, {})
         shown = {**told, **altered, **self.hosts.running.get(pod.metadata.uid, {}), **self.stubborn}
         known = {row["name"]: Setting(**row) for row in json.loads(_SETTINGS.read_text())}
@@ -122,14 +122,14 @@ class ClusterWorld:
             raise ServerUnreachable(server.endpoint, "no answer")
         written = self.hosts.altered.get(pod.metadata.name, {})
         standing = sorted(names & written.keys())
-        assert not standing or self._stored().get("allow_alter_system", "on") == "on", "the server refuses it"
+        assert not standing or self.stored().get("allow_alter_system", "on") == "on", "the server refuses it"
         if self.kept_by_hand & set(standing):
             raise SqlFailed("resetting it", None, "it is kept")
         for name in standing:
             del written[name]
         return standing
 
-    def _stored(self) -> dict[str, str]:
+    def stored(self) -> dict[str, str]:
         """The parameters that Patroni is told."""
         store = self.server.read(ConfigMap, NAMES.store_config)
         assert store is not None

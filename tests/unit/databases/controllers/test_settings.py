@@ -28,11 +28,6 @@ def told(world: ClusterWorld) -> dict[str, Any]:
     return config(world)["postgresql"]
 
 
-def stored(world: ClusterWorld) -> dict[str, str]:
-    """The parameters that Patroni is told."""
-    return told(world)["parameters"]
-
-
 def rules(world: ClusterWorld) -> list[str]:
     """The rules of access that it is told."""
     return told(world)["pg_hba"]
@@ -56,8 +51,8 @@ async def test_what_the_server_does_not_know_or_take_is_not_written_and_the_rest
         await world.ready(2)
         await declare(world, wrok_mem="4MB", work_mem="8MB", max_connections="0")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        await world.until("written", lambda: stored(world).get("work_mem") == "8MB")
-        assert not {"wrok_mem", "max_connections"} & stored(world).keys()
+        await world.until("written", lambda: world.stored().get("work_mem") == "8MB")
+        assert not {"wrok_mem", "max_connections"} & world.stored().keys()
         assert 'unrecognized configuration parameter "wrok_mem"' in message(world)
         assert '0 is outside the valid range for parameter "max_connections" (1 .. 262143)' in message(world)
         assert message(world).endswith("correct the parameter")
@@ -118,7 +113,7 @@ async def test_parameters_of_a_new_cluster_are_judged_once_it_runs() -> None:
     async with world.operator():
         await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"wrok_mem": "4MB"})))
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        assert "wrok_mem" not in stored(world)
+        assert "wrok_mem" not in world.stored()
         await world.until("it serves", lambda: world.status.phase == "Degraded")
         assert world.condition("Ready") == "False/Degraded"
 
@@ -191,10 +186,10 @@ async def test_what_an_upgrade_brought_along_is_taken_back_once_it_is_declared()
         await world.ready(2)
         world.hosts.alter("orders-0-0", work_mem="5MB")
         await world.rest()
-        assert stored(world)["allow_alter_system"] == "off" and world.hosts.loaded["orders-0-0"]
+        assert world.stored()["allow_alter_system"] == "off" and world.hosts.loaded["orders-0-0"]
         await declare(world, work_mem="8MB")
         await world.until("healed", lambda: not world.hosts.loaded["orders-0-0"], 30)
-        await world.until("closed", lambda: stored(world)["allow_alter_system"] == "off", 30)
+        await world.until("closed", lambda: world.stored()["allow_alter_system"] == "off", 30)
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
 
 
@@ -236,17 +231,17 @@ async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value
         await declare(world, shared_buffers="700MB", work_mem="8MB")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         await world.degraded(3)
-        assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
+        assert (world.stored()["shared_buffers"], world.stored()["work_mem"]) == ("64MB", "8MB")
         assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
         words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
         assert words in message(world)
     async with world.operator():
         await world.rest()
-        assert stored(world)["shared_buffers"] == "64MB", "another process does not try it again"
+        assert world.stored()["shared_buffers"] == "64MB", "another process does not try it again"
         assert world.condition("ParametersApplied") == REFUSED
         await declare(world, shared_buffers="128MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
-        assert stored(world)["shared_buffers"] == "128MB"
+        assert world.stored()["shared_buffers"] == "128MB"
 
 
 @virtual_time
@@ -266,10 +261,10 @@ async def test_the_only_instance_gets_the_former_value_back_where_it_does_not_st
     async with world.operator():
         await comes_back(world)
         await world.rest()
-        assert stored(world)["shared_buffers"] == "64MB", "another process does not try it again"
+        assert world.stored()["shared_buffers"] == "64MB", "another process does not try it again"
         await declare(world, shared_buffers="128MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
-        assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("128MB", "8MB")
+        assert (world.stored()["shared_buffers"], world.stored()["work_mem"]) == ("128MB", "8MB")
         await world.until("nothing waits", lambda: "steersman" not in config(world))
 
 
@@ -290,7 +285,7 @@ async def test_what_is_declared_while_no_server_runs_is_tried_when_one_does(inst
         await declare(world, shared_buffers="700MB", work_mem="8MB")
         await world.until("told", lambda: world.condition("ParametersApplied") == "False/ServerUnreachable")
         await world.rest(600)
-        assert stored(world)["shared_buffers"] == "64MB"
+        assert world.stored()["shared_buffers"] == "64MB"
         await (world.annotate(fenced=None) if fenced else world.change(hibernated=False))
         await comes_back(world)
         await world.degraded(instances)
@@ -310,7 +305,7 @@ async def test_a_pod_that_waits_for_a_node_has_tried_nothing() -> None:
         world.hosts.unschedulable.add("fast")
         await world.change(hibernated=False)
         await world.rest(600)
-        assert stored(world)["shared_buffers"] == "64MB"
+        assert world.stored()["shared_buffers"] == "64MB"
         world.hosts.unschedulable.clear()
         await world.client.delete(Pod, NAMES.pod(0))
         await comes_back(world)
@@ -328,14 +323,14 @@ async def test_servers_that_do_not_start_get_what_is_declared() -> None:
         await world.client.delete(Pod, NAMES.pod(0))
         await world.until("down", lambda: world.condition("Available").startswith("False/"))
         await declare(world, work_mem="16MB")
-        await world.until("written", lambda: stored(world).get("work_mem") == "16MB")
+        await world.until("written", lambda: world.stored().get("work_mem") == "16MB")
 
 
 async def comes_back(world: ClusterWorld) -> None:
     """Until it serves with what it had."""
     await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
     await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts")
-    assert (stored(world)["shared_buffers"], stored(world)["work_mem"]) == ("64MB", "8MB")
+    assert (world.stored()["shared_buffers"], world.stored()["work_mem"]) == ("64MB", "8MB")
     words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
     assert words in message(world)
 
@@ -349,9 +344,9 @@ async def test_nothing_is_written_that_no_server_could_judge() -> None:
         world.unreachable = True
         await declare(world, work_mem="16MB")
         await world.until("unreachable", lambda: world.condition("ParametersApplied") == "False/ServerUnreachable")
-        assert stored(world)["work_mem"] == "8MB"
+        assert world.stored()["work_mem"] == "8MB"
         world.unreachable = False
-        await world.until("written", lambda: stored(world)["work_mem"] == "16MB")
+        await world.until("written", lambda: world.stored()["work_mem"] == "16MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
 import pytest
@@ -163,13 +162,6 @@ async def test_a_failed_upgrade_goes_back_and_is_not_tried_again_until_something
         assert world.status.version == "17.6" and world.hosts.unreadable == []
 
 
-def stored(world: ClusterWorld) -> dict[str, str]:
-    """The parameters that servers are told."""
-    config = world.server.read(ConfigMap, NAMES.store_config)
-    assert config is not None
-    return json.loads(config.metadata.annotations["config"])["postgresql"]["parameters"]
-
-
 @virtual_time
 async def test_what_the_job_could_not_try_is_told_to_the_new_server_when_it_runs() -> None:
     world = ClusterWorld()
@@ -178,19 +170,19 @@ async def test_what_the_job_could_not_try_is_told_to_the_new_server_when_it_runs
     async with world.operator():
         await world.create(instances=1, version="15")
         await world.ready(1)
-        former = stored(world)
+        former = world.stored()
         await world.change(version="17")
         await world.until("it writes", lambda: writing(world))
         parameters = FrozenDict({"shared_buffers": "700MB", "work_mem": "8MB"})
         settings = PostgreSQLSettings(parameters=parameters, shared_preload_libraries=("pg_stat_statements",))
         await world.change(postgresql=to_builtins(settings))
         await world.rest(60)
-        assert stored(world) == former
+        assert world.stored() == former
         world.hosts.upgrade_hangs = False
         await world.until("refused", lambda: world.condition("ParametersApplied") == "False/ParameterRefused")
         await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts")
-        assert world.status.version == "17.6" and stored(world)["work_mem"] == "8MB"
-        assert stored(world)["shared_preload_libraries"] == "pg_stat_statements"
+        assert world.status.version == "17.6" and world.stored()["work_mem"] == "8MB"
+        assert world.stored()["shared_preload_libraries"] == "pg_stat_statements"
 
 
 @virtual_time
@@ -205,7 +197,7 @@ async def test_no_server_is_stopped_that_may_not_have_read_what_is_tried() -> No
         await world.change(postgresql={"parameters": {"work_mem": "8MB"}})
         await world.until("stops", lambda: not world.pods())
         read.append(world.runtime.clock.monotonic() - began >= 6)
-        assert read == [True] and stored(world)["work_mem"] == "8MB"
+        assert read == [True] and world.stored()["work_mem"] == "8MB"
         await world.ready(1)
         assert world.status.version == "17.6"
 

@@ -42,7 +42,7 @@ from steersman_databases.controllers.instances import Instances, Seen
 from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys, wish_of
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.namesakes import older_namesake
-from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked
+from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked, jittered
 from steersman_databases.controllers.outpaced import Outpaced
 from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.patience import Patience
@@ -161,7 +161,7 @@ class ClusterReconciler(Reconciler[C]):
             if report.over:
                 return Result()
             await self._report(cluster, report)
-        return Result(requeue_after=self._jittered(report.retry_after))
+        return Result(requeue_after=jittered(report.retry_after, self.runtime.random))
 
     async def update_status(self, request: Request, outcome: Outcome) -> None:
         """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
@@ -457,10 +457,6 @@ class ClusterReconciler(Reconciler[C]):
         conditions = cluster_status.conditions_of(cluster, former.conditions, report.findings, now)
         status = msgspec.structs.replace(status, available_image=other, conditions=conditions)
         return switchovers.ended(status, now, report.refused)
-
-    def _jittered(self, seconds: float) -> float:
-        # Not after it: messages promise a time.
-        return seconds * (0.9 + 0.1 * self.runtime.random.random())
 
 
 def _data(seen: Seen) -> DataOfCluster:

@@ -10,7 +10,7 @@ from steersman_databases.api.group import PAUSED, is_paused
 from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import REASONS, Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.marks import ClusterMark
-from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, status_of
+from steersman_databases.controllers.outcome import Blocked, Outcome, is_news, jittered, status_of
 from steersman_databases.controllers.own_cluster import OwnCluster
 from steersman_databases.controllers.placed import PlacedDatabase, not_dropped
 from steersman_databases.controllers.servers import ContentsOf, Servers
@@ -108,8 +108,7 @@ class DatabaseReconciler(Reconciler[Database]):
     def _again(self, outcome: Outcome) -> Result:
         if outcome.backs_off or outcome.retry_after is None:
             return Result(requeue=outcome.backs_off)
-        # Not after it: messages promise a time.
-        return Result(requeue_after=outcome.retry_after * (0.9 + 0.1 * self.runtime.random.random()))
+        return Result(requeue_after=jittered(outcome.retry_after, self.runtime.random))
 
 
 def _paused(database: Database) -> Outcome:

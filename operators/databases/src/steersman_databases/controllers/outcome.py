@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
+from random import Random
 
 from steersman.meta import Condition, find_condition, set_condition
 from steersman_databases.api import Database, DatabaseStatus
@@ -26,6 +27,11 @@ RECHECK_SECONDS = 10.0
 # Reconciles wait for servers most of their time: so many may hang at once, of each kind, and nobody else waits for
 # them.
 WORKERS = 256
+
+
+def jittered(seconds: float, random: Random) -> float:
+    """Up to a tenth earlier, so that objects do not keep step; never later, since messages promise a time."""
+    return seconds * (0.9 + 0.1 * random.random())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,9 +61,6 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .permits(Secret, "create", "patch", "delete")
         .source(surveys)
         .source(surveys.tells(Database.api_resource.kind))
-        .max_concurrent_reconciles(WORKERS)
-        .base_retry_delay(2.0)
-        .max_retry_delay(30.0)
         .complete(lambda context: DatabaseReconciler(context, contents, surveys))
     )
     (
@@ -73,15 +70,12 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
         .owns(Secret)
         .permits(Secret, "create", "patch", "delete")
         .source(surveys.tells(KIND))
-        .max_concurrent_reconciles(WORKERS)
-        .base_retry_delay(2.0)
-        .max_retry_delay(30.0)
         .complete(lambda context: UserReconciler(context, contents, surveys, targeted))
     )
 
 
 def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
-    """What lives on a server: whose, and what it refers to."""
+    """What lives on a server: whose, what it refers to, and how often it is tried again."""
     # A cluster's certificates that are deleted come back at once: until then the former ones do.
     return (
         builder.index(kind, CLAIMS, claims.keys)
@@ -93,6 +87,9 @@ def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
         .watches(MySQLCluster, referenced_by(kind, mysql_clusters_of), changed(_reachable))
         .permits(ConfigMap, "get")
         .permits(Namespace, "get")
+        .max_concurrent_reconciles(WORKERS)
+        .base_retry_delay(2.0)
+        .max_retry_delay(30.0)
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ _LABELLED: Sequence[type[Object]] = (
 )
 _DECLARED: Sequence[type[Object]] = (Database, DatabaseUser)
 _TAIL = 5000
+_Line = Callable[[str], None]
+_Failed = Callable[[str, SteersmanError], None]
 
 
 class Bundle:
@@ -84,9 +87,11 @@ async def collect(client: Client, key: ObjectKey) -> Bundle:
         await _objects(client, bundle, kind, key.namespace)
     await _events(client, bundle, key)
     await _secrets(client, bundle, key.namespace, selector)
-    for previous in (False, True):
-        await _logs(client, bundle, key, previous=previous)
-    await _other_logs(client, bundle, key.namespace, f"{selector},!{MEMBER_OF_LABEL}")
+    for name, previous in (("instances", False), ("previous", True)):
+        wanted = logs.Wanted(previous=previous, tail_lines=_TAIL)
+        await _logs(bundle, f"logs/{name}.txt", partial(logs.tell, client, key, wanted))
+    others = partial(_tell_others, client, key.namespace, f"{selector},!{MEMBER_OF_LABEL}")
+    await _logs(bundle, "logs/others.txt", others)
     return bundle
 
 
@@ -128,36 +133,24 @@ async def _secrets(client: Client, bundle: Bundle, namespace: str, selector: str
     bundle.files["secrets.yaml"] = yaml.safe_dump(keys)
 
 
-async def _logs(client: Client, bundle: Bundle, key: ObjectKey, *, previous: bool) -> None:
-    name = "logs/previous.txt" if previous else "logs/instances.txt"
-    lines: list[str] = []
-
-    def failed(instance: str, error: SteersmanError) -> None:
-        bundle.missing[f"{instance} in {name}"] = str(error)
-
-    try:
-        await logs.tell(client, key, logs.Wanted(previous=previous, tail_lines=_TAIL), lines.append, failed)
-    except (ApiError, ConnectionFailed, Refused) as error:
-        bundle.missing[name] = str(error)
-    if lines:
-        bundle.files[name] = "".join(f"{line}\n" for line in lines)
-
-
-async def _other_logs(client: Client, bundle: Bundle, namespace: str, selector: str) -> None:
-    """Of its poolers and Jobs."""
-    name = "logs/others.txt"
+async def _logs(bundle: Bundle, name: str, tell: Callable[[_Line, _Failed], Awaitable[None]]) -> None:
     lines: list[str] = []
 
     def failed(pod: str, error: SteersmanError) -> None:
         bundle.missing[f"{pod} in {name}"] = str(error)
 
     try:
-        for pod in (await client.list(Pod, namespace=namespace, label_selector=selector)).items:
-            await logs.read(client, pod, logs.Wanted(tail_lines=_TAIL, container=""), lines.append, failed)
-    except ApiError as error:
+        await tell(lines.append, failed)
+    except (ApiError, ConnectionFailed, Refused) as error:
         bundle.missing[name] = str(error)
     if lines:
         bundle.files[name] = "".join(f"{line}\n" for line in lines)
+
+
+async def _tell_others(client: Client, namespace: str, selector: str, line: _Line, failed: _Failed) -> None:
+    """Of its poolers and Jobs."""
+    for pod in (await client.list(Pod, namespace=namespace, label_selector=selector)).items:
+        await logs.read(client, pod, logs.Wanted(tail_lines=_TAIL, container=""), line, failed)
 
 
 def _yaml(objects: Sequence[Object]) -> str:
