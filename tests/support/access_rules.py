@@ -14,6 +14,8 @@ TAKEN = (
     "host all +group 0.0.0.0/0 ldap ldapserver=ldap.example.com ldapprefix=cn=",
     "host all all all trust  # for now",
     "# only a remark",
+    r"hostssl shop,/^stock_\d+$ /^(clerk|[a-z]{2}_reader)$ all scram-sha-256",
+    r'hostssl "/^a,b \.c$" "/^[[:alnum:]_]+@example\.com$","my clerk" all reject',
     "hostssl all all all scram-sha-256 clientcert=verify-full clientname=DN",
     'hostssl all all all md5 "clientcert=verify-ca"',
     "hostssl all all all cert clientcert=verify-full clientname=CN map=people",
@@ -68,3 +70,14 @@ WRONG = (
     "host all all all reject \\",
     'host all "clerk all all reject',
 )
+UNREADABLE = (
+    "local all /( peer",
+    "local /) all peer",
+    "host shop,/[b-a] all all reject",
+    'host all clerk,"/a{2,1}" all reject',
+    "host all /^a{1,3}$ all reject",
+    "hostssl all /a*+ all scram-sha-256",
+    "hostssl all /^(?i)clerk$ all scram-sha-256",
+    'hostssl all "/^[[:letter:]]$" all scram-sha-256',
+)
+"""What begins with a slash is a regular expression to PostgreSQL 16 and later, and a name to those before."""

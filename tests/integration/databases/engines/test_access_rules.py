@@ -4,17 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Literal
 
-from access_rules import TAKEN, WRONG
+from access_rules import TAKEN, UNREADABLE, WRONG
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines.postgresql.hba import access_rules
+from steersman_databases.engines.postgresql.patterns import is_readable
 
 # A line that runs on makes another one of the next, and is therefore looked at by itself: by us alone.
 LINES = (*TAKEN, *(line for line in WRONG if not line.endswith("\\")))
+
+PARTS = (
+    *"aA0129-[](){}|*+?,^$.:=_# ",
+    "\\",
+    "\\d",
+    "\\1",
+    "\\.",
+    "\\Z",
+    "[:digit:]",
+    "(?:",
+    "(?i)",
+    "(?=",
+    "{2}",
+    "{3,1}",
+    "{,2}",
+)
+"""What regular expressions are made of here."""
+EACH_IS_READ = SQL("""
+DO $tried$
+DECLARE tried text;
+BEGIN
+    FOREACH tried IN ARRAY {}::text[] LOOP PERFORM '' ~ tried COLLATE "C"; END LOOP;
+EXCEPTION WHEN invalid_regular_expression THEN RAISE EXCEPTION '%: %', SQLERRM, tried;
+END $tried$
+""")
 
 
 @contextmanager
@@ -37,6 +66,22 @@ def test_what_we_take_the_server_takes_and_what_we_refuse_it_refuses(postgresql:
         found = postgresql.administer(wrong)
     refused: set[str] = {LINES[number - 1] for number, _ in found}
     assert refused == set(LINES) - set(TAKEN), found
+
+
+def test_regular_expressions_that_are_refused_would_end_a_server(postgresql: PostgreSQLServer) -> None:
+    with rules(postgresql, UNREADABLE):
+        found = postgresql.administer("SELECT line_number FROM pg_hba_file_rules WHERE error ~ 'regular expression'")
+    major = int(postgresql.administer("SHOW server_version_num")[0][0]) // 10000
+    assert len(found) == (len(UNREADABLE) if major > 15 else 0)
+
+
+def test_regular_expressions_that_we_read_the_server_reads(postgresql: PostgreSQLServer) -> None:
+    chance = Random(7)
+    short = ("".join(parts) for length in range(4) for parts in product(PARTS, repeat=length))
+    longer = ("".join(chance.choices(PARTS, k=chance.randint(4, 9))) for _ in range(100_000))
+    patterns = sorted({each for each in (*short, *longer) if is_readable(each)})
+    assert len(patterns) > 5_000
+    postgresql.run(EACH_IS_READ.format(Literal(patterns)).as_string())
 
 
 def test_who_may_stream_streams_by_password_and_nobody_else(postgresql: PostgreSQLServer) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from access_rules import TAKEN, WRONG
+from access_rules import TAKEN, UNREADABLE, WRONG
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import Duration, FrozenDict, ObjectMeta
 from steersman.webhook import Cause, Warn
@@ -239,6 +239,11 @@ def test_what_was_wrong_before_keeps_nobody_from_mending_something_else() -> Non
 @pytest.mark.parametrize("line", TAKEN)
 def test_rules_of_access_that_are_taken(line: str) -> None:
     assert hba.problem(line) is None
+
+
+@pytest.mark.parametrize("line", UNREADABLE)
+def test_regular_expressions_that_are_not_read(line: str) -> None:
+    assert "regular expression" in (hba.problem(line) or "")
 
 
 @pytest.mark.parametrize("line", WRONG)

@@ -10,6 +10,7 @@ from ..addresses import is_address
 from ..cluster_names import OPERATOR as OPERATOR
 from ..cluster_names import REPLICATION as REPLICATION
 from ..cluster_names import SUPERUSER as SUPERUSER
+from .patterns import is_readable
 
 REWIND = "steersman_rewind"
 POOLER = "steersman_pooler"
@@ -37,6 +38,11 @@ _METHODS = (
 _FORMS = {True: "local DATABASE USER METHOD", False: "hostssl DATABASE USER ADDRESS METHOD"}
 _FIELD = re.compile(r'(?:"[^"]*"|[^\s"#,]|,\s*)+|#.*')
 _PART = re.compile(r'(?:"[^"]*"|[^",])+')
+_PATTERN = (
+    "{} begins with a slash, which makes it a regular expression, and it is none that PostgreSQL is sure to read: "
+    r"write one of characters, classes such as [a-z] or \d, groups and repetitions, such as /^shop_\d+$, "
+    'and in "" where it has a comma or a space'
+)
 _NEEDED_OPTIONS = {
     "ldap": (("ldapserver", "ldapurl", "ldapbasedn"), ("ldapbasedn", "ldapprefix", "ldapsuffix", "ldapurl")),
     "radius": (("radiusservers",), ("radiussecrets",)),
@@ -122,8 +128,11 @@ def problem(line: str) -> str | None:
         return 'a " is not closed'
     fields = _fields(text)
     kind = fields[0]
-    if kind.startswith("include") or any(name.startswith("@") for each in fields[1:3] for name in each.split(",")):
+    names = [name.replace('"', "") for field in fields[1:3] for name in _PART.findall(field)]
+    if kind.startswith("include") or any(name.startswith("@") for name in names):
         return "it reads another file, and there is none: write the rules themselves"
+    if (pattern := next((name for name in names if name[:1] == "/" and not is_readable(name[1:])), None)) is not None:
+        return _PATTERN.format(pattern)
     if kind not in _CONNECTIONS:
         return f'"{kind}" is no connection type: begin with {", ".join(_CONNECTIONS[:4])}'
     needed = 4 if kind == "local" else 5
