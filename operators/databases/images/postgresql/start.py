@@ -167,13 +167,15 @@ def tell(message: str) -> None:
 
 
 def require_declared(environment: Mapping[str, str], version: str) -> None:
-    """Leaves data of two majors to an image of the one that is declared.
+    """Leaves new data, and data of two majors, to an image of the one that is declared.
 
-    Another, which ``spec.image`` may name, would take the former data back from an upgrade that is done, or end the
-    way back from one that is not. Before there are two, `check_version` says what does not fit.
+    Another, which ``spec.image`` may name, would make data of a version that nobody asked for, take the former data
+    back from an upgrade that is done, or end the way back from one that is not. Of data of one major `check_version`
+    says what does not fit.
     """
     declared = environment.get("DECLARED_VERSION", "")
-    if declared in ("", version.partition(".")[0]) or not any(VOLUME.glob("pgdata.[0-9]*")):
+    of_one = (DATA / "PG_VERSION").exists() and not any(VOLUME.glob("pgdata.[0-9]*"))
+    if of_one or declared in ("", version.partition(".")[0]):
         return
     tell(f"the image has PostgreSQL {version}, and version {declared} is declared: use an image of {declared}")
     sys.exit(1)

@@ -116,9 +116,10 @@ def test_after_the_first_start_of_the_new_major_nothing_goes_back(volume: Path) 
 def test_an_image_of_another_major_than_is_declared_neither_undoes_an_upgrade_nor_ends_the_way_back(
     volume: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    lay(volume, "pgdata/PG_VERSION")
     for declared, version in (("17", "15.20"), ("15", "17.12"), ("", "15.20")):
         start.require_declared({"DECLARED_VERSION": declared}, version)
-    lay(volume, "pgdata/new", "pgdata.15/old")
+    lay(volume, "pgdata.15/old")
     for declared, version in (("17", "15.20"), ("15", "17.12")):
         with pytest.raises(SystemExit) as ended:
             start.require_declared({"DECLARED_VERSION": declared}, version)
@@ -127,6 +128,16 @@ def test_an_image_of_another_major_than_is_declared_neither_undoes_an_upgrade_no
         assert said in capsys.readouterr().err
     for environment in ({"DECLARED_VERSION": "15"}, {"DECLARED_VERSION": ""}, {}):
         start.require_declared(environment, "15.20")
+
+
+def test_an_image_of_another_major_than_is_declared_makes_no_data(
+    volume: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start.require_declared({"DECLARED_VERSION": "15"}, "15.20")
+    with pytest.raises(SystemExit) as ended:
+        start.require_declared({"DECLARED_VERSION": "17"}, "15.20")
+    assert ended.value.code == 1
+    assert "version 17 is declared: use an image of 17" in capsys.readouterr().err
 
 
 def test_nothing_is_settled_by_an_image_that_is_refused(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
