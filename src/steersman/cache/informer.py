@@ -41,12 +41,14 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
     Attributes:
         initial: it was found by a list rather than told by a watch.
         resync: nothing happened; subscribers are told of every object again.
+        own: it is the answer to our own write.
     """
 
     old: T | None
     new: T | None
     initial: bool = False
     resync: bool = False
+    own: bool = False
 
     @property
     def object(self) -> T:
@@ -141,7 +143,7 @@ class Informer(Generic[T]):
             self._synced.set()
         self.note_progress()
 
-    def put(self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool) -> None:
+    def put(self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool = False, own: bool = False) -> None:
         """Stores ``obj``, of ``size`` bytes of JSON, in place of ``held``, and tells subscribers."""
         if size >= _WORTH_SHARING:
             key = self._sharing.share(obj, held).key
@@ -153,7 +155,7 @@ class Informer(Generic[T]):
                 held = None
             elif held.metadata.resource_version == obj.metadata.resource_version:
                 return
-        self._tell(Change(held, obj, initial=initial and held is None))
+        self._tell(Change(held, obj, initial=initial and held is None, own=own))
 
     def remove(self, key: ObjectKey) -> None:
         """Removes ``key`` and tells subscribers, if it is there."""

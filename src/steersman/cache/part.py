@@ -129,7 +129,7 @@ class Part(Generic[T]):
         key = ObjectKey(meta.namespace, meta.name)
         held = self._store.get(key)
         if self._admits(obj, key, held):
-            self.informer.put(key, self._form(obj), size, held, initial=False)
+            self.informer.put(key, self._form(obj), size, held)
         self._note()
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
@@ -179,7 +179,7 @@ class Part(Generic[T]):
         elif self._accepts(obj, key, held):
             self.informer.own_writes.inc()
             if self.matches(obj, content):
-                self.informer.put(key, self._form(obj), size, held, initial=False)
+                self.informer.put(key, self._form(obj), size, held, own=True)
             else:
                 self.overlay.left(key, version)
                 self.informer.remove(key)
@@ -278,7 +278,7 @@ class Part(Generic[T]):
     def _take_read(self, obj: T, key: ObjectKey) -> None:
         held = self._store.get(key)
         if self._accepts(obj, key, held):
-            self.informer.put(key, self._form(obj), 0, held, initial=False)
+            self.informer.put(key, self._form(obj), 0, held)
 
     def _take_absence(self, key: ObjectKey, before: T | None, version: str) -> None:
         held = self._store.get(key)

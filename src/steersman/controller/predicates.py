@@ -96,6 +96,16 @@ annotations_changed = changed(lambda obj: obj.metadata.annotations)
 
 
 @Predicate
+def by_others(change: Change[Any]) -> bool:
+    """Lets through creations, deletions, and updates that are not answers to this process's own writes.
+
+    Beside ``generation_changed`` it has a status written anew that somebody else wrote, or that a former leader did
+    whose request was long on its way. An own write whose answer was lost is another's here.
+    """
+    return change.old is None or change.new is None or not change.own
+
+
+@Predicate
 def resource_version_changed(change: Change[Any]) -> bool:
     """Lets through everything but what did not change, such as a resync."""
     return not is_unchanged(change)

@@ -38,11 +38,13 @@ class Shore:
         self.client = Client(self.door, field_manager="tester", observer=self.cache)
         self.stranger = Client(self.server, field_manager="stranger")
         self.told: list[tuple[int | None, int | None]] = []
+        self.told_own: list[bool] = []
         self.cache.informer(Buoy).subscribe(self._note)
 
     def _note(self, change: Change[Buoy]) -> None:
         old, new = (o.spec.depth if o is not None else None for o in (change.old, change.new))
         self.told.append((old, new))
+        self.told_own.append(change.own)
 
     def read(self, kind: type[Object] = Buoy) -> Any:
         """Buoy ``a`` as the cache has it."""
@@ -87,6 +89,9 @@ async def test_a_write_is_read_at_once_and_told_once() -> None:
         await settle()
         assert shore.told == told
         assert shore.read() == status
+        await shore.apply(3, shore.stranger)
+        await settle()
+        assert shore.told_own == [True, True, True, False]
 
 
 @virtual_time

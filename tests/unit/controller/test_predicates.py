@@ -16,6 +16,7 @@ from steersman.controller import (
     all_of,
     annotations_changed,
     any_of,
+    by_others,
     changed,
     created,
     deleted,
@@ -45,6 +46,7 @@ INITIAL: Change[Any] = Change(None, OLD, initial=True)
 DELETION: Change[Any] = Change(OLD, None)
 RESYNC: Change[Any] = Change(OLD, OLD)
 STATUS: Change[Any] = Change(OLD, version(2, generation=1))
+OWN: Change[Any] = Change(OLD, version(2, generation=1), own=True)
 SPEC: Change[Any] = Change(OLD, version(2, generation=2))
 LABELS: Change[Any] = Change(OLD, version(2, generation=1, labels=FrozenDict(x="y")))
 ANNOTATIONS: Change[Any] = Change(OLD, version(2, generation=1, annotations=FrozenDict(x="y")))
@@ -65,6 +67,7 @@ EVERYTHING = {
     "deletion": DELETION,
     "resync": RESYNC,
     "status": STATUS,
+    "own": OWN,
     "spec": SPEC,
     "labels": LABELS,
     "annotations": ANNOTATIONS,
@@ -81,6 +84,8 @@ NO_UPDATE = {"creation", "initial", "deletion", "resync", "found deleting"}
         (generation_changed, NO_UPDATE | {"spec", "deleting"}),
         (labels_changed, NO_UPDATE | {"labels"}),
         (annotations_changed, NO_UPDATE | {"annotations"}),
+        (by_others, EVERYTHING.keys() - {"own"}),
+        (generation_changed | by_others, EVERYTHING.keys() - {"own"}),
         (resource_version_changed, EVERYTHING.keys() - {"resync"}),
         (deletion_started, {"deleting", "found deleting"}),
         (created, {"creation", "initial", "found deleting"}),

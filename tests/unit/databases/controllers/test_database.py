@@ -128,6 +128,20 @@ async def test_drift_is_healed_within_thirty_seconds(engine: str) -> None:
 
 @each_engine
 @virtual_time
+async def test_a_status_that_somebody_wrote_is_written_anew(engine: str) -> None:
+    """Or that a former leader did, whose request was long on its way."""
+    world = World(engine)
+    async with world.operator():
+        await world.create()
+        await world.ready()
+        former = world.database and world.database.status
+        late = MergePatch({"status": {"phase": "Provisioning", "conditions": []}})
+        await world.client.patch(Database, KEY, late, subresource="status")
+        await world.until("it is ready again", lambda: world.database and world.database.status == former, 30)
+
+
+@each_engine
+@virtual_time
 async def test_others_may_be_on_its_cluster_and_claim_nothing_of_its_own(engine: str) -> None:
     world = World(engine)
     at = ClusterReference(name="orders", kind="MySQLCluster" if engine == "mysql" else "PostgreSQLCluster")

@@ -88,6 +88,19 @@ async def test_drift_is_healed_within_thirty_seconds_and_told() -> None:
 
 
 @virtual_time
+async def test_a_status_that_somebody_wrote_is_written_anew() -> None:
+    """Or that a former leader did, whose request was long on its way."""
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        late = MergePatch({"status": {"conditions": []}})
+        await world.client.patch(DatabaseUser, CLERK, late, subresource="status")
+        assert world.condition() is None
+        await world.ready(seconds=30)
+
+
+@virtual_time
 async def test_what_is_missing_is_waited_for() -> None:
     world = UsersWorld()
     async with world.operator():

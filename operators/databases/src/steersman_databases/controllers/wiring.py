@@ -7,12 +7,10 @@ from typing import TypeVar
 from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Secret, Service
 from steersman.controller import (
     Builder,
-    annotations_changed,
-    any_of,
+    by_others,
     changed,
     deleted,
     generation_changed,
-    labels_changed,
     referenced_by,
 )
 from steersman.manager import Manager
@@ -49,7 +47,7 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
     targeted = TargetFilter(target)
     (
         _placed(manager.controller(Database), Database)
-        .with_predicate(any_of(generation_changed, annotations_changed))
+        .with_predicate(generation_changed | by_others)
         .owns(PostgreSQLCluster)
         .owns(MySQLCluster)
         .index(PostgreSQLCluster, CLAIMS, claims.keys)
@@ -65,7 +63,7 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
     )
     (
         _placed(manager.controller(DatabaseUser), DatabaseUser)
-        .with_predicate(any_of(generation_changed, annotations_changed, labels_changed))
+        .with_predicate(generation_changed | by_others)
         .with_predicate(targeted)
         .owns(Secret)
         .permits(Secret, "create", "patch", "delete")
