@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import socket
-import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from loopback import Handler, connected, get, opened, serving
+from loopback import connected, get, opened, serving
 from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport
 from steersman.client.cluster import Impersonation
 from steersman.client.credentials import StaticToken
-from steersman.client.http import error_from_body, retry_after
-from steersman.errors import (
-    AlreadyExists,
-    ApiError,
-    ConfigurationError,
-    Conflict,
-    ConnectionFailed,
-    Expired,
-    Forbidden,
-    InternalError,
-    Invalid,
-    LeadershipLost,
-    NotFound,
-    ServerError,
-    ServerTimeout,
-    ServiceUnavailable,
-    SteersmanError,
-    TooManyRequests,
-    Unauthorized,
-)
+from steersman.errors import ConfigurationError, ConnectionFailed, LeadershipLost
 
 
 async def test_a_request_arrives_as_it_was_meant() -> None:
@@ -65,22 +44,6 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
     assert bodies == [b"{}"]
 
 
-async def test_a_watch_notices_a_peer_that_is_gone_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its first line on the server's kernel drops every segment of ours, as a network that is cut does."""
-    shorter = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1000}
-    monkeypatch.setattr("steersman.client.http1._WATCHFULNESS", shorter)
-
-    async def cut(request: web.BaseRequest) -> None:
-        assert request.transport is not None
-        drop_everything(request.transport.get_extra_info("socket"))
-        await asyncio.Event().wait()
-
-    async with connected(streaming(b"one\n", then=cut)) as transport, transport.stream(get(timeout=600)) as stream:
-        assert await anext(stream) == b"one"
-        with pytest.raises(ConnectionFailed, match="timed out"):
-            await anext(stream)
-
-
 async def test_what_was_not_acknowledged_is_forgotten_with_the_connection() -> None:
     """Or a write of a leader that has ended could arrive after those of the next one."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -101,13 +64,6 @@ def write(body: bytes) -> HttpRequest:
     return HttpRequest(method="POST", path="/api/v1/namespaces/a/pods", body=body)
 
 
-def drop_everything(peer: Any) -> None:
-    """Has the kernel drop all that arrives at the socket ``peer`` (socket(7), SO_ATTACH_FILTER)."""
-    refuse = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
-    program = struct.pack("HL", 1, ctypes.addressof(refuse))
-    peer.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_ATTACH_FILTER", 26), program)
-
-
 async def test_a_base_path_is_kept_and_redirects_are_answers() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         assert request.path == "/k8s/clusters/c-1/api/v1/pods"
@@ -118,15 +74,6 @@ async def test_a_base_path_is_kept_and_redirects_are_answers() -> None:
         opened(ClusterConfig(server=f"http://127.0.0.1:{port}/k8s/clusters/c-1")) as transport,
     ):
         assert (await transport.request(get())).status == 307
-
-
-@pytest.mark.parametrize(("header", "seconds"), [("3", 3.0), ("0", 0.0), ("tomorrow", None), ("", None), ("²", None)])
-async def test_retry_after(header: str, seconds: float | None) -> None:
-    async def handler(_: web.BaseRequest) -> web.Response:
-        return web.Response(status=429, headers={"Retry-After": header})
-
-    async with connected(handler) as transport:
-        assert (await transport.request(get())).retry_after == seconds
 
 
 async def test_nobody_listens() -> None:
@@ -159,110 +106,6 @@ async def test_the_callers_own_time_limit_is_not_taken_for_the_servers() -> None
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await transport.request(get())
-
-
-async def read(transport: HttpTransport, timeout: float = 30.0) -> list[bytes]:
-    async with transport.stream(get(timeout=timeout)) as lines:
-        return [line async for line in lines]
-
-
-def streaming(*chunks: bytes, then: Callable[[web.BaseRequest], Awaitable[None]] | None = None) -> Handler:
-    async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for chunk in chunks:
-            await response.write(chunk)
-        if then is not None:
-            await then(request)
-        return response
-
-    return handler
-
-
-async def test_lines_arrive_whole_however_they_are_cut() -> None:
-    large = b"x" * 300_000
-    async with connected(streaming(b"on", b"e\ntwo\n\nth", b"ree\n", large, large, b"\nlast\n")) as transport:
-        assert await read(transport) == [b"one", b"two", b"", b"three", large + large, b"last"]
-
-
-async def test_the_last_line_needs_no_newline() -> None:
-    async with connected(streaming(b"one\n", b"tw", b"o")) as transport:
-        assert await read(transport) == [b"one", b"two"]
-
-
-async def test_a_stream_of_nothing() -> None:
-    """As the log of a pod that has not begun."""
-
-    async def handler(_: web.BaseRequest) -> web.Response:
-        return web.Response(status=204)
-
-    async with connected(handler) as transport:
-        assert await read(transport) == []
-
-
-async def test_lines_arrive_before_the_stream_ends() -> None:
-    finish = asyncio.Event()
-
-    async def wait(_: web.BaseRequest) -> None:
-        await finish.wait()
-
-    async with (
-        connected(streaming(b"one\ntwo\n", then=wait)) as transport,
-        transport.stream(get(timeout=30)) as lines,
-    ):
-        assert await anext(lines) == b"one"
-        assert await anext(lines) == b"two"
-        finish.set()
-        assert [line async for line in lines] == []
-
-
-async def test_a_connection_that_breaks_in_the_middle_of_a_line() -> None:
-    async def cut(request: web.BaseRequest) -> None:
-        assert request.transport is not None
-        request.transport.abort()
-
-    async with connected(streaming(b"whole\nha", then=cut)) as transport:
-        with pytest.raises(ConnectionFailed, match=r"GET .*pods: "):
-            await read(transport)
-
-
-async def test_a_stream_that_falls_silent() -> None:
-    async def hang(_: web.BaseRequest) -> None:
-        await asyncio.Event().wait()
-
-    async with connected(streaming(b"one\n", then=hang)) as transport:
-        with pytest.raises(ConnectionFailed, match=r"GET .*pods: "):
-            await read(transport, timeout=0.1)
-
-
-async def test_a_refused_stream_is_an_api_error() -> None:
-    async def handler(_: web.BaseRequest) -> web.Response:
-        return web.json_response(
-            {"kind": "Status", "reason": "Expired", "code": 410, "message": "too old"},
-            status=410,
-            headers={"Retry-After": "2"},
-        )
-
-    async with connected(handler) as transport:
-        with pytest.raises(Expired, match="too old") as caught:
-            await read(transport)
-    assert caught.value.retry_after == 2.0
-
-
-async def test_leaving_a_stream_closes_its_connection() -> None:
-    closed = asyncio.Event()
-
-    async def wait(_: web.BaseRequest) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            closed.set()
-
-    async with connected(streaming(b"one\n", then=wait)) as transport:
-        async with transport.stream(get(timeout=30)) as lines:
-            assert await anext(lines) == b"one"
-        async with asyncio.timeout(30):
-            await closed.wait()
 
 
 async def test_what_both_sides_say_of_themselves() -> None:
@@ -403,32 +246,6 @@ async def _outcome(request: Awaitable[HttpResponse]) -> Exception | HttpResponse
         return error
 
 
-async def test_streams_and_requests_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.http._MOST_CONNECTIONS", 1)
-    finish = asyncio.Event()
-
-    async def handler(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(request.path.encode() + b"\n")
-        if request.query.get("watch"):
-            await finish.wait()
-        return response
-
-    def watch(path: str) -> HttpRequest:
-        return get(path, query={"watch": "1"}, timeout=30)
-
-    async with (
-        connected(handler) as transport,
-        transport.stream(watch("/one")) as one,
-        transport.stream(watch("/two")) as two,
-    ):
-        assert await anext(one) == b"/one"
-        assert (await transport.request(get("/list"))).body == b"/list\n"
-        assert await anext(two) == b"/two"
-        finish.set()
-
-
 async def test_time_that_runs_out_before_anything_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steersman.client.http._MOST_CONNECTIONS", 1)
     busy = asyncio.Event()
@@ -566,101 +383,6 @@ async def test_an_early_answer_does_not_spoil_the_connection() -> None:
         assert (await transport.request(large)).status == 413
         assert (await transport.request(get(timeout=10))).status == 200
         await transport.close()
-
-
-async def test_the_servers_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def handler(_: web.BaseRequest) -> web.Response:
-        return web.Response(headers={"Warning": '299 - "v1beta1 Sail is deprecated"'})
-
-    async with connected(handler) as transport:
-        for _ in range(3):
-            await transport.request(get())
-    assert caplog.text.count("v1beta1 Sail is deprecated") == 1
-
-
-@pytest.mark.parametrize(
-    ("headers", "texts"),
-    [
-        (['299 - "careful"', '299 - "very careful"'], ("careful", "very careful")),
-        (['299 - "one, two", 299 kube "three"'], ("one, two", "three")),
-        ([r'299 - "a \"quoted\" one and a \\"'], ('a "quoted" one and a \\',)),
-        (["as nobody writes it"], ("as nobody writes it",)),
-    ],
-)
-async def test_the_texts_of_warnings(headers: list[str], texts: tuple[str, ...]) -> None:
-    async def handler(_: web.BaseRequest) -> web.Response:
-        response = web.Response()
-        for header in headers:
-            response.headers.add("Warning", header)
-        return response
-
-    async with connected(handler) as transport:
-        assert (await transport.request(get())).warnings == texts
-
-
-def test_waits_are_counted_from_the_servers_clock() -> None:
-    date = "Fri, 31 Dec 1999 23:58:29 GMT"
-    assert retry_after("Fri, 31 Dec 1999 23:59:59 GMT", date) == 90
-    assert retry_after("Fri, 31 Dec 1999 23:00:00 GMT", date) == 0
-    assert retry_after("Fri, 31 Dec 1999 23:59:59 GMT") == 0
-    assert retry_after("soon", date) is None
-
-
-REASONS: list[tuple[int, str, type[ApiError]]] = [
-    (400, "", ApiError),
-    (401, "Unauthorized", Unauthorized),
-    (403, "Forbidden", Forbidden),
-    (404, "NotFound", NotFound),
-    (409, "Conflict", Conflict),
-    (409, "AlreadyExists", AlreadyExists),
-    (409, "", Conflict),
-    (410, "Gone", Expired),
-    (418, "", ApiError),
-    (422, "Invalid", Invalid),
-    (429, "TooManyRequests", TooManyRequests),
-    (500, "InternalError", InternalError),
-    (500, "StoreReadError", InternalError),
-    (502, "", ServerError),
-    (503, "ServiceUnavailable", ServiceUnavailable),
-    (504, "Timeout", ServerTimeout),
-    (500, "ServerTimeout", ServerTimeout),
-]
-
-
-@pytest.mark.parametrize(("code", "reason", "kind"), REASONS)
-def test_errors_by_reason_or_else_by_code(code: int, reason: str, kind: type[ApiError]) -> None:
-    body = json.dumps({"kind": "Status", "reason": reason, "code": code, "message": "why"}).encode()
-    error = error_from_body(code, body, None)
-    assert isinstance(error, kind)
-    assert isinstance(error, SteersmanError)
-    assert (error.code, error.reason, str(error)) == (code, reason, "why")
-
-
-def test_the_causes_name_the_fields() -> None:
-    cause = {"field": "spec.replicas", "message": "must be positive", "reason": "FieldValueInvalid"}
-    details = {"causes": [cause], "retryAfterSeconds": 5, "name": "x"}
-    body = json.dumps({"reason": "Invalid", "code": 422, "message": "no", "details": details}).encode()
-    error = error_from_body(422, body, None)
-    assert [(c.field, c.reason) for c in error.causes] == [("spec.replicas", "FieldValueInvalid")]
-    assert error.retry_after == 5
-    assert error_from_body(422, body, 1.5).retry_after == 1.5
-    assert error_from_body(422, b'{"details":{"causes":null}}', None).causes == ()
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (b"upstream connect error", "upstream connect error"),
-        (b'{"error": "no backend"}', '{"error": "no backend"}'),
-        (b"\xff\xfe", "\ufffd\ufffd"),
-        (b'{"message": "\xff"}', '{"message": "\ufffd"}'),
-        (b"", "HTTP 503"),
-    ],
-)
-def test_proxies_answer_without_a_status(body: bytes, message: str) -> None:
-    error = error_from_body(503, body, None)
-    assert isinstance(error, ServiceUnavailable)
-    assert (str(error), error.code) == (message, 503)
 
 
 def test_bodies_stay_out_of_repr() -> None:
