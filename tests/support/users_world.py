@@ -25,6 +25,7 @@ from steersman_databases.engines.port import Contents
 
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
 HOST = Endpoint("db.example.com", 5432)
+CLERK = ObjectKey("default", "clerk")
 FORCED = {"metadata": {"annotations": {"databases.steersman.dev/force-delete": "true"}}}
 SERVER: dict[str, Any] = {
     "engine": "postgresql",

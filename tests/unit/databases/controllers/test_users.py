@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from datetime import timedelta
-
-import pytest
 
 from contents_in_memory import ADMINISTRATOR, ServerInMemory
 from steersman.api.core_v1 import Secret
 from steersman.api.events_v1 import Event
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
-from steersman.testing import run_virtual, virtual_time
+from steersman.testing import virtual_time
 from steersman_databases.api import DatabaseUser
 from steersman_databases.engines import Endpoint
 from steersman_databases.engines.actions import Grant
 from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.survey import SecuredObject, UserState
-from users_world import FORCED, HOST, SERVER, UsersWorld
+from users_world import CLERK, FORCED, HOST, SERVER, UsersWorld
 
-CLERK = ObjectKey("default", "clerk")
 GIVEN = {"name": "my-secret", "key": "my-key"}
 
 
@@ -413,123 +409,6 @@ async def test_an_account_ends_on_time_whatever_else_cannot_be_done() -> None:
         await world.until("locked again", lambda: world.sql.users["clerk"].locked, 60)
 
 
-@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
-def test_rotation_leaves_no_moment_without_a_valid_credential(engine: str) -> None:
-
-    async def story() -> None:
-        world = UsersWorld()
-        if engine == "mysql":
-            mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
-            world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
-        async with world.operator():
-            world.sql.make_database("shop")
-            privilege = "CONNECT" if engine == "postgresql" else "SELECT"
-            grants = [{"database": "shop", "privileges": [privilege]}]
-            await world.user(engine=engine, grants=grants, rotation={"every": "10m", "overlap": "2m"})
-            await world.ready()
-            seen: list[tuple[str, str]] = []
-            clock = world.runtime.clock
-            end = clock.monotonic() + 45 * 60
-            while clock.monotonic() < end:
-                entries = world.entries()
-                current = (entries["username"], entries["password"])
-                assert world.sql.lets_in(*current), f"{current[0]} is not let in"
-                if not seen or seen[-1] != current:
-                    seen.append(current)
-                await clock.sleep(1)
-            assert len(seen) == 5
-            assert len({password for _, password in seen}) == 5
-            expected = ["clerk", "clerk~"] if engine == "postgresql" else ["clerk", "clerk"]
-            assert [name for name, _ in seen[:2]] == expected
-            found = world.read()
-            assert found is not None and found.status is not None and found.status.last_rotation_time is not None
-
-    run_virtual(story())
-
-
-@virtual_time
-async def test_a_rotation_beyond_the_end_of_the_calendar_is_none() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.user(rotation={"every": "87600000h", "overlap": "2m"})
-        await world.ready()
-        former = world.entries()
-        await world.runtime.clock.sleep(3600)
-        assert world.entries() == former
-        await world.ready()
-
-
-@virtual_time
-async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.user(rotation={"every": "10m", "overlap": "2m"})
-        await world.ready()
-        former = world.entries()["password"]
-        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
-        await world.runtime.clock.sleep(110)
-        assert world.sql.lets_in("clerk", former)
-        await world.until("over", lambda: not world.sql.lets_in("clerk", former), 20)
-        await world.until("and forgotten", lambda: "previous-password" not in world.entries(), 5)
-
-
-@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
-@pytest.mark.parametrize(
-    "written",
-    [b64encode(b"now").decode(), b64encode(b"9999-12-31T23:59:59Z").decode(), None],
-    ids=["unreadable", "to come", "gone"],
-)
-@pytest.mark.parametrize("goes_on", [True, False], ids=["goes on", "turned off"])
-def test_an_overlap_of_which_nobody_knows_the_end_is_over(engine: str, written: str | None, goes_on: bool) -> None:
-
-    async def story() -> None:
-        world = UsersWorld()
-        if engine == "mysql":
-            mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
-            world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
-        async with world.operator():
-            await world.user(engine=engine, rotation={"every": "10m", "overlap": "2m"})
-            await world.ready()
-            former = world.entries()["password"]
-            await world.until("rotated", lambda: world.entries()["password"] != former, 700)
-            await world.runtime.clock.sleep(10)
-            entries = world.entries()
-            await world.client.patch(
-                Secret, ObjectKey("default", "clerk-user"), MergePatch({"data": {"rotated-at": written}})
-            )
-            if not goes_on:
-                await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": {"rotation": None}}))
-            await world.until("the former is refused", lambda: not world.sql.lets_in("clerk", former), 30)
-            assert world.sql.lets_in(entries["username"], entries["password"])
-            if goes_on:
-                await world.until(
-                    "rotated", lambda: world.entries().get("previous-password") == entries["password"], 5
-                )
-            await world.until("forgotten", lambda: "previous-password" not in world.entries(), 150)
-            present = world.entries()
-            assert world.sql.lets_in(present["username"], present["password"])
-            await world.ready()
-
-    run_virtual(story())
-
-
-@virtual_time
-async def test_who_logs_in_by_the_second_name_goes_on_where_nobody_knows_of_a_rotation() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        await world.user(rotation={"every": "10m", "overlap": "2m"})
-        await world.ready()
-        await world.until("by the second", lambda: world.entries()["username"] == "clerk~", 700)
-        await world.until("forgotten", lambda: "previous-password" not in world.entries(), 150)
-        await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": {"rotation": None}}))
-        forgotten = MergePatch({"data": {"rotated-at": None}})
-        await world.client.patch(Secret, ObjectKey("default", "clerk-user"), forgotten)
-        await world.runtime.clock.sleep(60)
-        entries = world.entries()
-        assert world.sql.lets_in(entries["username"], entries["password"]), entries["username"]
-        await world.ready()
-
-
 @virtual_time
 async def test_a_role_without_login_has_no_secret() -> None:
     world = UsersWorld()
@@ -538,37 +417,6 @@ async def test_a_role_without_login_has_no_secret() -> None:
         await world.ready("reporting")
         assert world.entries("reporting-user") == {}
         assert not world.sql.users["reporting"].login
-
-
-@virtual_time
-async def test_a_rotation_that_is_given_up_midway_leaves_what_is_in_use() -> None:
-    world = UsersWorld()
-    await world.namespace("default")
-    # As a process leaves it that ended between choosing the next password and switching to it.
-    async with world.operator():
-        await world.user()
-        await world.ready()
-        former = world.entries()["password"]
-        half = {"next-username": b64encode(b"clerk~").decode(), "next-password": b64encode(b"never-used").decode()}
-        await world.client.patch(Secret, ObjectKey("default", "clerk-user"), MergePatch({"data": half}))
-        await world.until("it is given up", lambda: "next-password" not in world.entries(), 30)
-        await world.ready()
-        assert (world.entries()["username"], world.entries()["password"]) == ("clerk", former)
-        assert world.sql.lets_in("clerk", former) and world.sql.others == {"clerk"}
-
-
-@virtual_time
-async def test_a_missing_table_does_not_keep_a_password_from_being_rotated() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        world.sql.make_database("shop")
-        missing = {"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}
-        connect = {"database": "shop", "privileges": ["CONNECT"]}
-        await world.user(grants=[connect, missing], rotation={"every": "10m", "overlap": "2m"})
-        await world.failed("orders is not there yet")
-        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
-        assert world.sql.lets_in("clerk~", world.entries()["password"])
-        assert "orders is not there yet" in world.message()
 
 
 @virtual_time
@@ -604,24 +452,3 @@ async def test_who_lost_the_mark_is_left_and_that_is_told() -> None:
         assert "clerk" in world.sql.users
         told = "user clerk was not dropped on db.example.com:5432: it bears another mark than this object's, or none"
         assert f"UserRetained: {told}" in world.notes()
-
-
-@virtual_time
-async def test_a_password_is_rotated_no_more_once_its_user_has_ended() -> None:
-    world = UsersWorld()
-    async with world.operator():
-        world.sql.make_database("shop")
-        end = world.runtime.clock.now() + timedelta(minutes=15)
-        grants = [{"database": "shop", "privileges": ["CONNECT"]}]
-        rotation = {"every": "10m", "overlap": "2m"}
-        await world.user(grants=grants, rotation=rotation, validUntil=end.isoformat())
-        await world.ready()
-        await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
-        await world.runtime.clock.sleep(3600)
-        ready = world.condition()
-        assert ready is not None and ready.reason == "ProvisionSucceeded", world.message()
-        assert world.entries()["username"] == "clerk~"
-        later = (world.runtime.clock.now() + timedelta(days=1)).isoformat()
-        key = ObjectKey("default", "clerk")
-        await world.client.patch(DatabaseUser, key, MergePatch({"spec": {"validUntil": later}}))
-        await world.until("rotated again", lambda: world.entries()["username"] == "clerk", 700)
