@@ -1,0 +1,140 @@
+"""Instances of a cluster lose their volumes or their nodes: who is replaced by a copy, when, and who never is."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_world import NAMES, ClusterWorld
+from steersman.api.core_v1 import Node, PersistentVolumeClaim, Pod
+from steersman.client import MergePatch
+from steersman.meta import ObjectKey
+from steersman.testing import virtual_time
+from steersman_databases.api.cluster_parts import Storage
+
+
+@virtual_time
+async def test_a_replica_whose_volume_is_gone_is_replaced() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(2))
+        await world.until("replaced", lambda: "orders-3" in world.pods())
+        await world.ready(3)
+        assert world.statefulsets() == ["orders-0", "orders-1", "orders-3"]
+        assert "InstanceReplaced" in world.events()
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+@virtual_time
+async def test_a_replica_whose_node_does_not_come_back_is_replaced(tainted: bool) -> None:
+    """Which somebody says by a taint, or by deleting the Node: until then it may."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        hostname = {"kubernetes.io/hostname": "node-3"}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "third", "labels": hostname}}
+        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-3"]}]}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "volume-2"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "capacity": {"storage": "1Gi"},
+                "hostPath": {"path": "/volumes/2"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            },
+        }
+        world.server.load(node, volume)
+        bound = await world.client.patch(
+            PersistentVolumeClaim, NAMES.data_claim(2), MergePatch({"spec": {"volumeName": "volume-2"}})
+        )
+        world.hosts.volumes[bound.metadata.uid].broken = True
+        await world.client.delete(Pod, NAMES.pod(2))
+        await world.rest(120)
+        assert "InstanceReplaced" not in world.events()
+        if tainted:
+            lost = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+            await world.client.patch(Node, ObjectKey("", "third"), MergePatch({"spec": {"taints": [lost]}}))
+        else:
+            await world.client.delete(Node, ObjectKey("", "third"))
+        await world.until("replaced", lambda: "orders-3" in world.pods(), 60)
+        await world.ready(3)
+        assert any("its node is gone" in said for said in world.messages("InstanceReplaced"))
+
+
+@virtual_time
+async def test_the_only_instance_whose_volume_is_being_deleted_serves_and_is_copied() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(0))
+        await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/VolumeLost")
+        await world.rest()
+        assert world.condition("Ready") == "False/Degraded"
+        assert "the volume of orders-0 is gone, or being deleted" in world.message("Ready")
+        assert world.condition("Available") == "True/PrimaryAccepts"
+        await world.change(instances=2)
+        await world.until("handed over", lambda: world.status.primary == "orders-1")
+        await world.until("replaced", lambda: world.statefulsets() == ["orders-1", "orders-2"])
+        await world.ready(2)
+        assert world.hosts.systems == 1
+        assert "Failover" not in world.events()
+
+
+@virtual_time
+async def test_a_replica_whose_second_volume_is_gone_is_replaced() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2, wal_storage=Storage())
+        await world.ready(2)
+        gone = MergePatch({"metadata": {"finalizers": None}})
+        await world.client.patch(PersistentVolumeClaim, NAMES.wal_claim(1), gone)
+        await world.client.delete(PersistentVolumeClaim, NAMES.wal_claim(1))
+        await world.until("replaced", lambda: "orders-2" in world.pods())
+        await world.ready(2)
+
+
+@virtual_time
+async def test_the_last_instance_is_never_replaced() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        for volume in world.hosts.volumes.values():
+            volume.broken = True
+        await world.rest(1200)
+        assert world.statefulsets() == ["orders-0"]
+        assert world.claims() == ["data-orders-0"]
+
+
+@virtual_time
+async def test_a_replica_is_not_replaced_where_that_is_on_request() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(replace_failed_instances="OnRequest")
+        await world.ready(3)
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(2))
+        await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/VolumeLost")
+        await world.rest(300)
+        assert "orders-3" not in world.pods()
+        await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(0))
+        await world.rest(300)
+        assert world.status.primary == "orders-0"
+
+
+@virtual_time
+async def test_after_all_claims_are_gone_a_new_cluster_is_made() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        for number in (0, 1):
+            await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(number))
+        for pod_ in world.pods().values():
+            await world.client.delete(Pod, pod_.key)
+        await world.until("made anew", lambda: world.hosts.systems == 2)
+        await world.ready(2)
