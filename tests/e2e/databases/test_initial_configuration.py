@@ -110,3 +110,34 @@ def test_the_first_database_is_configured_once(place: Place, of: Engine) -> None
     condition("InitialConfiguration", "True", "Applied")
     assert not place.names("jobs")
     assert client.sql("SELECT n FROM visits") == "1"
+
+
+@pytest.mark.timeout(900)
+def test_sql_of_mysql_that_was_cut_off_waits_for_somebody(place: Place) -> None:
+    place.make(given("Secret", "seed", stringData={"seed.sql": "DO 0;"}))
+    slow = "CREATE TABLE visits (n int PRIMARY KEY);\nDO SLEEP(600);"
+    place.make(given("ConfigMap", "tables", data={"tables.sql": slow}))
+    shop = declared(MYSQL, place)
+    shop.wait_reason("DatabaseReady", "InitialDatabase", 240)
+    client = Client(shop, "shop-app")
+    client.start()
+    shop.until("it is in the middle", lambda: tables(client) == "visits")
+
+    def told() -> str:
+        return place.condition(shop.kind, shop.name, "InitialConfiguration").get("message", "")
+
+    pods = place.names("pods", "--selector=batch.kubernetes.io/job-name")
+    place.kubectl("label", "configmap", "tables", "tier=gold")
+    shop.until("nothing is cut off for that", lambda: "run only if it fails" in told())
+    assert place.names("pods", "--selector=batch.kubernetes.io/job-name") == pods
+    place.make(given("ConfigMap", "tables", data={"tables.sql": "CREATE TABLE visits (n int);"}))
+
+    place.kubectl("delete", "pods", "--selector=batch.kubernetes.io/job-name", "--force", "--grace-period=0")
+    shop.wait_reason("Failed", "InitialConfiguration")
+    words = "an earlier run was cut off in configmap/tables/tables.sql"
+    shop.until("it is told", lambda: words in told() and "what stands before the error is in force" in told())
+    client.sql("UPDATE steersman_initial_progress SET ended = 1")
+    place.kubectl("delete", "job", f"{shop.name}-init")
+    shop.wait_reason("Applied", "InitialConfiguration")
+    shop.wait_ready()
+    assert tables(client) == "visits"

@@ -21,6 +21,10 @@ from steersman_databases.api.postgresql_cluster import Bootstrap
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
 SQL = ObjectKey("default", "sql")
+REFERENCES = {
+    "configMapRefs": [{"name": "sql", "key": "a.sql"}],
+    "secretRefs": [{"name": "seed", "key": "s.sql"}],
+}
 
 
 def bootstrap(**initdb: Any) -> Bootstrap:
@@ -30,11 +34,7 @@ def bootstrap(**initdb: Any) -> Bootstrap:
 
 def with_sql(**initdb: Any) -> Bootstrap:
     """SQL from a Secret and a ConfigMap."""
-    refs = {
-        "configMapRefs": [{"name": "sql", "key": "a.sql"}],
-        "secretRefs": [{"name": "seed", "key": "s.sql"}],
-    }
-    return bootstrap(postInitApplicationSQLRefs=refs, **initdb)
+    return bootstrap(postInitApplicationSQLRefs=REFERENCES, **initdb)
 
 
 async def give(world: ClusterWorld, sql: str = "CREATE TABLE a", seed: str = "CREATE TABLE s") -> None:
@@ -151,6 +151,29 @@ async def test_refused_sql_is_told_and_run_again_when_it_is_mended() -> None:
         await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE a"}}))
         await world.ready(1)
         assert len(world.hosts.applied) == 1
+
+
+@virtual_time
+async def test_sql_that_mysql_is_at_is_not_cut_off() -> None:
+    """Of a file that is, nobody knows how far it came. PostgreSQL's is one transaction."""
+    world: ClusterWorld = GroupWorld()
+    await give(world)
+    wire = {"initdb": {"postInitApplicationSQLRefs": REFERENCES}}
+    async with world.operator():
+        await world.create(instances=1, bootstrap=decode_builtins(wire, MySQLBootstrap))
+        await world.until("it runs", lambda: world.condition("InitialConfiguration") == "Unknown/Running")
+        (job,) = world.server.read_all(Job)
+        await world.client.patch(ConfigMap, SQL, MergePatch({"metadata": {"labels": {"tier": "gold"}}}))
+        await world.until("told", lambda: "run only if it fails" in message(world, "InitialConfiguration"), 60)
+        await world.rest()
+        assert [j.metadata.uid for j in world.server.read_all(Job)] == [job.metadata.uid]
+        failed = MergePatch({"status": {"conditions": [{"type": "Failed", "status": "True"}]}})
+        await world.client.patch(Job, job.key, failed, subresource="status")
+        await world.until(
+            "it is run again",
+            lambda: job.metadata.uid not in {j.metadata.uid for j in world.server.read_all(Job)},
+            60,
+        )
 
 
 @virtual_time

@@ -186,6 +186,12 @@ MYSQL_CLUSTER: Mapping[str, Reasons] = {
         "DiskFull": _ROOM,
         "InstanceFailing": "mend what its words tell; it goes on trying, and the log of the instance says more",
     },
+    # MySQL undoes nothing of a file that ended in the middle.
+    "InitialConfiguration": {
+        **CLUSTER["InitialConfiguration"],
+        "Failed": "what stands before the error is in force: correct the SQL, with IF NOT EXISTS or without what is "
+        "done; it is run again when its ConfigMap or Secret changes",
+    },
     "StorageSufficient": {"Sufficient": "", "RunningLow": _ROOM, "DiskFull": _ROOM},
     # Its members read the next certificates by themselves, and nobody asks them which they show.
     "CertificatesValid": {

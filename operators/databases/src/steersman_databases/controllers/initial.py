@@ -29,7 +29,7 @@ from steersman_databases.controllers.rivals import Rivals
 from steersman_databases.controllers.servers import NotLocated, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
-from steersman_databases.engines.cluster import ClusterEngine
+from steersman_databases.engines.cluster import ClusterEngine, Configurer
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.survey import Scope
 from steersman_databases.resources.jobs import SOURCES, configuration_job
@@ -117,22 +117,27 @@ class Initial:
         if missing:
             findings.tell("InitialConfiguration", None, "Waiting", f"there is no {', no '.join(missing)}")
             return
-        told = f"Job {key.name} runs the SQL"
+        configurer = self._engine.configurer(view)
         if job is None:
-            await self._create(charge, sources)
-        elif job.metadata.annotations.get(SOURCES) != sources:
+            await self._create(charge, configurer, sources)
+            findings.tell("InitialConfiguration", None, "Running", f"Job {key.name} runs the SQL")
+            return
+        progress = progress_of(job, await self._pods(charge, job))
+        told = f"Job {key.name} runs the SQL" + (f": {progress.words}" if progress.words else "")
+        is_former = job.metadata.annotations.get(SOURCES) != sources
+        if is_former and (progress.ended or configurer.one_transaction):
             if job.metadata.deletion_timestamp is None:
                 await charge.delete(Job, job)
-        else:
-            progress = progress_of(job, await self._pods(charge, job))
-            if progress.ended:
-                findings.tell("InitialConfiguration", False, "Failed", progress.words)
-                return
-            told = f"{told}: {progress.words}" if progress.words else told
+        elif progress.ended:
+            findings.tell("InitialConfiguration", False, "Failed", progress.words)
+            return
+        elif is_former:
+            # Of what is cut off in the middle nobody knows how far it came.
+            told += "; what its ConfigMaps and Secrets have now is run only if it fails"
         findings.tell("InitialConfiguration", None, "Running", told)
 
-    async def _create(self, charge: Charge, sources: str) -> None:
-        job = configuration_job(charge.view, self._engine.configurer(charge.view), sources)
+    async def _create(self, charge: Charge, configurer: Configurer, sources: str) -> None:
+        job = configuration_job(charge.view, configurer, sources)
         try:
             # Not applied: of a Job nothing may be changed.
             await charge.client.create(job, owner=charge.cluster)

@@ -184,9 +184,9 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configurer:
-    """What applies the SQL for a new database: as a whole or not at all, leaving ``marker`` in the database.
+    """What applies the SQL for a new database, and leaves ``marker`` in it.
 
-    ``container`` mounts the volumes ``sql``, with the file ``paths`` of each source, and ``application``, the Secret
+    With ``one_transaction`` it does so as a whole or not at all, and may be ended at any moment. ``container`` mounts the volumes ``sql``, with the file ``paths`` of each source, and ``application``, the Secret
     for applications. It ends with one of ``refused`` where the server refused the SQL; other failures may be tried
     again as it is.
     """
@@ -195,6 +195,7 @@ class Configurer:
     paths: Mapping[SqlSource, str]
     marker: SecuredObject
     refused: Sequence[int]
+    one_transaction: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,7 @@ def configurer(cluster: ClusterView) -> Configurer:
         paths={source: path_of(source) for source in initial.sql},
         marker=marker(initial.database),
         refused=REFUSED,
+        one_transaction=True,
     )
 
 
