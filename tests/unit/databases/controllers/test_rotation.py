@@ -43,6 +43,10 @@ def test_rotation_leaves_no_moment_without_a_valid_credential(engine: str) -> No
                 await clock.sleep(1)
             assert len(seen) == 5
             assert len({password for _, password in seen}) == 5
+            told = [
+                note for note in world.notes() if note.startswith("Rotated: Secret clerk-user has the next password")
+            ]
+            assert len(told) == 4 and all("the former one is valid until 20" in note for note in told), world.notes()
             expected = ["clerk", "clerk~"] if engine == "postgresql" else ["clerk", "clerk"]
             assert [name for name, _ in seen[:2]] == expected
             found = world.read()

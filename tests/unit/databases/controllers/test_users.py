@@ -97,6 +97,25 @@ async def test_a_status_that_somebody_wrote_is_written_anew() -> None:
 
 
 @virtual_time
+async def test_a_secret_that_somebody_relabelled_is_still_looked_after() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        secret = ObjectKey("default", "clerk-user")
+        taken = {"metadata": {"labels": {"app.kubernetes.io/managed-by": "Helm"}}}
+        await world.client.patch(Secret, secret, MergePatch(taken))
+
+        def labels() -> object:
+            found = world.server.read(Secret, secret)
+            return found is not None and found.metadata.labels["app.kubernetes.io/managed-by"]
+
+        await world.until("the labels are back", lambda: labels() == "steersman-databases", 30)
+        await world.client.delete(Secret, secret)
+        await world.until("the Secret is back", lambda: world.server.read(Secret, secret), 30)
+
+
+@virtual_time
 async def test_what_is_missing_is_waited_for() -> None:
     world = UsersWorld()
     async with world.operator():

@@ -37,7 +37,7 @@ from steersman_databases.engines.errors import ObjectsMissing
 from steersman_databases.engines.plan import Change as ServerChange
 from steersman_databases.engines.plan import Plan
 from steersman_databases.engines.survey import Scope, Survey
-from steersman_databases.resources.connections import connection_entries, user_secret
+from steersman_databases.resources.connections import USER_LABELS, connection_entries, user_secret
 
 FINALIZER = "databases.steersman.dev/user"
 KIND = DatabaseUser.api_resource.kind
@@ -204,12 +204,16 @@ class UserReconciler(Reconciler[DatabaseUser]):
             held = held.begun(other_name(held, user.spec.user, second), _new_password())
             secret = await self._write(user, located, held, secret)
         missing = await self._settle(user, located, self._wanted(user, held, second, overlap, now))
-        if held.following is not None:
-            await self._try(located, held.following, user)
+        switches = held.following
+        if switches is not None:
+            await self._try(located, switches, user)
             held = held.switched(now)
         elif (ends := held.overlap_ends(overlap)) is not None and now >= ends:
             held = held.ended()
         secret = await self._write(user, located, held, secret)
+        if switches is not None:
+            former = f"the former one is valid until {held.overlap_ends(overlap):%Y-%m-%dT%H:%M:%SZ}"
+            self.events.normal(user, "Rotated", f"Secret {secret.metadata.name} has the next password, {former}")
         _require_nothing(missing)
         since = secret.metadata.creation_timestamp or now
         wakes, end = held.wakes(every, overlap, since), user.spec.valid_until
@@ -307,17 +311,19 @@ class UserReconciler(Reconciler[DatabaseUser]):
             self.events.normal(user, "Created", f"created Secret {created.metadata.name}")
             return created
         dropped = {key: None for key in (*_ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
-        if not dropped and all(secret.data.get(key) == value for key, value in data.items()):
+        # Who lost its labels is in no cache, and nobody would hear of it again.
+        labels = {key: value for key, value in USER_LABELS.items() if secret.metadata.labels.get(key) != value}
+        if not dropped and not labels and all(secret.data.get(key) == value for key, value in data.items()):
             return secret
         # Not applied by force: a password that somebody has just set must not be overwritten by the one we read.
         patch: Mapping[str, object] = {
-            "metadata": {"resourceVersion": secret.metadata.resource_version},
+            "metadata": {"resourceVersion": secret.metadata.resource_version, "labels": labels},
             "data": {**to_builtins(data), **dropped},
         }
         patched = await self.client.patch(Secret, secret.key, MergePatch(patch))
         wrong = {name for name, value in entries.items() if secret.data.get(name) != value}
         # Another password is a rotation's, or what somebody declared.
-        if wrong and "password" not in wrong:
+        if labels or (wrong and "password" not in wrong):
             self.events.normal(user, "SecretRepaired", f"completed Secret {secret.metadata.name}")
         return patched
 
