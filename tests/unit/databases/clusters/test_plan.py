@@ -17,7 +17,7 @@ from steersman.meta import decode_builtins
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 from steersman_databases.clusters.observed import Instance, Observed
-from steersman_databases.clusters.plan import next_step
+from steersman_databases.clusters.plan import next_step, stop
 from steersman_databases.clusters.steps import (
     BeginAnew,
     ChooseSwitchover,
@@ -248,6 +248,23 @@ def test_a_person_comes_first() -> None:
     assert next_step(replace(VIEW, hibernated=True), WELL) == StopInstance(1)
 
 
+def test_a_replica_on_a_lost_node_keeps_nobody_awake_and_no_primary_from_serving_before_an_upgrade() -> None:
+    asleep = replace(VIEW, hibernated=True)
+    gone = replace(stopped(instance(1)), pod=None)
+    lost = stopped(ending(2, NOW - timedelta(seconds=1)))
+    seen = observed([instance(0), gone, lost], primary(0))
+    way_out = "waiting for orders-2 to stop (if the node of pod orders-2-0 is lost, give it the taint "
+    assert next_step(asleep, seen) == StopInstance(0)
+    waits = stop(VIEW, seen, "Upgrading")
+    assert isinstance(waits, Wait) and waits.message.startswith(way_out)
+    former = replace(stopped(instance(0)), pod=None)
+    waits = next_step(asleep, observed([former, gone, lost]))
+    assert isinstance(waits, Wait) and waits.message.startswith(way_out)
+    still = stopped(ending(1, NOW + timedelta(seconds=1)))
+    waits = next_step(asleep, observed([instance(0), still, lost], primary(0)))
+    assert isinstance(waits, Wait) and waits.message.endswith("before the primary does")
+
+
 def test_hibernated_is_said_when_nobody_runs_any_more() -> None:
     """Who waits for it may take volumes away."""
     asleep, declared = replace(VIEW, hibernated=True), PostgreSQLCluster(spec=PostgreSQLClusterSpec(hibernated=True))
@@ -389,6 +406,13 @@ def ending(number: int, end: datetime) -> Instance:
     assert there.pod is not None
     metadata = structs.replace(there.pod.metadata, deletion_timestamp=end)
     return replace(there, pod=structs.replace(there.pod, metadata=metadata))
+
+
+def stopped(there: Instance) -> Instance:
+    """As it is when its StatefulSet was told to run no pod."""
+    assert there.statefulset is not None
+    spec = structs.replace(there.statefulset.spec, replicas=0)
+    return replace(there, statefulset=structs.replace(there.statefulset, spec=spec))
 
 
 FULL = {"data": 100}

@@ -21,6 +21,8 @@ MAJOR_LABEL = "databases.steersman.dev/major"
 """On claims: the version of the data."""
 RETIRED = "databases.steersman.dev/retired"
 """On claims: they belonged to an instance that was scaled in or replaced, and are not used again."""
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+"""The taint by which a person says that a node does not come back. Source: Kubernetes, non-graceful node shutdown."""
 
 T = TypeVar("T", bound=Object)
 

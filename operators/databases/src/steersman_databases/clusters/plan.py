@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Literal
 
 from steersman_databases.clusters import failing, handover, parameters, requested, rollout, scale, upgrade
-from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.observed import OUT_OF_SERVICE, Instance, Observed
 from steersman_databases.clusters.steps import (
     BeginAnew,
     CreateInstance,
@@ -98,22 +98,32 @@ def _hibernate(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
 def stop(
     cluster: ClusterView, observed: Observed, because: Literal["Hibernating", "Upgrading"]
 ) -> Step | Wait | None:
-    """Stops all, the primary last, so that it has everything. None: no pod is left."""
+    """Stops all, the primary last, so that it has everything. None: no pod is left.
+
+    A pod that cannot end, on a lost node, keeps nobody from hibernating. Before an upgrade the primary serves until
+    that node is back or given up: nothing could be upgraded meanwhile.
+    """
     primary = observed.members.leader
     for instance in observed.instances:
         if instance.number != primary and not instance.stopped:
             return StopInstance(instance.number)
-    running = [i.number for i in observed.instances if i.number != primary and i.pod is not None]
-    if running:
-        names = ", ".join(map(cluster.names.instance, running))
-        return Wait(because, f"waiting for {names} to stop, before the primary does")
+    running = [i for i in observed.instances if i.number != primary and i.pod is not None]
+    overdue = [i for i in running if _is_overdue(i, observed)]
+    if running and (because == "Upgrading" or len(overdue) < len(running)):
+        return Wait(because, f"{_to_stop(cluster, observed, running)}, before the primary does")
     for instance in observed.instances:
         if not instance.stopped:
             return StopInstance(instance.number)
-    last = next((i for i in observed.instances if i.pod is not None), None)
-    if last is not None:
-        return Wait(because, f"waiting for instance {cluster.names.instance(last.number)} to stop")
-    return None
+    left = [i for i in observed.instances if i.pod is not None]
+    return Wait(because, _to_stop(cluster, observed, left)) if left else None
+
+
+def _to_stop(cluster: ClusterView, observed: Observed, running: Sequence[Instance]) -> str:
+    """Who is waited for, and what to do about pods that do not end by themselves."""
+    names = ", ".join(cluster.names.instance(i.number) for i in running)
+    overdue = ", ".join(i.pod.metadata.name for i in running if i.pod is not None and _is_overdue(i, observed))
+    way_out = f" (if the node of pod {overdue} is lost, give it the taint {OUT_OF_SERVICE})" if overdue else ""
+    return f"waiting for {names} to stop{way_out}"
 
 
 def _fence(cluster: ClusterView, observed: Observed) -> Step | Wait | None:

@@ -10,6 +10,7 @@ from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod
 from steersman.meta import Object, ObjectKey
 from steersman_databases.clusters.observed import (
+    OUT_OF_SERVICE,
     Instance,
     Observed,
     is_in_use,
@@ -43,7 +44,6 @@ T = TypeVar("T", bound=Object)
 CLUSTER_INDEX = "cluster"
 """The index of cached objects by the cluster that they belong to, ``namespace/name``."""
 _HOSTNAME = "kubernetes.io/hostname"
-_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Instances:
         homes = () if volume is None else _homes(volume)
         for home in homes:
             nodes = await self._charge.client.live.list(Node, label_selector=f"{_HOSTNAME}={home}")
-            if not all(any(t.key == _OUT_OF_SERVICE for t in n.spec.taints) for n in nodes.items):
+            if not all(any(t.key == OUT_OF_SERVICE for t in n.spec.taints) for n in nodes.items):
                 return False
         return bool(homes)
 

@@ -186,9 +186,9 @@ class ClusterView:
 class Configurer:
     """What applies the SQL for a new database, and leaves ``marker`` in it.
 
-    With ``one_transaction`` it does so as a whole or not at all, and may be ended at any moment. ``container`` mounts the volumes ``sql``, with the file ``paths`` of each source, and ``application``, the Secret
-    for applications. It ends with one of ``refused`` where the server refused the SQL; other failures may be tried
-    again as it is.
+    With ``one_transaction`` it does so as a whole or not at all, and may be ended at any moment. ``container`` mounts
+    the volumes ``sql``, with the file ``paths`` of each source, and ``application``, the Secret for applications. It
+    ends with one of ``refused`` where the server refused the SQL; other failures may be tried again as it is.
     """
 
     container: ContainerApply
