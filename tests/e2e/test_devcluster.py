@@ -33,7 +33,7 @@ NODES = [node.name for node in layout.NODES[: layout.DEFAULT_NODES]]
 PEERS = ("web-0", "web-1")
 OUTSIDE = {"4": "203.0.113.1", "6": "2001:db8::1"}[layout.IP]  # of documentation
 
-# One pod a node, none of them root's, each with a volume.
+# One pod on each of two nodes, of as many as there are; none of them root's, each with a volume.
 WEB = f"""
 apiVersion: v1
 kind: Service
@@ -64,6 +64,10 @@ spec:
       terminationGracePeriodSeconds: 1
       securityContext: {{runAsUser: 10001, runAsGroup: 10001, runAsNonRoot: true}}
       affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions: [{{key: kubernetes.io/hostname, operator: In, values: {json.dumps(NODES)}}}]
         podAntiAffinity:
           requiredDuringSchedulingIgnoredDuringExecution:
           - topologyKey: kubernetes.io/hostname
