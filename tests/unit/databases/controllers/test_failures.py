@@ -119,7 +119,7 @@ def test_a_port_that_is_taken_keeps_no_replica_from_being_replaced(make: type[Cl
     [
         *("services/orders-ro", "services/orders-more", "services/orders-pooler-rw", "deployments/orders-pooler-rw"),
         *("configmaps/orders-pooler-ro", "networkpolicies/orders", "poddisruptionbudgets/orders"),
-        "poddisruptionbudgets/orders-pooler-rw",
+        *("poddisruptionbudgets/orders-pooler-rw", "networkpolicies/orders-pooler"),
     ],
 )
 @virtual_time

@@ -11,6 +11,7 @@ from pooled_world import PooledWorld
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, ResourceRequirements, Secret, Service
+from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import MergePatch
 from steersman.crd import violations
@@ -18,10 +19,11 @@ from steersman.meta import ObjectKey, ObjectMeta, decode_builtins, to_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.cluster_parts import Pooler, Services, ServiceTemplate
+from steersman_databases.engines.postgresql.pgbouncer import PORT
 
 
 def names(world: ClusterWorld) -> set[str]:
-    kinds = (Deployment, Service, ConfigMap, Secret, PodDisruptionBudget)
+    kinds = (Deployment, Service, ConfigMap, Secret, PodDisruptionBudget, NetworkPolicy)
     return {
         f"{kind.api_resource.kind} {o.metadata.name}"
         for kind in kinds
@@ -40,7 +42,8 @@ async def test_poolers_come_and_go_with_their_declaration() -> None:
         await world.change(pooler={"replicas": 3})
         kinds = ("Deployment", "Service", "ConfigMap", "PodDisruptionBudget")
         both = {f"{kind} orders-pooler-{role}" for kind in kinds for role in ("rw", "ro")}
-        await world.until("made", lambda: names(world) == {*both, "Secret orders-pooler"})
+        of_both = {"Secret orders-pooler", "NetworkPolicy orders-pooler"}
+        await world.until("made", lambda: names(world) == both | of_both)
         deployment = world.server.read(Deployment, ObjectKey(KEY.namespace, "orders-pooler-rw"))
         assert deployment is not None and deployment.spec.replicas == 3
         labels = deployment.spec.template.metadata.labels
@@ -54,6 +57,51 @@ async def test_poolers_come_and_go_with_their_declaration() -> None:
         await world.until("no budget", lambda: budget not in names(world))
         await world.change(pooler=None)
         await world.until("gone", lambda: names(world) == set())
+
+
+@virtual_time
+async def test_one_policy_opens_the_port_of_all_poolers_to_everybody() -> None:
+    """The operator, who has clients wait, among them. What poolers reach themselves is as open as with servers."""
+    world, key = PooledWorld(), ObjectKey(KEY.namespace, "orders-pooler")
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler())
+        await world.ready()
+        policy = world.server.read(NetworkPolicy, key)
+        assert policy is not None and policy.controller_reference is not None
+        assert policy.controller_reference.name == KEY.name
+        wire = to_builtins(policy.spec)
+        assert wire["ingress"] == [{"ports": [{"port": PORT, "protocol": "TCP"}]}]
+        assert wire["policyTypes"] == ["Ingress"] and "egress" not in wire
+        chosen = wire["podSelector"]["matchLabels"].items()
+        for role in ("rw", "ro"):
+            assert chosen <= world.deployment(role).spec.template.metadata.labels.items()
+        assert not any(chosen <= pod.metadata.labels.items() for pod in world.pods().values())
+        assert chosen <= policy.metadata.labels.items()
+
+
+@virtual_time
+async def test_the_policy_of_poolers_is_there_where_the_operator_manages_them() -> None:
+    world, policy = PooledWorld(), "NetworkPolicy orders-pooler"
+    key = ObjectKey(KEY.namespace, "orders-pooler")
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler(read_only=False))
+        await world.ready()
+        assert policy in names(world)
+        await world.client.delete(NetworkPolicy, key)
+        await world.until("back", lambda: policy in names(world), 30)
+        closed = MergePatch({"spec": {"ingress": [{"ports": [{"port": 1, "protocol": "TCP"}]}]}})
+        await world.client.patch(NetworkPolicy, key, closed)
+
+        def opened() -> list[object]:
+            found = world.server.read(NetworkPolicy, key)
+            return [p.port for rule in found.spec.ingress for p in rule.ports] if found else []
+
+        await world.until("open again", lambda: opened() == [PORT], 30)
+        await world.change(networkPolicy="None")
+        await world.until("gone", lambda: policy not in names(world))
+        assert "Deployment orders-pooler-rw" in names(world)
+        await world.change(networkPolicy="Managed")
+        await world.until("back", lambda: policy in names(world))
 
 
 NO_REPLICAS = Services(ro=ServiceTemplate(enabled=False))

@@ -339,8 +339,8 @@ class ClusterSpec(Spec):
     allowed_namespaces: Annotated[tuple[Namespace, ...], Field(max_items=256, list_type="set")] = ()
     """Namespaces whose databases and users may be on this cluster; "*" is each one."""
     network_policy: Literal["Managed", "None"] = "Managed"
-    """Managed: a NetworkPolicy lets everybody reach the port for SQL, and members and the operator alone the others.
-    None: there is none, so that you may bring your own."""
+    """Managed: a NetworkPolicy lets everybody reach the port for SQL, and members and the operator alone the others;
+    another lets everybody reach poolers. None: there is none, so that you may bring your own."""
     minor_upgrades: Literal["OnRequest", "Automatic"] = "OnRequest"
     """Whether a newer image of the operator's for this version is taken by itself. With ``imagePullPolicy`` Always,
     also what another instance already runs by the same tag."""

@@ -242,7 +242,8 @@ class ClusterReconciler(Reconciler[C]):
         volumes.check_adopted(seen.in_use, served=served)
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
-        deployments = await self._poolers.ensure(charge, declared_pooler(cluster), observed)
+        managed = cluster.spec.network_policy == "Managed"
+        deployments = await self._poolers.ensure(charge, declared_pooler(cluster), observed, network=managed)
         poolers = await self._poolers.pods(charge)
         cluster_status.judge_poolers(deployments, poolers, findings)
         strangers = await self._follow(charge, observed, keys.ring, poolers, findings)

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Service
+from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.controller import Builder
 from steersman.errors import ApiError
@@ -35,6 +36,8 @@ from steersman_databases.resources.pooler import (
     pooler_deployment,
     pooler_key,
     pooler_labels,
+    pooler_policy,
+    pooler_policy_key,
     pooler_service,
 )
 
@@ -115,9 +118,18 @@ class Poolers:
         self._told: dict[ObjectKey, dict[str, _Told]] = {}
 
     async def ensure(
-        self, charge: Charge, pooler: Pooler | None, observed: Observed
+        self, charge: Charge, pooler: Pooler | None, observed: Observed, *, network: bool
     ) -> Mapping[ObjectKey, Deployment | Unmade]:
-        """The objects, or none of them. Gives the Deployments that are declared, or why there is none."""
+        """The objects, or none of them. Gives the Deployments that are declared, or why there is none.
+
+        Args:
+            network: whether a NetworkPolicy lets clients in.
+        """
+        with charge.aside:
+            if pooler is not None and network:
+                await charge.declare(NetworkPolicy, pooler_policy(charge.view))
+            else:
+                await charge.remove(NetworkPolicy, pooler_policy_key(charge.view))
         declared = dict[ObjectKey, Deployment | Unmade]()
         for role in _ROLES:
             key = pooler_key(charge.view, role)

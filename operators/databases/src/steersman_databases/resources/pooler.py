@@ -43,6 +43,12 @@ from steersman.api.apply.core_v1 import (
     VolumeMountApply,
 )
 from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply.networking_v1 import (
+    NetworkPolicyApply,
+    NetworkPolicyIngressRuleApply,
+    NetworkPolicyPortApply,
+    NetworkPolicySpecApply,
+)
 from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
 from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
@@ -74,15 +80,23 @@ def pooler_key(cluster: ClusterView, role: PooledRole) -> ObjectKey:
     return ObjectKey(cluster.key.namespace, pooler_services(cluster)[0 if role == "rw" else 1])
 
 
+def pooler_policy_key(cluster: ClusterView) -> ObjectKey:
+    """The NetworkPolicy of both roles."""
+    return ObjectKey(cluster.key.namespace, f"{cluster.key.name}-pooler")
+
+
 def pooler_labels(cluster: ClusterView, role: PooledRole) -> dict[str, str]:
     """What all objects of one pooler bear."""
+    return {**_shared_labels(cluster), POOLER_LABEL: role}
+
+
+def _shared_labels(cluster: ClusterView) -> dict[str, str]:
     prefix = "app.kubernetes.io"
     return {
         f"{prefix}/name": "pgbouncer",
         f"{prefix}/instance": cluster.key.name,
         f"{prefix}/managed-by": MANAGED_BY,
         f"{prefix}/component": "pooler",
-        POOLER_LABEL: role,
     }
 
 
@@ -108,6 +122,23 @@ def pooler_budget(cluster: ClusterView, role: PooledRole) -> PodDisruptionBudget
             max_unavailable=1,
             selector=LabelSelectorApply(match_labels=pooler_labels(cluster, role)),
             unhealthy_pod_eviction_policy="AlwaysAllow",
+        ),
+    )
+
+
+def pooler_policy(cluster: ClusterView) -> NetworkPolicyApply:
+    """Everybody reaches the one port that poolers have, as that of servers for SQL: clients, and the operator.
+
+    Kubelets reach the pods of their node whatever a policy says.
+    """
+    key, labels = pooler_policy_key(cluster), _shared_labels(cluster)
+    port = NetworkPolicyPortApply(port=pgbouncer.PORT, protocol="TCP")
+    return NetworkPolicyApply(
+        metadata=ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels),
+        spec=NetworkPolicySpecApply(
+            pod_selector=LabelSelectorApply(match_labels=labels),
+            policy_types=["Ingress"],
+            ingress=[NetworkPolicyIngressRuleApply(ports=[port])],
         ),
     )
 
