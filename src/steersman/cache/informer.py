@@ -143,7 +143,9 @@ class Informer(Generic[T]):
             self._synced.set()
         self.note_progress()
 
-    def put(self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool = False, own: bool = False) -> None:
+    def put(
+        self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool = False, own: bool = False
+    ) -> None:
         """Stores ``obj``, of ``size`` bytes of JSON, in place of ``held``, and tells subscribers."""
         if size >= _WORTH_SHARING:
             key = self._sharing.share(obj, held).key
