@@ -209,7 +209,7 @@ class ClusterReconciler(Reconciler[C]):
 
     async def _advance(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Everything up to and including one step."""
-        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).regain()
         told = "" if cluster.status is None else cluster.status.version or ""
         due = due_of(charge.view, told, seen.observed)
         if due is not None:
@@ -394,7 +394,7 @@ class ClusterReconciler(Reconciler[C]):
     async def _delete(self, cluster: C, report: _Report) -> None:
         report.phase = "Deleting"
         report.charge = charge = self._charge(cluster, "")
-        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).regain()
         report.observed = seen.observed
         cluster_status.judge_ending(charge.view, seen.observed, report.findings)
         outcome = await ClusterDeletion(charge).advance(seen.observed, seen.claims)
