@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,10 +12,11 @@ import psycopg
 import pytest
 
 from postgresql_server import PostgreSQLServer
+from server_process import program
 from steersman_databases.engines import Credentials, PostgreSQL, ServerUnreachable
 from steersman_databases.engines.desired import Claim
 from steersman_databases.engines.holder import Holder
-from steersman_databases.engines.postgresql.accounts import furnish, version
+from steersman_databases.engines.postgresql.accounts import furnish, statements, version
 from steersman_databases.engines.postgresql.session import Session
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.survey import Scope
@@ -40,17 +43,102 @@ async def test_a_server_of_another_version_gets_the_accounts_and_the_password(po
     await furnish(server, somebody, HOLDER)
     assert await reasons(somebody) == []
     assert await postgresql.can_log_in(somebody, "postgres")
-    postgresql.administer("DROP FUNCTION steersman.pooled(text)")
     postgresql.administer("COMMENT ON SCHEMA steersman IS 'of another version'")
     second = replace(somebody, password="it's \\another")
     assert await reasons(second) == ["AccountsUpdated", "PasswordReset"]
     assert await postgresql.can_log_in(second, "postgres")
     assert not await postgresql.can_log_in(somebody, "postgres")
-    assert postgresql.administer("SELECT obj_description(to_regnamespace('steersman'), 'pg_namespace')") == [
-        (version(),)
-    ]
-    assert postgresql.administer("SELECT to_regprocedure('steersman.pooled(text)') IS NOT NULL") == [(True,)]
+    [(comment,)] = postgresql.administer("SELECT obj_description(to_regnamespace('steersman'), 'pg_namespace')")
+    assert comment.startswith(f"{version()} ")
+    assert await reasons(second) == []
     postgresql.administer("DROP ROLE somebody")
+
+
+CHANGED = {
+    "ALTER ROLE steersman_operator NOLOGIN": (
+        "SELECT rolcanlogin AND NOT rolinherit FROM pg_roles WHERE rolname = 'steersman_operator'"
+    ),
+    "ALTER ROLE steersman_pooler SUPERUSER": "SELECT NOT rolsuper FROM pg_roles WHERE rolname = 'steersman_pooler'",
+    "DROP FUNCTION steersman.pooled(text)": "SELECT to_regprocedure('steersman.pooled(text)') IS NOT NULL",
+    "ALTER FUNCTION steersman.pooled(text) SECURITY INVOKER": (
+        "SELECT prosecdef FROM pg_proc WHERE oid = 'steersman.pooled(text)'::regprocedure"
+    ),
+    "REVOKE EXECUTE ON FUNCTION steersman.verifiers(name[]) FROM steersman_operator": (
+        "SELECT has_function_privilege('steersman_operator', 'steersman.verifiers(name[])', 'EXECUTE')"
+    ),
+    "GRANT EXECUTE ON FUNCTION steersman.verifiers(name[]) TO PUBLIC": (
+        "SELECT NOT has_function_privilege('steersman_rewind', 'steersman.verifiers(name[])', 'EXECUTE')"
+    ),
+    "REVOKE EXECUTE ON FUNCTION pg_stat_file(text, boolean) FROM steersman_rewind": (
+        "SELECT has_function_privilege('steersman_rewind', 'pg_stat_file(text, boolean)', 'EXECUTE')"
+    ),
+    "REVOKE USAGE ON SCHEMA steersman FROM steersman_pooler": (
+        "SELECT has_schema_privilege('steersman_pooler', 'steersman', 'USAGE')"
+    ),
+    "REVOKE pg_monitor FROM steersman_operator": "SELECT pg_has_role('steersman_operator', 'pg_monitor', 'MEMBER')",
+    "DROP SCHEMA steersman CASCADE": "SELECT to_regprocedure('steersman.verifiers(name[])') IS NOT NULL",
+}
+"""What somebody does to the accounts, and a look whether it is undone."""
+
+
+@pytest.mark.parametrize("statement", CHANGED)
+async def test_what_somebody_changed_of_the_accounts_is_as_it_was(
+    postgresql: PostgreSQLServer, statement: str
+) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    await furnish(server, administrator, HOLDER)
+    postgresql.administer("ALTER ROLE steersman_operator PASSWORD '0perator'")
+    # One that is open goes on, whatever becomes of its role.
+    sessions = PostgreSQL().connect(replace(server, login=Login("steersman_operator", "0perator")))
+
+    async def is_altered() -> bool:
+        return (await PostgreSQL().survey(sessions, Scope(accounts=True))).accounts_altered
+
+    try:
+        assert not await is_altered()
+        postgresql.administer(statement)
+        assert await is_altered()
+        assert not (await PostgreSQL().survey(sessions, Scope())).accounts_altered, "unless nobody asks"
+        [change] = await furnish(server, administrator, HOLDER)
+        assert change.reason == "AccountsUpdated"
+        assert postgresql.administer(CHANGED[statement]) == [(True,)]
+        assert not await is_altered()
+    finally:
+        await sessions.close()
+
+
+async def test_where_the_accounts_are_as_they_were_made_nothing_is_written(postgresql: PostgreSQLServer) -> None:
+    server, administrator = administrated(postgresql), postgresql.administrator
+    await furnish(server, administrator, HOLDER)
+    # The callback gives the SQL by psql, and what others have planted must not count.
+    postgresql.administer("CREATE SCHEMA hostile")
+    planted = "CREATE FUNCTION hostile.{}(text, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint'"
+    postgresql.administer(planted, "hashtextextended")
+    postgresql.administer("ALTER DATABASE postgres SET search_path = hostile, pg_catalog")
+    try:
+        for _ in range(2):
+            by_callback(postgresql)
+            before = postgresql.administer(NEXT_TRANSACTION)
+            for _ in range(3):
+                assert await furnish(server, administrator, HOLDER) == ()
+            assert postgresql.administer(NEXT_TRANSACTION) == before
+    finally:
+        postgresql.administer("ALTER DATABASE postgres RESET search_path")
+        postgresql.administer("DROP SCHEMA hostile CASCADE")
+
+
+NEXT_TRANSACTION = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
+"""The number of the next transaction that writes."""
+
+
+def by_callback(postgresql: PostgreSQLServer) -> None:
+    """Gives the server the accounts as a primary's callback does."""
+    at, credentials = postgresql.endpoint, postgresql.administrator
+    place = (f"--host={at.host}", f"--port={at.port}", f"--username={credentials.username}", "--dbname=postgres")
+    given = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--file=-")
+    command = [program("psql", str(postgresql.programs)), *place, *given]
+    environment = {**os.environ, "PGPASSWORD": credentials.password}
+    subprocess.run(command, input=statements(), text=True, check=True, env=environment, timeout=60)
 
 
 async def test_who_adopts_data_lets_in_only_users_that_are_declared(postgresql: PostgreSQLServer) -> None:

@@ -9,10 +9,11 @@ from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import MergePatch
 from steersman.controller import Context
-from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import ClusterParts
+from steersman_databases.engines.cluster_names import OPERATOR
 from steersman_databases.engines.errors import ServerUnreachable
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
@@ -45,12 +46,22 @@ class FurnishedWorld(ClusterWorld):
             raise ServerUnreachable(server.endpoint, "no answer")
         changes = () if self.password == administrator.password else (Change("PasswordReset", "set it"),)
         self.keep(administrator.password)
+        if self.hosts.sql.accounts_altered or not self.hosts.sql.users[OPERATOR].login:
+            changes += (Change("AccountsUpdated", "made them"),)
+        self.hosts.sql.accounts_altered = False
+        self.hosts.sql.spoil_user(OPERATOR, login=True)
         return changes
 
     def keep(self, password: str) -> None:
         """What the server takes from now on."""
         self.password = password
         self.hosts.sql.users["postgres"] = UserState("postgres", superuser=True, verifier=f"of {password}")
+
+    def told(self) -> str:
+        """What the Database shop says of itself."""
+        shop = self.server.read(Database, ObjectKey("default", "shop"))
+        conditions = shop.status.conditions if shop is not None and shop.status is not None else ()
+        return next((c.reason for c in conditions if c.type == "Ready"), "")
 
     def set(self) -> bool:
         """Whether the Secret opens the server."""
@@ -89,6 +100,45 @@ async def test_a_password_that_is_set_on_the_server_by_hand_is_set_back_within_t
             world.keep(password)
             await world.until("set back", world.set, 30)
             assert world.looks == looks + 1
+
+
+@virtual_time
+async def test_accounts_that_somebody_changes_are_made_anew_within_thirty_seconds() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.until("set", world.set, 15)
+        for _ in range(2):
+            await world.rest(40)
+            looks, world.hosts.sql.accounts_altered = world.looks, True
+            await world.until("made anew", lambda: not world.hosts.sql.accounts_altered, 30)
+            assert world.looks == looks + 1
+        assert "AccountsUpdated" in world.events()
+
+
+@virtual_time
+async def test_a_server_that_refuses_the_operator_is_asked_with_a_superusers_login_within_thirty_seconds() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.until("set", world.set, 15)
+        shop = {"metadata": {"name": "shop", "namespace": "default"}, "spec": {"clusterRef": {"name": "orders"}}}
+        await world.client.create(decode_builtins(shop, Database))
+        await world.until("ready", lambda: world.told() == "DatabaseReady")
+        await world.rest(40)
+        world.hosts.sql.spoil_user(OPERATOR, login=False)
+        await world.until("refused", lambda: world.told() == "AdministratorRejected", 30)
+        await world.until("let in", lambda: world.hosts.sql.users[OPERATOR].login, 30)
+        await world.until("ready", lambda: world.told() == "DatabaseReady", 30)
+        world.answers = False
+        looks = world.looks
+        world.hosts.sql.spoil_user(OPERATOR, login=False)
+        await world.rest(130)
+        assert looks < world.looks <= looks + 3, "what fails is tried again after a minute"
+        world.answers = True
+        await world.until("let in", lambda: world.hosts.sql.users[OPERATOR].login, 70)
 
 
 @virtual_time

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from cluster_world import NAMES, ClusterWorld
+from group_world import GroupWorld
 from steersman.api.core_v1 import Node, PersistentVolumeClaim, Pod
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import Storage
+from steersman_databases.clusters.observed import RETIRED
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL as INSTANCE
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 @virtual_time
@@ -23,6 +30,119 @@ async def test_a_replica_whose_volume_is_gone_is_replaced() -> None:
         await world.ready(3)
         assert world.statefulsets() == ["orders-0", "orders-1", "orders-3"]
         assert "InstanceReplaced" in world.events()
+
+
+def labels(world: ClusterWorld) -> dict[str, Mapping[str, str]]:
+    """Those of each claim."""
+    return {c.metadata.name: c.metadata.labels for c in world.server.read_all(PersistentVolumeClaim)}
+
+
+async def unlabel(world: ClusterWorld, key: ObjectKey, *names: str) -> None:
+    """Somebody takes labels from a claim."""
+    body = {"metadata": {"labels": dict.fromkeys(names)}}
+    await world.client.patch(PersistentVolumeClaim, key, MergePatch(body))
+
+
+@virtual_time
+@pytest.mark.parametrize("world_of", [ClusterWorld, GroupWorld])
+@pytest.mark.parametrize("number", [0, 1], ids=["primary", "replica"])
+@pytest.mark.parametrize("name", [MANAGED_BY, INSTANCE, "app.kubernetes.io/instance", "app.kubernetes.io/name"])
+async def test_a_claim_that_lost_a_label_gets_it_back_and_nobody_is_replaced(
+    world_of: type[ClusterWorld], number: int, name: str
+) -> None:
+    world = world_of()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await world.rest(30)
+        uids, before = world.uids(), labels(world)
+        await unlabel(world, NAMES.data_claim(number), name)
+        await world.until("back", lambda: labels(world) == before, 30)
+        await world.rest(300)
+        assert world.uids() == uids and labels(world) == before
+        assert world.status.primary == "orders-0" and world.condition("Ready") == "True/ClusterReady"
+        assert not {"InstanceReplaced", "Switchover", "VolumeLost"} & set(world.events())
+        (told,) = (said for said in world.messages("Updated") if "PersistentVolumeClaim" in said)
+        told_name = f"{name}={before[f'data-orders-{number}'][name]}"
+        assert (
+            told
+            == f"put back the labels {told_name} of PersistentVolumeClaim data-orders-{number}, which had lost them"
+        )
+
+
+@virtual_time
+async def test_all_labels_of_all_claims_come_back_with_the_version_of_their_data() -> None:
+    world = ClusterWorld()
+    world.hosts.upgrade_fails = "no"
+    async with world.operator():
+        await world.create(instances=2, version="15", wal_storage=Storage())
+        await world.ready(2)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Upgraded") == "False/RolledBack")
+        await world.until("serves", lambda: world.status.ready_instances == 2)
+        await world.rest(60)
+        uids, before = world.uids(), labels(world)
+        for claim, there in before.items():
+            await unlabel(world, ObjectKey("default", claim), *there)
+        await world.until("back", lambda: labels(world) == before, 30)
+        await world.rest(300)
+        assert world.uids() == uids and labels(world) == before and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_a_claim_that_lost_its_labels_while_the_cluster_sleeps_gets_them_back() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, hibernated=False)
+        await world.ready(1)
+        await world.change(hibernated=True)
+        await world.until("asleep", lambda: world.condition("Available") == "False/Hibernated" and not world.pods())
+        before = labels(world)
+        await world.annotate(paused="true")
+        await unlabel(world, NAMES.data_claim(0), MANAGED_BY)
+        await world.rest(60)
+        assert labels(world) != before, "it is paused"
+        await world.annotate(paused=None)
+        await world.until("back", lambda: labels(world) == before, 30)
+        await world.change(hibernated=False)
+        await world.ready(1)
+        assert world.hosts.systems == 1 and world.claims() == ["data-orders-0"]
+
+
+@virtual_time
+async def test_who_made_another_claim_under_a_lost_ones_name_keeps_it() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2, replace_failed_instances="OnRequest")
+        await world.ready(2)
+        key = NAMES.data_claim(1)
+        await world.client.delete(PersistentVolumeClaim, key)
+        await world.client.delete(Pod, NAMES.pod(1))
+        await world.until("gone", lambda: key.name not in world.claims())
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        metadata = {"name": key.name, "namespace": key.namespace}
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+        world.server.load(claim)
+        await world.rest(60)
+        assert world.condition("StorageAsDeclared") == "False/VolumeLost"
+        assert labels(world)[key.name] == {}
+
+
+@virtual_time
+async def test_the_number_of_a_retired_claim_that_lost_its_labels_is_not_used_again() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await world.change(instances=1)
+        await world.until("retired", lambda: world.statefulsets() == ["orders-0"])
+        await world.ready(1)
+        await unlabel(world, NAMES.data_claim(1), MANAGED_BY)
+        await world.rest()
+        await world.change(instances=2)
+        await world.ready(2)
+        assert world.claims() == ["data-orders-0", "data-orders-1", "data-orders-2"]
+        assert labels(world)["data-orders-1"][MANAGED_BY] and RETIRED in labels(world)["data-orders-1"]
 
 
 @pytest.mark.parametrize("tainted", [True, False])

@@ -135,22 +135,24 @@ async def test_data_are_not_adopted_without_their_log() -> None:
     ("name", "value"),
     [(MANAGED_BY, "steersman-databases"), (INSTANCE, "0"), ("app.kubernetes.io/name", "postgresql")],
 )
-async def test_a_claim_that_lost_a_label_is_named_with_it(name: str, value: str) -> None:
+async def test_a_claim_that_lost_a_label_and_that_no_instance_uses_is_named_with_it(name: str, value: str) -> None:
     world = ClusterWorld()
     async with world.operator():
         await world.create(instances=1)
         await world.ready(1)
-        before = world.uids(), secrets(world)
+        before = secrets(world)
+        await deleted(world)
         await label(world, name, None)
+        await world.create(instances=1)
         said = (
             f"belongs to PersistentVolumeClaim data-orders-0, which has lost the labels {name}={value}: put them back"
         )
         await world.until("told", lambda: said in world.message("Ready"))
         await world.rest(600)
-        assert (world.uids(), secrets(world)) == before and world.claims() == ["data-orders-0"]
+        assert secrets(world) == before and world.claims() == ["data-orders-0"] and not world.pods()
         await label(world, name, value)
         await world.ready(1)
-        assert world.uids() == before[0]
+        assert world.hosts.systems == 1
 
 
 @virtual_time
@@ -158,14 +160,15 @@ async def test_nothing_is_begun_anew_beside_a_claim_that_lost_a_label() -> None:
     world = ClusterWorld()
     async with world.operator():
         await scaled_in(world)
+        await deleted(world)
         await label(world, MANAGED_BY, None)
+        await world.create(instances=1)
         await world.until("told", lambda: "put them back" in world.message("Ready"))
-        for pod in world.pods().values():
-            await world.client.delete(Pod, pod.key)
         await world.rest(900)
         assert world.claims() == ["data-orders-0", "data-orders-1"] and world.hosts.systems == 1
         await label(world, MANAGED_BY, "steersman-databases")
         await world.ready(1)
+        assert world.hosts.systems == 1
 
 
 @virtual_time
@@ -192,10 +195,27 @@ async def test_secrets_of_a_claim_that_lost_its_labels_are_retained() -> None:
         await world.create(instances=1)
         await world.ready(1)
         before = secrets(world)
+        world.hosts.hung.add(NAMES.pod(0).name)
+        await world.client.delete(world.kind, KEY)
+        await world.until("going", lambda: not world.statefulsets())
         await label(world, MANAGED_BY, None)
-        await deleted(world)
+        world.hosts.hung.clear()
+        await world.until("gone", lambda: world.cluster is None)
         await world.rest()
         assert secrets(world) == before
+
+
+@virtual_time
+async def test_data_of_a_claim_that_lost_its_labels_go_with_a_cluster_that_wants_it() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, deletion_policy="Delete")
+        await world.ready(1)
+        await world.annotate(paused="true")
+        await label(world, MANAGED_BY, None)
+        await world.rest()
+        await deleted(world)
+        await world.until("gone", lambda: not world.claims())
 
 
 @virtual_time

@@ -10,7 +10,7 @@ from msgspec import structs
 from cluster_world import KEY, NAMES, ClusterWorld
 from database_world import CuttableTransport
 from steersman.api.batch_v1 import Job
-from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.client import HttpRequest, HttpResponse, MergePatch
 from steersman.errors import ConnectionFailed, Invalid
 from steersman.meta import FrozenDict, to_builtins
@@ -114,6 +114,27 @@ async def test_cut_off_between_the_volumes_it_goes_on(claim: str) -> None:
         await world.change(version="17")
         await world.ready(1)
         assert world.status.version == "17.6" and world.hosts.unreadable == []
+
+
+@virtual_time
+async def test_an_administrators_secret_that_is_lost_in_the_middle_is_made_anew() -> None:
+    """Between the Job and the new server's first start nobody has written down whose data they are."""
+    world = ClusterWorld()
+    world.hosts.upgrade_hangs = True
+    async with world.operator():
+        await on_15(world, 1)
+        await world.change(version="17")
+        await world.until("it writes", lambda: writing(world))
+        world.server.fail_next(matching("PATCH", "/statefulsets/orders-0"), 503, times=10)
+        world.hosts.upgrade_hangs = False
+        await world.until("committed", lambda: majors(world) == {"data-orders-0": "17"})
+        assert world.pods() == {}, "the new server has not started"
+        former = world.secret("orders-admin")
+        await world.client.delete(Secret, NAMES.administrator_secret)
+        await world.ready(1)
+        assert world.status.version == "17.6" and world.hosts.systems == 1
+        assert world.secret("orders-admin").keys() == former.keys() and world.secret("orders-admin") != former
+        assert "AdministratorSecretMissing" not in world.events()
 
 
 @virtual_time

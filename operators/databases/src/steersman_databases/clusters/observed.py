@@ -56,6 +56,12 @@ class Instance:
         )
 
     @property
+    def mounted(self) -> Sequence[str]:
+        """The names of the claims that its StatefulSet has its pod use."""
+        volumes = () if self.statefulset is None else self.statefulset.spec.template.spec.volumes
+        return [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None]
+
+    @property
     def pod_ends(self) -> bool:
         """Whether its pod is on the way out."""
         return self.pod is not None and self.pod.metadata.deletion_timestamp is not None
@@ -239,9 +245,7 @@ def is_in_use(claim: PersistentVolumeClaim, with_statefulset: Container[int | No
 
 def is_lost(instance: Instance) -> bool:
     """Whether a volume of it is gone, or will be as soon as no pod uses it."""
-    volumes = () if instance.statefulset is None else instance.statefulset.spec.template.spec.volumes
-    mounted = [v.persistent_volume_claim.claim_name for v in volumes if v.persistent_volume_claim is not None]
-    has_wal = instance.wal is not None or any(name.startswith("wal-") for name in mounted)
+    has_wal = instance.wal is not None or any(name.startswith("wal-") for name in instance.mounted)
     claims = [instance.data, instance.wal] if has_wal else [instance.data]
     return any(c is None or c.status.phase == "Lost" or c.metadata.deletion_timestamp is not None for c in claims)
 

@@ -1,7 +1,8 @@
 """Has each primary have the cluster's own accounts, and the administrator's password as its Secret says it.
 
 That takes a superuser's login. Whether somebody set another password is seen by the operator's own session, which is
-open anyway, in what the server keeps of it; and so is who was told to commit without waiting for a replica.
+open anyway, in what the server keeps of it; and so is whether the accounts are as they were made, and who was told to
+commit without waiting for a replica. Where that session is refused, its account is what somebody has changed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import SUPERUSER
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.errors import AdministratorRejected, EngineError
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
@@ -44,6 +45,7 @@ class _Done:
     """Which primary was last furnished with which password, and when. Forgotten with the process: one login each.
 
     When it was last looked at, it kept ``kept`` of that password, and ``hasty`` committed without waiting.
+    ``failed``: it could not be furnished.
     """
 
     about: tuple[str, int | None, Credentials]
@@ -51,6 +53,7 @@ class _Done:
     looked: float | None = None
     kept: str | None = None
     hasty: frozenset[str] = frozenset()
+    failed: bool = False
 
 
 class Accounts:
@@ -82,7 +85,7 @@ class Accounts:
         self._clusters: dict[ObjectKey, _Done] = {}
 
     async def ensure(self, charge: Charge, cluster: Cluster, observed: Observed, keys: Keys) -> None:
-        """Looks at the primary where it is another than before, or the password is, or from time to time."""
+        """Looks at the primary where it is another than before, or what it has of this is, or from time to time."""
         primary = observed.primary
         if primary is None or primary.pod is None or not primary.pod_ready or not primary.pod.status.pod_ip:
             return
@@ -90,14 +93,14 @@ class Accounts:
         about = primary.pod.metadata.uid, timeline, keys.administrator
         former, now = self._clusters.get(charge.view.key), self._clock.monotonic()
         fresh = former is not None and former.about == about and now - former.at < _AGAIN_SECONDS
-        if former is not None and fresh and not await self._is_changed(charge, former):
+        if former is not None and fresh and (not await self._is_changed(charge, former) or former.failed):
             return
         server, holder = self._server(primary.pod.status.pod_ip, keys), await self._holder(charge, cluster)
         done = _Done(about, now, hasty=frozenset() if former is None else former.hasty)
         try:
             changes = await self._furnish(server, keys.administrator, holder)
         except EngineError as error:
-            done.at = now - _AGAIN_SECONDS + _AFTER_FAILURE_SECONDS
+            done.at, done.failed = now - _AGAIN_SECONDS + _AFTER_FAILURE_SECONDS, True
             self._clusters[charge.view.key] = done
             charge.events.warning(charge.cluster, "AccountsNotUpdated", str(error))
             return
@@ -107,22 +110,24 @@ class Accounts:
         await self._is_changed(charge, done)
 
     async def _is_changed(self, charge: Charge, done: _Done) -> bool:
-        """Whether the server keeps another password of the administrator than when it was last looked at."""
+        """Whether the server has other accounts than were made, or another password than at the last look."""
         now, name = self._clock.monotonic(), done.about[2].username
         if done.looked is not None and now - done.looked < _LOOK_SECONDS:
             return False
         done.looked = now
         try:
             located = await self._servers.own(charge.view)
-            scope = Scope(unfollowed=frozenset({name}), commits=True)
+            scope = Scope(unfollowed=frozenset({name}), commits=True, accounts=True)
             survey = await self._surveys.look(located, charge.view.kind, charge.view.key, scope)
+        except AdministratorRejected:
+            return True
         except (NotLocated, ServerBusy, EngineError):
             # Whoever needs the server tells of it.
             return False
         done.hasty = survey.hasty
         former, state = done.kept, survey.users.get(name)
         done.kept = "" if state is None else state.verifier or ""
-        return former not in (None, done.kept)
+        return survey.accounts_altered or former not in (None, done.kept)
 
     def judge(self, cluster: ObjectKey, findings: Findings) -> None:
         """Who waits for no replica, although others do; as it was when the server was last looked at."""

@@ -209,7 +209,7 @@ class ClusterReconciler(Reconciler[C]):
 
     async def _advance(self, charge: Charge, cluster: C, report: _Report) -> None:
         """Everything up to and including one step."""
-        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).regain()
         told = "" if cluster.status is None else cluster.status.version or ""
         due = due_of(charge.view, told, seen.observed)
         if due is not None:
@@ -238,7 +238,7 @@ class ClusterReconciler(Reconciler[C]):
         self, charge: Charge, cluster: C, hands: _Hands, seen: Seen, report: _Report
     ) -> Step | Wait | None:
         observed, findings = seen.observed, report.findings
-        volumes, served = Volumes(charge), bool(cluster.status and cluster.status.version)
+        volumes, served = Volumes(charge), _has_served(cluster)
         volumes.check_adopted(seen.in_use, served=served)
         keys = await self._ensure_keys(charge, cluster, seen, findings)
         surroundings = await self._ensure_surroundings(charge, cluster, observed)
@@ -300,7 +300,9 @@ class ClusterReconciler(Reconciler[C]):
                 findings.tell("InitialDatabase", False, "OwnerSecretInvalid", keys.owner_fault)
 
     async def _ensure_keys(self, charge: Charge, cluster: C, seen: Seen, findings: Findings) -> Keys:
-        keys = await ClusterKeys(charge, self._parts.engine).ensure(wish_of(charge.view, cluster), _data(seen))
+        keys = await ClusterKeys(charge, self._parts.engine).ensure(
+            wish_of(charge.view, cluster), _data(cluster, seen)
+        )
         finding = keys.ring.finding
         findings.tell("CertificatesValid", finding.valid, finding.reason, finding.message)
         return keys
@@ -393,7 +395,7 @@ class ClusterReconciler(Reconciler[C]):
     async def _delete(self, cluster: C, report: _Report) -> None:
         report.phase = "Deleting"
         report.charge = charge = self._charge(cluster, "")
-        seen = await Instances(charge, self._parts.engine, self._parts.topology).look()
+        seen = await Instances(charge, self._parts.engine, self._parts.topology).regain()
         report.observed = seen.observed
         cluster_status.judge_ending(charge.view, seen.observed, report.findings)
         outcome = await ClusterDeletion(charge).advance(seen.observed, seen.claims)
@@ -421,7 +423,7 @@ class ClusterReconciler(Reconciler[C]):
         if declared_pooler(cluster) is not None and self._parts.console is not None:
             with suppress(Blocked):
                 keys = ClusterKeys(charge, self._parts.engine)
-                ring = await keys.present(wish_of(charge.view, cluster), _data(seen))
+                ring = await keys.present(wish_of(charge.view, cluster), _data(cluster, seen))
                 pods = await self._poolers.pods(charge)
                 await self._poolers.release(charge, pods, ring, serving=None, handing_over=False)
         report.observed = seen.observed
@@ -460,8 +462,14 @@ class ClusterReconciler(Reconciler[C]):
         return switchovers.ended(status, now, report.refused)
 
 
-def _data(seen: Seen) -> DataOfCluster:
-    return DataOfCluster(claims=seen.in_use, present=seen.claims, initialized=seen.observed.members.initialized)
+def _has_served(cluster: Cluster) -> bool:
+    return bool(cluster.status and cluster.status.version)
+
+
+def _data(cluster: Cluster, seen: Seen) -> DataOfCluster:
+    # Between a major upgrade and the new server's first start no member has written down whose data they are.
+    initialized = seen.observed.members.initialized or _has_served(cluster)
+    return DataOfCluster(claims=seen.in_use, present=seen.claims, initialized=initialized)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,11 +78,18 @@ class Instances:
         self._restarts = restarts or Restarts(charge.clock)
         self._volumes = Volumes(charge)
 
-    async def look(self) -> Seen:
-        """All that there is, from the cache."""
+    async def regain(self) -> Seen:
+        """All that there is; claims in use that are not in the cache have got back the labels that they had lost."""
+        seen = await self.look()
+        found = await self._volumes.regain(seen.observed)
+        return await self.look(found) if found else seen
+
+    async def look(self, unseen: Sequence[PersistentVolumeClaim] = ()) -> Seen:
+        """All that there is, from the cache, which does not have ``unseen``."""
         view = self._view
         statefulsets = [s for s in await self._ours(StatefulSet) if self._charge.controls(s)]
-        pods, claims = await self._ours(Pod), await self._ours(PersistentVolumeClaim)
+        pods = await self._ours(Pod)
+        claims = {c.key: c for c in (*await self._ours(PersistentVolumeClaim), *unseen)}.values()
         store = [c for c in await self._ours(ConfigMap) if c.key in view.store.every]
         members = self._topology.observe(view.key, pods, store)
         numbered = [c for c in claims if number_of(c) is not None]

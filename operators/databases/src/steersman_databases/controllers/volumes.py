@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from steersman.api.apps_v1 import StatefulSet
-from steersman.api.core_v1 import PersistentVolumeClaim
+from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.client import MergePatch
 from steersman.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from steersman.meta import ObjectKey, Quantity, is_true
@@ -22,10 +22,12 @@ from steersman_databases.clusters.observed import (
     number_of,
 )
 from steersman_databases.controllers.declaring import Charge
-from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
+from steersman_databases.engines.cluster_names import VERSION_LABEL
 from steersman_databases.engines.versions import ordered
 from steersman_databases.resources.claims import ENGINE_LABEL, data_claim, wal_claim
+from steersman_databases.resources.labels import instance_labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +64,73 @@ class Volumes:
                 # Not applied: what has just been deleted elsewhere must not come back by an old read.
                 await self._charge.client.create(config)
             except AlreadyExists:
-                await self._require_usable(config.key)
+                await self._require_usable(config.key, number)
             else:
                 self._charge.created(PersistentVolumeClaim, config.key)
             made = True
         return made
 
-    async def _require_usable(self, key: ObjectKey) -> None:
+    async def _require_usable(self, key: ObjectKey, number: int) -> None:
         found = await find_live(self._charge.client, PersistentVolumeClaim, key)
-        if found is not None:
+        if found is not None and await self._labelled(found, self._labels(number)) is None:
             self._charge.require_labels(found)
+
+    async def regain(self, observed: Observed) -> Sequence[PersistentVolumeClaim]:
+        """The claims of instances that are there and were not seen, as only what bears our labels is.
+
+        Those that somebody has taken away are put back.
+        """
+        names, found = self._view.names, list[PersistentVolumeClaim]()
+        for instance in observed.instances:
+            number = instance.number
+            for key, seen in ((names.data_claim(number), instance.data), (names.wal_claim(number), instance.wal)):
+                if seen is None and key.name in instance.mounted:
+                    claim = await self._regained(instance, key)
+                    found += [] if claim is None else [claim]
+        return found
+
+    async def _regained(self, instance: Instance, key: ObjectKey) -> PersistentVolumeClaim | None:
+        claim = await find_live(self._charge.client, PersistentVolumeClaim, key)
+        if claim is None or instance.statefulset is None:
+            return None
+        labels = dict(self._labels(instance.number))
+        ran = instance.statefulset.metadata.labels.get(VERSION_LABEL)
+        if ran is not None and MAJOR_LABEL not in claim.metadata.labels:
+            # Not the version that is declared: an upgrade to it may be waited for.
+            labels[MAJOR_LABEL] = ran
+        return await self._labelled(claim, labels)
+
+    def _labels(self, number: int) -> Mapping[str, str]:
+        """What the claims of an instance bear for as long as they are there."""
+        return {**instance_labels(self._view, number), ENGINE_LABEL: self._view.engine}
+
+    async def _labelled(
+        self, claim: PersistentVolumeClaim, labels: Mapping[str, str]
+    ) -> PersistentVolumeClaim | None:
+        """A claim with these labels, which it may have lost; None where it goes, or is not the cluster's."""
+        lost = dict(sorted(labels.items() - claim.metadata.labels.items()))
+        if claim.metadata.deletion_timestamp is not None:
+            return None
+        if not lost:
+            return claim
+        if not await self._owns_authorities(claim):
+            return None
+        metadata = {"labels": lost, "resourceVersion": claim.metadata.resource_version}
+        try:
+            ours = await self._charge.client.patch(
+                PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata})
+            )
+        except NotFound:
+            return None
+        told = ", ".join(f"{name}={value}" for name, value in lost.items())
+        note = f"put back the labels {told} of PersistentVolumeClaim {claim.metadata.name}, which had lost them"
+        self._charge.events.normal(self._charge.cluster, "Updated", note)
+        return ours
+
+    async def _owns_authorities(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether it is the cluster's, whatever its labels: and no other that somebody has made under its name."""
+        secret = await find(self._charge.client, Secret, self._view.names.authorities)
+        return secret is not None and any(o.uid == claim.metadata.uid for o in secret.metadata.owner_references)
 
     def check_adopted(self, claims: Sequence[PersistentVolumeClaim], *, served: bool) -> None:
         """Refuses data that another server made, or that a server would have only half of. Raises Blocked.

@@ -72,6 +72,8 @@ class ModelServer(State):
         self.hangs = False
         self.hasty: set[str] = set()
         """For whom it is set that commits wait for no replica."""
+        self.accounts_altered = False
+        """Whether somebody has changed the accounts of the cluster itself."""
         self.writes = 0
         """Statements that changed something or tried to."""
 
@@ -190,6 +192,7 @@ class ModelServer(State):
                 if self.databases[name].allows_connections
             },
             hasty=frozenset(self.hasty if scope.commits else ()),
+            accounts_altered=scope.accounts and self.accounts_altered,
         )
 
     def _seen_user(self, name: str) -> UserState:

@@ -175,7 +175,8 @@ class Survey:
     verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
     accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `orphaned`
     are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
-    `hasty` says for whom it is set on the server that commits wait for no replica (PostgreSQL).
+    `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
+    cluster's own accounts are other than they were made (PostgreSQL).
     `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
     """
 
@@ -192,6 +193,7 @@ class Survey:
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
     orphaned: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     hasty: frozenset[str] = frozenset()
+    accounts_altered: bool = False
     unseen: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -201,7 +203,7 @@ class Scope:
 
     `users` are followed: databases in which one of them stands are looked at and inside of, too, wherever nothing is
     declared. `unfollowed` are users who are not. `columns` are those to look for, as columns of tables. `commits`:
-    also who does not wait with them.
+    also who does not wait with them. `accounts`: also whether somebody has changed those of the cluster itself.
 
     Those who look at one server share a look: of two scopes, `|` makes one that shows all that either would.
     """
@@ -213,6 +215,7 @@ class Scope:
     columns: frozenset[SecuredObject] = frozenset()
     unfollowed: frozenset[str] = frozenset()
     commits: bool = False
+    accounts: bool = False
 
     @property
     def all_users(self) -> frozenset[str]:
@@ -239,6 +242,7 @@ class Scope:
             self.columns | other.columns,
             self.unfollowed | other.unfollowed,
             self.commits or other.commits,
+            self.accounts or other.accounts,
         )
 
 

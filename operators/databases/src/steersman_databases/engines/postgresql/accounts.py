@@ -1,7 +1,7 @@
 """What the cluster itself needs inside its servers: its accounts, and the administrator's password.
 
 The primary's callback runs the same SQL at each promotion, from its ConfigMap. Here it is given to one that serves
-already and was made for another version of it.
+already, and was made for another version of it, or on which somebody has changed what it makes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 from functools import cache
 from importlib.resources import files
+from typing import LiteralString
 
 from psycopg import sql
 
@@ -22,10 +23,34 @@ from . import verifiers
 from .session import Session, logged_in
 
 _SECONDS = 10.0
-_STATE = """
-    SELECT pg_catalog.obj_description(pg_catalog.to_regnamespace('steersman')::oid, 'pg_namespace'),
-           (SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = %s)
+_MADE: LiteralString = """
+    SELECT pg_catalog.hashtextextended(pg_catalog.concat_ws('; ',
+        (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', r.rolname, r.rolcanlogin, r.rolinherit, r.rolsuper,
+                r.rolreplication, r.rolcreaterole, r.rolcreatedb), ', ' ORDER BY r.rolname)
+         FROM pg_catalog.pg_roles r WHERE r.rolname IN ('steersman_replication', 'steersman_rewind',
+             'steersman_operator', 'steersman_superuser', 'steersman_pooler')),
+        EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.roleid = pg_catalog.to_regrole('pg_monitor')
+                AND m.member = pg_catalog.to_regrole('steersman_operator')),
+        (SELECT pg_catalog.string_agg(p.oid::pg_catalog.text, ' ' ORDER BY p.oid)
+         FROM pg_catalog.pg_proc p CROSS JOIN LATERAL pg_catalog.aclexplode(p.proacl) acl
+         WHERE acl.grantee = pg_catalog.to_regrole('steersman_rewind')),
+        (SELECT pg_catalog.concat_ws(' ', n.nspowner, n.nspacl) FROM pg_catalog.pg_namespace n
+         WHERE n.nspname = 'steersman'),
+        (SELECT pg_catalog.string_agg(p::pg_catalog.text, ', ' ORDER BY p.oid)
+         FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+         WHERE n.nspname = 'steersman')
+    ) COLLATE pg_catalog."C", 0)
 """
+"""A digest of what the SQL makes, as the catalogs have it, which anybody may read: roles, functions, privileges.
+
+The SQL leaves it beside its version, to be compared on the same server: so it runs once for each change, whatever
+there is that it does not undo. Passwords have no part in it: pg_hba lets none of these in by one.
+"""
+_AS_MADE: LiteralString = (
+    "SELECT pg_catalog.obj_description(pg_catalog.to_regnamespace('steersman')::pg_catalog.oid, 'pg_namespace')"
+    " = pg_catalog.concat(%s::pg_catalog.text, ' ', (" + _MADE + "))"
+)
+_VERIFIER = "SELECT rolpassword FROM pg_catalog.pg_authid WHERE rolname = %s"
 _HOLDER = "SELECT pg_catalog.shobj_description(pg_catalog.to_regrole(%s)::oid, 'pg_authid')"
 _MARKED = """
     SELECT r.rolname, d.description FROM pg_catalog.pg_roles r JOIN pg_catalog.pg_shdescription d
@@ -36,8 +61,10 @@ _END = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_acti
 
 @cache
 def statements() -> str:
-    """The SQL that makes the accounts, and leaves `version` as the comment of the schema ``steersman``."""
-    return _source().replace("COMMIT;", f"COMMENT ON SCHEMA steersman IS '{version()}';\nCOMMIT;")
+    """The SQL that makes the accounts, and leaves `version` and digest as the comment of the schema ``steersman``."""
+    made = f"pg_catalog.concat('{version()} ', ({_MADE}))"
+    comment = f"EXECUTE pg_catalog.format('COMMENT ON SCHEMA steersman IS %L', {made});"
+    return _source().replace("COMMIT;", f"DO $$ BEGIN {comment} END $$;\nCOMMIT;")
 
 
 @cache
@@ -48,6 +75,12 @@ def version() -> str:
 
 def _source() -> str:
     return files("steersman_databases.engines.postgresql").joinpath("roles.sql").read_text()
+
+
+async def are_as_made(session: Session) -> bool:
+    """Whether the accounts are what this version's SQL has made of them. In the maintenance database, for anybody."""
+    [(as_made,)] = await session.rows("looking at the accounts", _AS_MADE, version())
+    return as_made is True
 
 
 async def furnish(server: Server, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
@@ -70,9 +103,9 @@ async def furnish(server: Server, administrator: Credentials, holder: Holder) ->
 
 async def _furnish(session: Session, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:
     name, password = administrator.username, administrator.password
-    [(found, verifier)] = await session.rows("looking at the accounts", _STATE, name)
+    [(verifier,)] = await session.rows("looking at the administrator", _VERIFIER, name)
     changes: list[Change] = []
-    if found != version():
+    if not await are_as_made(session):
         # The text is the operator's own, from its package.
         await session.run("making the accounts", sql.Composed([sql.SQL(statements())]))  # pyright: ignore[reportArgumentType]
         changes.append(Change("AccountsUpdated", "brought the cluster's own accounts up to date"))

@@ -24,6 +24,7 @@ from ..survey import (
     Survey,
     UserState,
 )
+from .accounts import are_as_made
 from .names import NOBODYS, deputy_name
 from .overriding import overridden
 from .parameters import NOT_WAITING
@@ -235,6 +236,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         databases = await _databases(session, scope, sorted(named))
         settings = [f"synchronous_commit={value}" for value in NOT_WAITING]
         hasty = await session.rows("looking at how commits wait", _HASTY, settings) if scope.commits else []
+        accounts_altered = scope.accounts and not await are_as_made(session)
         if owners := {state.owner for state in databases.values()} - users.keys():
             users |= await _users(session, owners)
     found = {name: UserState(name, **state) for name, state in users.items()}
@@ -253,6 +255,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         databases=databases,
         inside=inside,
         hasty=frozenset(name or "all roles" for (name,) in hasty),
+        accounts_altered=accounts_altered,
         unseen=unseen,
     )
 
