@@ -81,3 +81,18 @@ UNREADABLE = (
     'hostssl all "/^[[:letter:]]$" all scram-sha-256',
 )
 """What begins with a slash is a regular expression to PostgreSQL 16 and later, and a name to those before."""
+LDAP = "host all all all ldap ldapserver=a ldapbasedn=dc=example ldapbinddn=me"
+WITH_SECRETS = (
+    f"{LDAP} ldapbindpasswd=hunter2",
+    f"{LDAP} ldapbindpasswd=hunter2=hunter2 ldapsearchattribute=uid",
+    f'{LDAP} ldapbindpasswd="hunter2 hunter2, ldapport=hunter2 map=hunter2" ldapsearchattribute=uid',
+    f'{LDAP} "ldapbindpasswd=hunter2 hunter2, map=hunter2" ldapsearchattribute=uid',
+    f'{LDAP} "ldapbindpasswd"="hunter2 hunter2" ldapsearchattribute=uid',
+    f'{LDAP} ldapbind"passwd=hunter2 hunter2" ldapsearchattribute=uid',
+    f'{LDAP} ldapbindpasswd=hunter2" ""hunter2, "hunter2 ldapsearchattribute=uid',
+    f"{LDAP} ldapbindpasswd='hunter2'\\ ldapsearchattribute=uid",
+    f"{LDAP} ldapbindpasswd=hunter2, ldapsearchattribute=uid",
+    'host all all all radius radiusservers="10.0.0.1,10.0.0.2" radiussecrets="hunter2, hunter2" radiusports=1812',
+    'host all all all radius radiusservers=10.0.0.1 "radiussecrets=hunter2" radiusports=1812',
+)
+"""Of which nothing that is called hunter2 is to be shown. PostgreSQL takes them."""

@@ -13,10 +13,13 @@ import pytest
 import typer
 import yaml
 
+from access_rules import WITH_SECRETS
 from plugin_under_test import GROUP, KEY, call, pod, reached, server, set_ready
+from steersman.client import Client, MergePatch
 from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer, matching
+from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
 __all__ = ["reached", "server"]
@@ -182,6 +185,88 @@ def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path
     everything = "".join(texts.values())
     assert "hunter2-of-shop" not in everything
     assert "aHVudGVyMi1vZi1zaG9w" not in everything
+
+
+@pytest.mark.parametrize("line", WITH_SECRETS)
+def test_a_report_has_no_secret_of_an_access_rule(server: InMemoryApiServer, tmp_path: Path, line: str) -> None:
+    """Wherever it stands: in what is declared, in what Patroni and kubectl keep as JSON, and in what servers log."""
+    declared = {"postgresql": {"pgHba": [line, "host shop all all reject"]}}
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": declared})}
+    change = MergePatch({"metadata": {"annotations": applied}, "spec": declared})
+    asyncio.run(Client(server).patch(PostgreSQLCluster, KEY, change))
+    told = {"postgresql": {"pg_hba": [line, "host shop all all reject"]}, "ttl": 15}
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "shop-config",
+            "namespace": KEY.namespace,
+            "labels": pod("shop-1-0", "primary")["metadata"]["labels"],
+            "annotations": {"config": json.dumps(told), "history": "[[1, 2]]"},
+        },
+        "data": {"pg_hba.conf": f"{line}\nhost shop all all reject\n"},
+    }
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "shop.1", "namespace": KEY.namespace},
+        "regarding": {"kind": "PostgreSQLCluster", "name": "shop", "namespace": KEY.namespace},
+        "note": f"not taken: {line}",
+        "eventTime": "2026-11-21T09:00:00.000000Z",
+        "reportingController": "c",
+        "reportingInstance": "i",
+        "action": "a",
+        "reason": "R",
+        "type": "Normal",
+    }
+    server.load(pod("shop-1-0", "primary"), config, event)
+    log = [
+        f'DETAIL:  Connection matched file "/data/pg_hba.conf" line 9: "{line}"',
+        json.dumps({"message": "refused", "detail": f'Connection matched line 9: "{line}"'}),
+        'LOG:  could not parse RADIUS secret list "hunter2,,hunter2"',
+        "the last line",
+    ]
+    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = log
+    path = tmp_path / "shop.tar.gz"
+    call("report", "shop", "--file", str(path))
+    texts = archived(path)
+    assert "hunter2" not in "".join(texts.values())
+    assert all("=***" in texts[f"{name}.yaml"] for name in ("cluster", "configmaps", "events"))
+    kept = yaml.safe_load(texts["configmaps.yaml"])
+    shown = json.loads(kept["metadata"]["annotations"]["config"])
+    assert shown["ttl"] == 15 and shown["postgresql"]["pg_hba"][1] == "host shop all all reject"
+    assert kept["metadata"]["annotations"]["history"] == "[[1, 2]]"
+    assert kept["data"]["pg_hba.conf"].endswith("\nhost shop all all reject\n")
+    assert texts["logs/instances.txt"].endswith("shop-1  the last line\n")
+
+
+@pytest.mark.parametrize("link", [False, True], ids=["a file", "a link to one"])
+def test_nobody_else_reads_a_report_where_he_could_read_what_was_there(
+    server: InMemoryApiServer, tmp_path: Path, link: bool
+) -> None:
+    server.load(pod("shop-1-0", "primary"))
+    readable, path = tmp_path / "readable", tmp_path / "shop.tar.gz"
+    readable.write_text("before")
+    readable.chmod(0o644)
+    if link:
+        path.symlink_to(readable)
+    else:
+        readable.rename(path)
+    with (readable if link else path).open() as opened:
+        assert call("report", "shop", "--file", str(path)).exit_code == 0
+        assert opened.read() == "before", "who has opened it before reads what was there"
+    assert not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600
+    assert "cluster.yaml" in archived(path)
+
+
+@pytest.mark.parametrize("place", ["a folder", "a pipe", "nowhere/shop.tar.gz"])
+def test_a_report_that_cannot_be_written_there_says_so(server: InMemoryApiServer, tmp_path: Path, place: str) -> None:
+    path = tmp_path / place
+    (tmp_path / "a folder").mkdir()
+    os.mkfifo(tmp_path / "a pipe")
+    refused = call("report", "shop", "--file", str(path))
+    assert refused.exit_code == 2 and str(path) in refused.stderr
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a folder", "a pipe"]
 
 
 def test_a_report_has_the_logs_of_poolers_and_jobs(server: InMemoryApiServer, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Literal
 
-from access_rules import TAKEN, UNREADABLE, WRONG
+from access_rules import TAKEN, UNREADABLE, WITH_SECRETS, WRONG
 from postgresql_server import PostgreSQLServer
-from steersman_databases.engines.postgresql.hba import access_rules
+from steersman_databases.engines.postgresql.hba import access_rules, without_secrets
 from steersman_databases.engines.postgresql.patterns import is_readable
 
 # A line that runs on makes another one of the next, and is therefore looked at by itself: by us alone.
@@ -66,6 +66,19 @@ def test_what_we_take_the_server_takes_and_what_we_refuse_it_refuses(postgresql:
         found = postgresql.administer(wrong)
     refused: set[str] = {LINES[number - 1] for number, _ in found}
     assert refused == set(LINES) - set(TAKEN), found
+
+
+def test_what_is_secret_to_the_server_is_not_shown(postgresql: PostgreSQLServer) -> None:
+    taken = "SELECT line_number, options, error FROM pg_hba_file_rules"
+    with rules(postgresql, WITH_SECRETS):
+        found = postgresql.administer(taken)
+    assert [(number, error) for number, _, error in found] == [(n + 1, None) for n in range(len(WITH_SECRETS))]
+    for line, (_, options, _) in zip(WITH_SECRETS, found, strict=True):
+        shown = without_secrets(line)
+        (secret,) = (each for each in options if each.startswith(("ldapbindpasswd=", "radiussecrets=")))
+        assert "hunter2" in secret and "hunter2" not in shown
+        others = [each for each in options if each in line.replace('"', "") and each != secret]
+        assert len(others) > 1 and all(each in shown.replace('"', "") for each in others), shown
 
 
 def test_regular_expressions_that_are_refused_would_end_a_server(postgresql: PostgreSQLServer) -> None:

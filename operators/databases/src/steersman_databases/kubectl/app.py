@@ -311,9 +311,14 @@ def report(
 
     Example: kubectl steersman report shop --file shop.tar.gz
     """
-    found = place.run(lambda client, ns: bundle.collect(client, ObjectKey(ns, cluster)))
     path = file or Path(f"{cluster}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.tar.gz")
-    found.write(path)
+
+    async def work(client: Client, namespace: str) -> bundle.Bundle:
+        collected = await bundle.collect(client, ObjectKey(namespace, cluster))
+        collected.write(path)
+        return collected
+
+    found = place.run(work)
     content = {"file": str(path), "files": sorted(found.files), "missing": found.missing}
     place.tell(content, lambda: typer.echo(str(path)))
     if place.output == "table":

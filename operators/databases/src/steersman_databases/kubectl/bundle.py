@@ -1,17 +1,19 @@
 """``report``: all that tells what is wrong with a cluster, in one archive that may be shown to others.
 
-Of Secrets it has names and keys, never what they hold.
+Of Secrets it has names and keys, never what they hold, and nothing has the passwords that stand in rules of pgHba.
 """
 
 from __future__ import annotations
 
 import io
+import json
+import os
 import tarfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -28,9 +30,10 @@ from steersman.errors import ApiError, ConnectionFailed, SteersmanError
 from steersman.meta import Object, ObjectKey, to_builtins
 from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
+from steersman_databases.engines.postgresql.hba import without_secrets
 from steersman_databases.kubectl import logs
 from steersman_databases.kubectl.found import find_cluster
-from steersman_databases.kubectl.place import Refused
+from steersman_databases.kubectl.place import Refused, usage
 from steersman_databases.resources import MANAGED_BY
 
 _LABELLED: Sequence[type[Object]] = (
@@ -62,16 +65,34 @@ class Bundle:
         self.missing: dict[str, str] = {}
 
     def write(self, path: Path) -> None:
-        """Writes the archive, readable by its owner only."""
+        """Writes the archive, readable by its owner only.
+
+        In the place of a file, or of a link, and not into it: whoever may read that would read this, too.
+
+        Raises:
+            ConfigurationError: it cannot be written there.
+        """
         if self.missing:
             self.files["missing.yaml"] = yaml.safe_dump(self.missing)
-        path.touch(mode=0o600)
-        with tarfile.open(path, "w:gz") as archive:
-            for name, text in sorted(self.files.items()):
-                entry = tarfile.TarInfo(f"{path.name.removesuffix('.tar.gz')}/{name}")
-                content = text.encode()
-                entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
-                archive.addfile(entry, io.BytesIO(content))
+        try:
+            if path.exists() and not path.is_file():
+                raise usage(f"{path} is no file")
+            path.unlink(missing_ok=True)
+            with open(path, "xb", opener=_own) as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+                self._add_to(archive, path.name.removesuffix(".tar.gz"))
+        except OSError as error:
+            raise usage(f"cannot write the report: {error}") from None
+
+    def _add_to(self, archive: tarfile.TarFile, folder: str) -> None:
+        for name, text in sorted(self.files.items()):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            content = text.encode()
+            entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+            archive.addfile(entry, io.BytesIO(content))
+
+
+def _own(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 async def collect(client: Client, key: ObjectKey) -> Bundle:
@@ -144,7 +165,7 @@ async def _logs(bundle: Bundle, name: str, tell: Callable[[_Line, _Failed], Awai
     except (ApiError, ConnectionFailed, Refused) as error:
         bundle.missing[name] = str(error)
     if lines:
-        bundle.files[name] = "".join(f"{line}\n" for line in lines)
+        bundle.files[name] = "".join(f"{without_secrets(line)}\n" for line in lines)
 
 
 async def _tell_others(client: Client, namespace: str, selector: str, line: _Line, failed: _Failed) -> None:
@@ -155,9 +176,23 @@ async def _tell_others(client: Client, namespace: str, selector: str, line: _Lin
 
 def _yaml(objects: Sequence[Object]) -> str:
     def plain(obj: Object) -> dict[str, Any]:
-        content: dict[str, Any] = to_builtins(obj)
+        content: dict[str, Any] = _shown(to_builtins(obj))
         content.get("metadata", {}).pop("managedFields", None)
         names = type(obj).api_resource
         return {"apiVersion": names.api_version, "kind": names.kind, **content}
 
     return yaml.safe_dump_all([plain(each) for each in objects], sort_keys=False)
+
+
+def _shown(content: Any) -> Any:
+    """It with nothing secret in its words, those of JSON in them included: Patroni and kubectl keep some."""
+    if isinstance(content, dict):
+        return {key: _shown(value) for key, value in cast(dict[str, Any], content).items()}
+    if isinstance(content, list | tuple):
+        return [_shown(each) for each in cast(Sequence[Any], content)]
+    if not isinstance(content, str) or (masked := without_secrets(content)) == content:
+        return content
+    try:
+        return json.dumps(_shown(json.loads(content)))
+    except ValueError:
+        return masked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
+from itertools import chain
 
 from ..addresses import is_address
 from ..cluster_names import OPERATOR as OPERATOR
@@ -63,6 +64,19 @@ _SEARCH = ("ldapbasedn", "ldapbinddn", "ldapbindpasswd", "ldapsearchattribute", 
 _APART = (
     *((bind, search) for bind in ("ldapprefix", "ldapsuffix") for search in _SEARCH),
     ("ldapsearchattribute", "ldapsearchfilter"),
+)
+_SECRET = ("ldapbindpasswd", "radiussecrets")
+_QUOTE = r'(?:\\{0,7}")'  # a log may be JSON, and what it quotes as well
+# All up to the option that comes next: what is not in quotes may have been meant to be.
+_VALUE = (
+    rf'(?:{_QUOTE}[^"\n]*{_QUOTE}'
+    rf"|(?![\s,]{_QUOTE}?(?:{'|'.join({*_CLIENT_OPTIONS, *chain(*_OPTIONS.values())})}){_QUOTE}?=)[^\n])*"
+)
+# Quotes begin and end anywhere in an option, its name included.
+_NAME = "|".join(f"{_QUOTE}?".join(name) for name in _SECRET)
+_SECRETS = re.compile(
+    rf'{_QUOTE}(?P<quoted>(?:{_NAME})=)[^"\n]*{_QUOTE}{_VALUE}'
+    rf"|(?P<bare>(?:{_NAME}){_QUOTE}?=|could not parse RADIUS secret list (?={_QUOTE})){_VALUE}"
 )
 _RISKS = {
     "trust": "trust lets in whoever claims a name, without a password",
@@ -151,6 +165,14 @@ def problem(line: str) -> str | None:
 def risk(line: str) -> str | None:
     """What a user's line, which is taken, opens; None where it opens nothing unusual."""
     return next((words for field, words in _RISKS.items() if field in _fields(line)[3:]), None)
+
+
+def without_secrets(text: str) -> str:
+    """Lines of pg_hba.conf, and whatever quotes them, with ``***`` in the place of passwords that are options.
+
+    A server logs the line by which somebody was refused. Source: auth.c, auth_failed, and hba.c, parse_hba_auth_opt.
+    """
+    return _SECRETS.sub(lambda found: f"{found['quoted'] or found['bare']}***", text)
 
 
 def _fields(line: str) -> list[str]:
