@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -14,8 +14,16 @@ from psycopg.sql import SQL, Literal
 
 from access_rules import TAKEN, UNREADABLE, WITH_SECRETS, WRONG
 from postgresql_server import PostgreSQLServer
+from real_server import ADMINISTRATOR
+from steersman_databases.engines import Credentials
+from steersman_databases.engines.desired import Claim, DesiredUser, SecondCredential
+from steersman_databases.engines.errors import AccessRefused
 from steersman_databases.engines.postgresql.hba import access_rules, without_secrets
 from steersman_databases.engines.postgresql.patterns import is_readable
+from steersman_databases.engines.server import Login, Server, TLSMode, Verification
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.settle import settle
+from steersman_databases.engines.survey import Scope
 
 # A line that runs on makes another one of the next, and is therefore looked at by itself: by us alone.
 LINES = (*TAKEN, *(line for line in WRONG if not line.endswith("\\")))
@@ -142,3 +150,125 @@ def stream(postgresql: PostgreSQLServer, name: str) -> None:
     told = f"host={at.host} port={at.port} user='{name}' password=s3cret sslmode=require replication=true"
     with psycopg.connect(told, autocommit=True, prepare_threshold=None) as connection:
         connection.pgconn.exec_(b"IDENTIFY_SYSTEM")
+
+
+CLERK = "hba_clerk"
+DEPUTY = f"{CLERK}~"
+AT_LAST = f"hostssl all {ADMINISTRATOR.username} all scram-sha-256", "hostssl all all all scram-sha-256"
+PASSWORDS = {CLERK: "f1rst", DEPUTY: "s3cond"}
+
+
+@pytest.fixture
+async def rotating(postgresql: PostgreSQLServer) -> AsyncGenerator[Sessions]:
+    """Sessions of a superuser, by which verifiers are read, on a server with a user of two names."""
+    login = Login(ADMINISTRATOR.username, ADMINISTRATOR.password)
+    contents = postgresql.contents
+    server = Server("postgresql", postgresql.endpoint, login, Verification(TLSMode.REQUIRE))
+    sessions, claim = contents.connect(server), Claim("c1", "DatabaseUser", "shop", "clerk")
+    await settle(contents, sessions, DesiredUser(CLERK, "f1rst", SecondCredential("s3cond"), claim=claim))
+    yield sessions
+    survey = await contents.survey(sessions, Scope(users=frozenset({CLERK})))
+    await contents.carry_out(sessions, contents.plan_drop_user(survey, CLERK, claim, None))
+    await sessions.close()
+
+
+@contextmanager
+def in_force(postgresql: PostgreSQLServer, *lines: str) -> Generator[None]:
+    """The server goes by these lines, lets its administrator in, and can ask for certificates."""
+    authority = postgresql.log.parent / "cert.pem"
+    postgresql.administer(f"ALTER SYSTEM SET ssl_ca_file = '{authority}'")
+    try:
+        with rules(postgresql, (AT_LAST[0], *lines, AT_LAST[1])):
+            postgresql.administer("SELECT pg_reload_conf()")
+            yield
+    finally:
+        postgresql.administer("ALTER SYSTEM RESET ssl_ca_file")
+        postgresql.administer("SELECT pg_reload_conf()")
+
+
+async def opens(postgresql: PostgreSQLServer, sessions: Sessions, name: str, password: str = "") -> bool:
+    credentials = Credentials(name, password or PASSWORDS[name])
+    return await postgresql.contents.opens(sessions.server, credentials, "postgres")
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ((f"hostssl all {CLERK} 10.1.0.0/16 scram-sha-256", f"hostssl all {CLERK} all reject"), "rejects connection"),
+        ((f"hostnossl all {CLERK} all scram-sha-256", f"host all {CLERK} all reject"), "rejects connection"),
+        ((f"hostssl all {CLERK} all cert",), "valid client certificate"),
+        ((f"hostssl all {CLERK} all scram-sha-256 clientcert=verify-ca",), "valid client certificate"),
+        ((f"hostssl all {CLERK} all ldap ldapserver=127.0.0.1 ldapprefix=cn=",), "server requested a cleartext"),
+        ((f"hostssl all {CLERK} all trust",), "did not complete authentication"),
+    ],
+    ids=["from elsewhere", "without TLS", "by certificate", "with a certificate", "by LDAP", "by nothing"],
+)
+async def test_rules_that_keep_one_out_say_nothing_of_his_password(
+    postgresql: PostgreSQLServer, rotating: Sessions, lines: tuple[str, ...], words: str
+) -> None:
+    """What the server keeps of it does. Who has another name is let in, or refused, by it."""
+    with in_force(postgresql, *lines):
+        for password in ("f1rst", "wr0ng"):
+            with pytest.raises(AccessRefused, match=words):
+                await opens(postgresql, rotating, CLERK, password)
+        assert await opens(postgresql, rotating, DEPUTY)
+        assert not await opens(postgresql, rotating, DEPUTY, "wr0ng")
+        survey = await postgresql.contents.survey(rotating, Scope(unfollowed=frozenset({CLERK})))
+        verifier = survey.users[CLERK].verifier
+        assert survey.verifiers_readable and postgresql.contents.verifies("f1rst", verifier)
+    assert await opens(postgresql, rotating, CLERK)
+
+
+async def test_whom_no_line_fits_is_kept_out_by_rules(postgresql: PostgreSQLServer, rotating: Sessions) -> None:
+    try:
+        with rules(postgresql, AT_LAST[:1]):
+            postgresql.administer("SELECT pg_reload_conf()")
+            with pytest.raises(AccessRefused, match=r"no pg_hba\.conf entry"):
+                await opens(postgresql, rotating, CLERK)
+    finally:
+        postgresql.administer("SELECT pg_reload_conf()")
+
+
+NOBODY = "host all all all reject"
+
+
+@pytest.mark.parametrize(
+    ("lines", "alike", "since"),
+    [
+        ((), True, 15),
+        (("hostssl postgres all 10.1.0.0/16 scram-sha-256", NOBODY), True, 15),
+        ((f"hostssl all +{CLERK} 127.0.0.0/8 scram-sha-256", NOBODY), True, 15),
+        ((f"hostssl all {CLERK},{CLERK}~ 127.0.0.0/8 scram-sha-256", NOBODY), True, 15),
+        ((f"hostssl all somebody,{CLERK} 127.0.0.0/8 scram-sha-256", NOBODY), False, 15),
+        ((f"hostssl all {CLERK}~ all reject",), False, 15),
+        ((f"hostssl other,elsewhere {CLERK} all reject",), True, 15),
+        ((f"hostssl postgres,other {CLERK} all reject",), False, 15),
+        ((f"local all {CLERK} peer",), True, 15),
+        (("hostssl all /^hba_clerk~?$ 127.0.0.0/8 scram-sha-256", NOBODY), True, 16),
+        (("hostssl all /^hba_clerk$ 127.0.0.0/8 scram-sha-256", NOBODY), False, 16),
+    ],
+)
+async def test_both_names_of_a_user_are_let_in_where_lines_are_about_both(
+    postgresql: PostgreSQLServer, rotating: Sessions, lines: tuple[str, ...], alike: bool, since: int
+) -> None:
+    """As the server does it, which the two try from an address that some of the lines let in."""
+    ((number,),) = postgresql.administer("SHOW server_version_num")
+    with in_force(postgresql, *lines):
+        said = await postgresql.contents.admits_alike(rotating, CLERK, DEPUTY, "postgres")
+        assert said is (alike or int(number) // 10000 < since)
+
+        async def comes_in(name: str) -> bool:
+            try:
+                return await opens(postgresql, rotating, name)
+            except AccessRefused:
+                return False
+
+        assert not said or await comes_in(CLERK) is await comes_in(DEPUTY)
+
+
+async def test_who_comes_to_a_database_of_his_name_is_told_from_his_second_name(
+    postgresql: PostgreSQLServer, rotating: Sessions
+) -> None:
+    with in_force(postgresql, "hostssl sameuser all 127.0.0.0/8 scram-sha-256", NOBODY):
+        assert not await postgresql.contents.admits_alike(rotating, CLERK, DEPUTY, CLERK)
+        assert await postgresql.contents.admits_alike(rotating, CLERK, DEPUTY, "postgres")

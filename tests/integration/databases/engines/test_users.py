@@ -158,6 +158,15 @@ async def test_a_right_password_is_told_from_a_wrong_one_whatever_else_keeps_one
         await CONTENTS.opens(server, clerk, "postgres")
 
 
+async def test_access_rules_are_read_by_a_superusers_login_alone(
+    postgresql: PostgreSQLServer, operator: Sessions
+) -> None:
+    assert await CONTENTS.admits_alike(operator, "clerk", "clerk~", "postgres")
+    modest = CONTENTS.connect(replace(operator.server, elevate=None))
+    assert not await CONTENTS.admits_alike(modest, "clerk", "clerk~", "postgres")
+    await modest.close()
+
+
 @pytest.mark.parametrize("full", ["of the role", "of the database", "of the server"])
 async def test_connections_that_are_all_in_use_are_counted_after_the_password(
     postgresql: PostgreSQLServer, operator: Sessions, full: str

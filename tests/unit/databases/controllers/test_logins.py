@@ -8,7 +8,7 @@ from typing import Any
 from contents_in_memory import ContentsInMemory
 from steersman.testing import virtual_time
 from steersman_databases.engines import Credentials
-from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
+from steersman_databases.engines.errors import AccessRefused, SqlFailed
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server
 from steersman_databases.engines.sessions import Sessions
@@ -38,7 +38,7 @@ class Closed(ContentsInMemory):
         if credentials.username in self.kept_out:
             raise SqlFailed("logging in", None, "is not permitted to log in")
         if credentials.username in self.shut_out:
-            raise ServerUnreachable(server.endpoint, "no pg_hba.conf entry")
+            raise AccessRefused(server.endpoint, "no pg_hba.conf entry")
         return await super().opens(server, credentials, database, timeout)
 
 

@@ -12,7 +12,13 @@ from steersman_databases.api import Database, DatabaseSpec
 from steersman_databases.api.references import ClusterKind, ClusterReference
 from steersman_databases.controllers.outcome import Outcome, status_of, with_next_step
 from steersman_databases.engines import Endpoint
-from steersman_databases.engines.errors import AlreadyExists, CertificateRefused, EngineError, ServerUnreachable
+from steersman_databases.engines.errors import (
+    AccessRefused,
+    AlreadyExists,
+    CertificateRefused,
+    EngineError,
+    ServerUnreachable,
+)
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 DONE = Outcome(phase="Ready", reason="DatabaseReady", message="it is there")
@@ -48,3 +54,9 @@ def test_a_certificate_that_is_refused_is_no_question_of_networks() -> None:
     endpoint = Endpoint("db.example.com", 5432)
     assert with_next_step(ServerUnreachable(endpoint, "no answer")).endswith("its address, and network policies")
     assert with_next_step(CertificateRefused(endpoint, "no trust")).endswith("within three minutes")
+
+
+def test_who_is_refused_by_access_rules_is_told_where_they_stand() -> None:
+    told = with_next_step(AccessRefused(Endpoint("db.example.com", 5432), "pg_hba.conf rejects connection"))
+    assert "postgresql.pgHba" in told and "pg_hba.conf of another server" in told
+    assert "network policies" not in told

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
 
-from contents_in_memory import ServerInMemory
+from contents_in_memory import ContentsInMemory, ServerInMemory
 from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import run_virtual, virtual_time
 from steersman_databases.api import DatabaseUser
-from steersman_databases.engines import Endpoint
+from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines.errors import AccessRefused
+from steersman_databases.engines.port import Contents
+from steersman_databases.engines.server import Server
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.survey import Scope, Survey
 from users_world import CLERK, HOST, UsersWorld
 
 
@@ -188,3 +195,131 @@ async def test_a_password_is_rotated_no_more_once_its_user_has_ended() -> None:
         key = ObjectKey("default", "clerk")
         await world.client.patch(DatabaseUser, key, MergePatch({"spec": {"validUntil": later}}))
         await world.until("rotated again", lambda: world.entries()["username"] == "clerk", 700)
+
+
+@dataclass
+class Rules:
+    """What pg_hba.conf says, seen from where the operator is."""
+
+    refused: set[str] = field(default_factory=set[str])
+    """Who may not come from there."""
+    apart: bool = False
+    """Whether the two names of a user are not let in from the same places."""
+    readable: bool = True
+    """Whether verifiers are."""
+    met: Callable[[str], None] = lambda _: None
+    """Is told whom they refuse."""
+
+
+class Guarded(ContentsInMemory):
+    """Servers with such rules."""
+
+    rules: Rules
+
+    async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        survey = await super().survey(sessions, scope, timeout)
+        if self.rules.readable:
+            return survey
+        users = {name: replace(state, verifier=None) for name, state in survey.users.items()}
+        return replace(survey, users=users, verifiers_readable=False)
+
+    async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
+        if credentials.username in self.rules.refused:
+            self.rules.met(credentials.username)
+            words = f'FATAL: pg_hba.conf rejects connection for host "10.0.0.1", user "{credentials.username}"'
+            raise AccessRefused(server.endpoint, words)
+        return await super().opens(server, credentials, database, timeout)
+
+    async def admits_alike(
+        self, sessions: Sessions, one: str, other: str, database: str, timeout: float = 15.0
+    ) -> bool:
+        return not self.rules.apart
+
+
+class GuardedWorld(UsersWorld):
+    """With one."""
+
+    rules = Rules()
+
+    def contents(self, engine: str) -> Contents:
+        made = Guarded(self.servers, engine)
+        made.rules = self.rules
+        return made
+
+    async def begin(self, rules: Rules) -> None:
+        """A user who was let in, and rules that come after that."""
+        self.rules = Rules()
+        self.sql.make_database("shop")
+        grants = [{"database": "shop", "privileges": ["CONNECT"]}]
+        await self.user(database="shop", grants=grants, rotation={"every": "10m", "overlap": "2m"})
+        await self.ready()
+        self.rules.__dict__.update(rules.__dict__)
+
+    async def rotated(self, name: str) -> None:
+        """Waits until applications are told to come by this name, which opens."""
+        await self.until(f"as {name}", lambda: self.entries()["username"] == name, 900)
+        assert self.sql.lets_in(name, self.entries()["password"])
+        await self.ready(seconds=5)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [Rules({"clerk"}, apart=True), Rules({"clerk", "clerk~"})],
+    ids=["of the user's own name", "of everybody"],
+)
+def test_a_password_is_rotated_though_it_cannot_be_tried_from_where_the_operator_is(rules: Rules) -> None:
+    """The server keeps it; applications come from elsewhere, where the rules let them in as before."""
+
+    async def story() -> None:
+        world = GuardedWorld()
+        async with world.operator():
+            await world.begin(rules)
+            for name in ("clerk~", "clerk", "clerk~"):
+                await world.rotated(name)
+
+    run_virtual(story())
+
+
+@virtual_time
+async def test_no_application_is_given_a_name_that_rules_may_not_know() -> None:
+    """As where a line lets in clerk, and the next one nobody."""
+    world = GuardedWorld()
+    async with world.operator():
+        await world.begin(Rules({"clerk", "clerk~"}, apart=True))
+        former = world.entries()["password"]
+        await world.failed("in postgresql.pgHba of a cluster, or in pg_hba.conf of another server", seconds=700)
+        assert 'rejects connection for host "10.0.0.1", user "clerk~"' in world.message()
+        assert "network policies" not in world.message()
+        await world.runtime.clock.sleep(3600)
+        assert (world.entries()["username"], world.entries()["password"]) == ("clerk", former)
+        assert world.sql.lets_in("clerk", former)
+        world.rules.apart = False
+        await world.rotated("clerk~")
+
+
+@virtual_time
+async def test_a_password_that_can_neither_be_tried_nor_seen_is_not_given_away() -> None:
+    world = GuardedWorld()
+    async with world.operator():
+        await world.begin(Rules({"clerk", "clerk~"}, readable=False))
+        former = world.entries()["password"]
+        await world.failed("in postgresql.pgHba of a cluster, or in pg_hba.conf of another server", seconds=700)
+        await world.runtime.clock.sleep(3600)
+        assert (world.entries()["username"], world.entries()["password"]) == ("clerk", former)
+        world.rules.refused.clear()
+        await world.rotated("clerk~")
+
+
+@virtual_time
+async def test_a_password_that_the_server_does_not_keep_is_not_given_away() -> None:
+    world = GuardedWorld()
+    async with world.operator():
+        await world.begin(
+            Rules({"clerk", "clerk~"}, met=lambda name: world.sql.set_password(name, "set by somebody else"))
+        )
+        former = world.entries()["password"]
+        await world.failed("pg_hba.conf rejects", seconds=700)
+        await world.runtime.clock.sleep(600)
+        assert (world.entries()["username"], world.entries()["password"]) == ("clerk", former)
+        world.rules.met = lambda _: None
+        await world.rotated("clerk~")

@@ -188,6 +188,26 @@ class Surveys:
         with self._place(known, kind, key):
             return await self._look(known, scope)
 
+    async def in_force(
+        self, located: Located, kind: str, key: ObjectKey, credentials: Credentials, like: str, database: str
+    ) -> bool:
+        """Whether a server keeps this password, and lets in its user from wherever it lets in the user ``like``.
+
+        Not where that cannot be seen. As good as a login, for whoever must not log in from here.
+
+        Raises:
+            ServerBusy: others go first.
+            EngineError: it cannot be looked at.
+        """
+        known, name = self._of(located), credentials.username
+        with self._place(known, kind, key):
+            survey = await self._look(known, Scope(unfollowed=frozenset({name})))
+            state = survey.users.get(name)
+            if state is None or not survey.verifiers_readable:
+                return False
+            kept = known.contents.verifies(credentials.password, state.verifier)
+            return kept and (name == like or await known.contents.admits_alike(known.sessions, like, name, database))
+
     async def carry_out(
         self, located: Located, kind: str, key: ObjectKey, scope: Scope, planned: Callable[[Survey], Plan]
     ) -> tuple[Change, ...]:

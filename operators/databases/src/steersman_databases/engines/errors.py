@@ -16,6 +16,7 @@ EngineError
 ├── UnknownEngine          no such engine
 ├── UnsupportedVersion     the engine exists, this version of it does not
 ├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
+│   ├── AccessRefused      its access rules do not let this user in from here, whatever the password
 │   ├── CertificateRefused one of the two does not take the other's certificate
 │   └── LimitReached       the password is right, and as many use it, or the server, as may
 ├── AdministratorRejected  the server answers, but does not take the administrator's credentials
@@ -189,6 +190,15 @@ class ServerUnreachable(EngineError):
         super().__init__(f"cannot reach {endpoint}: {reason}")
         self.endpoint = endpoint
         self.reason = reason
+
+
+class AccessRefused(ServerUnreachable):
+    """The server's access rules do not let a user in by a password, or not from here; it was not looked at."""
+
+    next_step = (
+        "let this user in by scram-sha-256 from where the operator runs, in postgresql.pgHba of a cluster, or in"
+        " pg_hba.conf of another server; one whose password is rotated has two names, and +name there is both"
+    )
 
 
 class CertificateRefused(ServerUnreachable):

@@ -105,7 +105,17 @@ class Contents(Protocol):
     async def opens(self, server: Server, credentials: Credentials, database: str, timeout: float = 10.0) -> bool:
         """Whether these credentials are taken, by a login to this database. The server is verified as ever.
 
-        Raises `ServerUnreachable` where nobody can know, and `SqlFailed` where they were taken, but the user may not
-        come in: not into this database, or not at all. As many sessions as there may be say nothing against them.
+        Raises `ServerUnreachable` where nobody can know, as with `AccessRefused`, and `SqlFailed` where they were
+        taken, but the user may not come in: not into this database, or not at all. As many sessions as there may be
+        say nothing against them.
+        """
+        ...
+
+    async def admits_alike(
+        self, sessions: Sessions, one: str, other: str, database: str, timeout: float = 15.0
+    ) -> bool:
+        """Whether one user may come into this database from wherever the other one may, by the server's access rules.
+
+        Not where that cannot be seen.
         """
         ...

@@ -87,6 +87,11 @@ class MySQL:
             raise raced.failure from None
         return True
 
+    async def admits_alike(
+        self, sessions: Sessions, one: str, other: str, database: str, timeout: float = 15.0
+    ) -> bool:
+        return one == other
+
 
 @asynccontextmanager
 async def _hands(sessions: MySQLSessions, deadline: float) -> AsyncGenerator[Callable[[Action], Awaitable[None]]]:

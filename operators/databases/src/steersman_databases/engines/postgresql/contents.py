@@ -20,6 +20,7 @@ from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, ownership, roles, verifiers
+from .admission import told_apart
 from .pool import PostgreSQLSessions
 from .session import FULL, QUERY_CANCELED, Session, connect
 from .statements import Work, by_force, lengthy, let_in, work
@@ -92,6 +93,17 @@ class PostgreSQL:
             raise raced.failure from None
         await session.close()
         return True
+
+    async def admits_alike(
+        self, sessions: Sessions, one: str, other: str, database: str, timeout: float = 15.0
+    ) -> bool:
+        deadline = asyncio.get_running_loop().time() + timeout
+        try:
+            async with _own(sessions).at(None, deadline, elevated=True) as session:
+                return not await told_apart(session, one, other, database)
+        except SqlFailed:
+            # It is nobody's to see who is no superuser.
+            return False
 
 
 LONG_SECONDS = 600.0

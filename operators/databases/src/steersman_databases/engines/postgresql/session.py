@@ -28,6 +28,7 @@ from psycopg.rows import TupleRow
 
 from ..addresses import addresses_of
 from ..errors import (
+    AccessRefused,
     AdministratorRejected,
     CertificateRefused,
     LimitReached,
@@ -277,6 +278,8 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
     message = message.removeprefix("connection failed: ")
     if any(sign in message for sign in _REJECTIONS):
         return LoginRejected(message)
+    if any(sign in message for sign in _RULES):
+        return AccessRefused(server.endpoint, message)
     if any(sign in message for sign in _LIMITS):
         return LimitReached(server.endpoint, message)
     if any(sign in message for sign in _DISTRUST):
@@ -303,6 +306,14 @@ _REJECTIONS = (
     "is not permitted to log in",
     "no password supplied",
 )
+
+_RULES = (
+    *("pg_hba.conf rejects", "no pg_hba.conf entry", "connection requires a valid client certificate"),
+    # libpq's: the line that fits wants another method than SCRAM, or none.
+    "authentication method requirement",
+)
+"""The line that fits is looked for before the password, of which these say nothing. Source: src/backend/libpq/auth.c,
+and src/interfaces/libpq/fe-auth.c, check_expected_areq."""
 
 _LIMITS = ("too many connections for role", "remaining connection slots are reserved for")
 """Both are looked at once the password is taken. Source: src/backend/utils/init/postinit.c, miscinit.c."""
