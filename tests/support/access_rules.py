@@ -15,6 +15,7 @@ TAKEN = (
     "host all all all trust  # for now",
     "# only a remark",
     r"hostssl shop,/^stock_\d+$ /^(clerk|[a-z]{2}_reader)$ all scram-sha-256",
+    "hostssl /^app-[a-z0-9_-]+$ /[-a][^-] all scram-sha-256",
     r'hostssl "/^a,b \.c$" "/^[[:alnum:]_]+@example\.com$","my clerk" all reject',
     "hostssl all all all scram-sha-256 clientcert=verify-full clientname=DN",
     'hostssl all all all md5 "clientcert=verify-ca"',
@@ -77,6 +78,8 @@ UNREADABLE = (
     'host all clerk,"/a{2,1}" all reject',
     "host all /^a{1,3}$ all reject",
     "hostssl all /a*+ all scram-sha-256",
+    "hostssl /^app-[a-z0-9-_]+$ all all scram-sha-256",
+    "hostssl all /[a-c-e] all scram-sha-256",
     "hostssl all /^(?i)clerk$ all scram-sha-256",
     'hostssl all "/^[[:letter:]]$" all scram-sha-256',
 )

@@ -100,7 +100,8 @@ def by_others(change: Change[Any]) -> bool:
     """Lets through creations, deletions, and updates that are not answers to this process's own writes.
 
     Beside ``generation_changed`` it has a status written anew that somebody else wrote, or that a former leader did
-    whose request was long on its way. An own write whose answer was lost is another's here.
+    whose request was long on its way. An own write that the watch tells of before its answer is another's here,
+    so what is written each time must not say something new each time: use ``generation_changed`` alone for that.
     """
     return change.old is None or change.new is None or not change.own
 

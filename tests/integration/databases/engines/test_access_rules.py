@@ -35,6 +35,9 @@ PARTS = (
     "\\1",
     "\\.",
     "\\Z",
+    "a-c",
+    "[a-c",
+    "-]",
     "[:digit:]",
     "(?:",
     "(?i)",
@@ -100,7 +103,9 @@ def test_regular_expressions_that_we_read_the_server_reads(postgresql: PostgreSQ
     chance = Random(7)
     short = ("".join(parts) for length in range(4) for parts in product(PARTS, repeat=length))
     longer = ("".join(chance.choices(PARTS, k=chance.randint(4, 9))) for _ in range(100_000))
-    patterns = sorted({each for each in (*short, *longer) if is_readable(each)})
+    longest = "a{99}" * 200
+    assert is_readable(longest) and not is_readable("((a{99}){99}){99}")
+    patterns = sorted({longest} | {each for each in (*short, *longer) if is_readable(each)})
     assert len(patterns) > 5_000
     postgresql.run(EACH_IS_READ.format(Literal(patterns)).as_string())
 

@@ -164,6 +164,9 @@ async def test_sql_that_mysql_is_at_is_not_cut_off() -> None:
         await world.until("it runs", lambda: world.condition("InitialConfiguration") == "Unknown/Running")
         (job,) = world.server.read_all(Job)
         await world.client.patch(ConfigMap, SQL, MergePatch({"metadata": {"labels": {"tier": "gold"}}}))
+        await world.rest()
+        assert "if it fails" not in message(world, "InitialConfiguration"), "it is the same SQL"
+        await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE b"}}))
         await world.until("told", lambda: "run only if it fails" in message(world, "InitialConfiguration"), 60)
         await world.rest()
         assert [j.metadata.uid for j in world.server.read_all(Job)] == [job.metadata.uid]

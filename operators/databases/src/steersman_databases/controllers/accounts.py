@@ -45,7 +45,7 @@ class _Done:
     """Which primary was last furnished with which password, and when. Forgotten with the process: one login each.
 
     When it was last looked at, it kept ``kept`` of that password, and ``hasty`` committed without waiting.
-    ``failed``: it could not be furnished.
+    ``failed``: it could not be furnished, or is changed still.
     """
 
     about: tuple[str, int | None, Credentials]
@@ -107,7 +107,9 @@ class Accounts:
         self._clusters[charge.view.key] = done
         for change in changes:
             charge.events.normal(charge.cluster, change.reason, change.message)
-        await self._is_changed(charge, done)
+        changed = await self._is_changed(charge, done)
+        # What could not be undone is not tried at each look.
+        done.failed = changed and not changes
 
     async def _is_changed(self, charge: Charge, done: _Done) -> bool:
         """Whether the server has other accounts than were made, or another password than at the last look."""

@@ -159,7 +159,7 @@ class Initial:
             elif source.key not in found.data:
                 missing.append(f"key {source.key} in {source.kind} {source.name}")
             else:
-                told.append(f"{source} {found.metadata.uid} {found.metadata.resource_version}")
+                told.append(f"{source} {_state(found, source.key)}")
         return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16], list(dict.fromkeys(missing))
 
     async def _pods(self, charge: Charge, job: Job) -> Sequence[Pod]:
@@ -169,6 +169,13 @@ class Initial:
     def _tell(self, charge: Charge, changes: Sequence[Change]) -> None:
         for change in changes:
             charge.events.normal(charge.cluster, change.reason, change.message)
+
+
+def _state(source: ConfigMap | Secret, key: str) -> str:
+    # Of a Secret nothing that tells who guesses what is in it that he is right.
+    if isinstance(source, Secret):
+        return f"{source.metadata.uid} {source.metadata.resource_version}"
+    return source.data[key]
 
 
 def permit(builder: Builder[T]) -> Builder[T]:

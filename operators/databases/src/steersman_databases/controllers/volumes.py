@@ -72,7 +72,13 @@ class Volumes:
 
     async def _require_usable(self, key: ObjectKey, number: int) -> None:
         found = await find_live(self._charge.client, PersistentVolumeClaim, key)
-        if found is not None and await self._labelled(found, self._labels(number)) is None:
+        if found is None:
+            return
+        labels = self._labels(number)
+        if not labels.items() <= found.metadata.labels.items():
+            # It was not seen: a former instance's. What it bore beside these labels nobody knows.
+            labels = {**labels, RETIRED: "true"}
+        if await self._labelled(found, labels) is None:
             self._charge.require_labels(found)
 
     async def regain(self, observed: Observed) -> Sequence[PersistentVolumeClaim]:
