@@ -109,7 +109,7 @@ def test_two_nodes_are_ready_and_each_has_a_pod(ours: Target, web: str) -> None:
 def test_names_of_services_and_of_headless_pods_resolve_on_both_nodes(ours: Target, web: str, peer: str) -> None:
     service = ours.get("service", "web", f"--namespace={web}")
     assert service is not None
-    for name in ("web", f"web.{web}", f"web.{web}.svc", f"web.{web}.svc.cluster.local"):
+    for name in ("web", f"web.{web}", f"web.{web}.svc", f"web.{web}.svc.{layout.CLUSTER_DOMAIN}"):
         assert toolbox(ours, web, peer, "lookup", name) == service["spec"]["clusterIP"]
     addresses = [pod(ours, web, name)["status"]["podIP"] for name in PEERS]
     for name, address in zip(PEERS, addresses, strict=True):
