@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from itertools import product
@@ -17,9 +18,10 @@ from postgresql_server import PostgreSQLServer
 from real_server import ADMINISTRATOR
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import Claim, DesiredUser, SecondCredential
-from steersman_databases.engines.errors import AccessRefused
+from steersman_databases.engines.errors import AccessRefused, AdministratorRejected
 from steersman_databases.engines.postgresql.hba import access_rules, without_secrets
 from steersman_databases.engines.postgresql.patterns import is_readable
+from steersman_databases.engines.postgresql.session import logged_in
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
@@ -232,6 +234,15 @@ async def test_whom_no_line_fits_is_kept_out_by_rules(postgresql: PostgreSQLServ
                 await opens(postgresql, rotating, CLERK)
     finally:
         postgresql.administer("SELECT pg_reload_conf()")
+
+
+async def test_whose_role_is_gone_is_refused(postgresql: PostgreSQLServer) -> None:
+    """Who shows a password does not hear of it."""
+    server = Server("postgresql", postgresql.endpoint, Login("gone"), Verification(TLSMode.REQUIRE))
+    refused = pytest.raises(AdministratorRejected, match='role "gone" does not exist')
+    with in_force(postgresql, "hostssl all gone all trust"), refused:
+        async with logged_in(server, asyncio.get_running_loop().time() + 10):
+            pass
 
 
 NOBODY = "host all all all reject"

@@ -54,6 +54,7 @@ async def test_a_server_of_another_version_gets_the_accounts_and_the_password(po
     postgresql.administer("DROP ROLE somebody")
 
 
+NOTHING_SET = "SELECT NOT EXISTS (SELECT FROM pg_db_role_setting WHERE setrole::regrole::text LIKE 'steersman%')"
 CHANGED = {
     "ALTER ROLE steersman_operator NOLOGIN": (
         "SELECT rolcanlogin AND NOT rolinherit FROM pg_roles WHERE rolname = 'steersman_operator'"
@@ -76,6 +77,18 @@ CHANGED = {
         "SELECT has_schema_privilege('steersman_pooler', 'steersman', 'USAGE')"
     ),
     "REVOKE pg_monitor FROM steersman_operator": "SELECT pg_has_role('steersman_operator', 'pg_monitor', 'MEMBER')",
+    "ALTER ROLE steersman_operator CONNECTION LIMIT 0": (
+        "SELECT rolconnlimit = -1 FROM pg_roles WHERE rolname = 'steersman_operator'"
+    ),
+    "ALTER ROLE steersman_pooler BYPASSRLS": (
+        "SELECT NOT rolbypassrls FROM pg_roles WHERE rolname = 'steersman_pooler'"
+    ),
+    "ALTER ROLE steersman_pooler NOINHERIT": "SELECT rolinherit FROM pg_roles WHERE rolname = 'steersman_pooler'",
+    "ALTER ROLE steersman_operator VALID UNTIL '2001-01-01'": (
+        "SELECT rolvaliduntil > now() FROM pg_roles WHERE rolname = 'steersman_operator'"
+    ),
+    "ALTER ROLE steersman_operator SET statement_timeout = 1": NOTHING_SET,
+    "ALTER ROLE steersman_superuser IN DATABASE postgres SET default_transaction_read_only = on": NOTHING_SET,
     "DROP SCHEMA steersman CASCADE": "SELECT to_regprocedure('steersman.verifiers(name[])') IS NOT NULL",
 }
 """What somebody does to the accounts, and a look whether it is undone."""

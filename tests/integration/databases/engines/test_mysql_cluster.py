@@ -89,6 +89,32 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
         pytest.fail("it never came to its end")
 
 
+@pytest.mark.parametrize("name", ["steersman_replication", OPERATOR, "steersman_superuser"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ACCOUNT LOCK",
+        "REQUIRE NONE",
+        "REQUIRE SUBJECT '/CN=somebody'",
+        "REQUIRE SUBJECT '/CN={name}' AND ISSUER '/CN=somebody'",
+        "IDENTIFIED WITH caching_sha2_password BY 'chosen by hand'",
+        "PASSWORD EXPIRE",
+        "PASSWORD EXPIRE INTERVAL 1 DAY",
+        "WITH MAX_USER_CONNECTIONS 1",
+        "WITH MAX_QUERIES_PER_HOUR 1",
+    ],
+)
+async def test_who_does_not_come_in_as_declared_does_again(mysql: MySQLServer, name: str, change: str) -> None:
+    server, root = administrated(mysql), Credentials("root", "other")
+    await furnish(server, root, HOLDER)
+    declared = await mysql.execute("SHOW CREATE USER {}@'%'", name)
+    await mysql.execute(f"ALTER USER {{}}@'%' {change.replace('{name}', name)}", name)
+    assert await mysql.execute("SHOW CREATE USER {}@'%'", name) != declared
+    assert [each.reason for each in await furnish(server, root, HOLDER)] == ["AccountsUpdated"]
+    assert await mysql.execute("SHOW CREATE USER {}@'%'", name) == declared
+    assert await furnish(server, root, HOLDER) == ()
+
+
 async def test_another_password_of_the_administrators_is_seen_without_knowing_it(mysql: MySQLServer) -> None:
     server, root = administrated(mysql), Credentials("root", "of the Secret")
     await furnish(server, root, HOLDER)

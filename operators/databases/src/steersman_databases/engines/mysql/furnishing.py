@@ -53,6 +53,17 @@ _OPERATOR_DOES = ("CREATE USER", "SHUTDOWN", "ROLE_ADMIN", "CONNECTION_ADMIN", "
 """It restarts servers, comes in where clients have taken all connections, and makes and drops users who have defined
 views. No SYSTEM_USER: so none of its statements about accounts touches the administrator by mistake.
 """
+_PER_HOUR = ("QUERIES_PER_HOUR", "UPDATES_PER_HOUR", "CONNECTIONS_PER_HOUR")
+_UNLIMITED = " ".join(f"MAX_{each} 0" for each in (*_PER_HOUR, "USER_CONNECTIONS"))
+_OPEN = """
+    SELECT User AS name FROM mysql.user WHERE Host = ? AND User IN ?
+    AND plugin = 'caching_sha2_password' AND authentication_string = ''
+    AND ssl_type = 'SPECIFIED' AND CONVERT(x509_subject USING utf8mb4) = CONCAT('/CN=', User)
+    AND CONVERT(x509_issuer USING utf8mb4) = '' AND CONVERT(ssl_cipher USING utf8mb4) = ''
+    AND account_locked = 'N' AND password_expired = 'N' AND password_lifetime = 0
+    AND max_questions + max_updates + max_connections + max_user_connections = 0
+"""
+"""Who comes in as `_made` says."""
 
 
 @cache
@@ -87,7 +98,7 @@ def _made(name: str, privileges: Iterable[str], option: str = "") -> tuple[str, 
     means = f"IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT '/CN={name}'"
     return (
         f"CREATE USER IF NOT EXISTS {account(name)} {means}",
-        f"ALTER USER {account(name)} {means} PASSWORD EXPIRE NEVER ACCOUNT UNLOCK",
+        f"ALTER USER {account(name)} {means} WITH {_UNLIMITED} PASSWORD EXPIRE NEVER ACCOUNT UNLOCK",
         f"GRANT {', '.join(privileges)} ON *.* TO {account(name)}{option}",
     )
 
@@ -131,7 +142,9 @@ async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tupl
     for (name, on), words in beside.items():
         doing, text = statement(Revoke(name, on, tuple(sorted(words)), ""), Dialect(mariadb=False, literal=literal))
         await session.run(doing, text)
-    if marks.get(_MARK) == version() and held >= _declared():
+    names = [REPLICATION, OPERATOR, SUPERUSER]
+    come_in = await session.rows("looking at who comes in", _OPEN, ANYWHERE, names)
+    if marks.get(_MARK) == version() and held >= _declared() and len(come_in) == len(names):
         return (_UPDATED,) if beside else ()
     for text in statements():
         await session.run("making the accounts", text)

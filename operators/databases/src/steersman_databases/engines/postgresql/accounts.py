@@ -26,7 +26,11 @@ _SECONDS = 10.0
 _MADE: LiteralString = """
     SELECT pg_catalog.hashtextextended(pg_catalog.concat_ws('; ',
         (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', r.rolname, r.rolcanlogin, r.rolinherit, r.rolsuper,
-                r.rolreplication, r.rolcreaterole, r.rolcreatedb), ', ' ORDER BY r.rolname)
+                r.rolreplication, r.rolcreaterole, r.rolcreatedb, r.rolbypassrls, r.rolconnlimit,
+                pg_catalog.date_part('epoch', r.rolvaliduntil),
+                (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', s.setdatabase, s.setconfig), ' '
+                     ORDER BY s.setdatabase)
+                 FROM pg_catalog.pg_db_role_setting s WHERE s.setrole = r.oid)), ', ' ORDER BY r.rolname)
          FROM pg_catalog.pg_roles r WHERE r.rolname IN ('steersman_replication', 'steersman_rewind',
              'steersman_operator', 'steersman_superuser', 'steersman_pooler')),
         EXISTS (SELECT FROM pg_catalog.pg_auth_members m WHERE m.roleid = pg_catalog.to_regrole('pg_monitor')
@@ -41,7 +45,8 @@ _MADE: LiteralString = """
          WHERE n.nspname = 'steersman')
     ) COLLATE pg_catalog."C", 0)
 """
-"""A digest of what the SQL makes, as the catalogs have it, which anybody may read: roles, functions, privileges.
+"""A digest of what the SQL makes, as the catalogs have it, which anybody may read: roles and what is set for them,
+functions, privileges. Memberships have no part in it: where the operator made a role it is a member of that, too.
 
 The SQL leaves it beside its version, to be compared on the same server: so it runs once for each change, whatever
 there is that it does not undo. Passwords have no part in it: pg_hba lets none of these in by one.

@@ -10,6 +10,7 @@ SET LOCAL search_path = pg_catalog;
 DO $$
 DECLARE
     account text;
+    place text;
 BEGIN
     PERFORM pg_advisory_xact_lock(hashtext('steersman roles'));
     FOREACH account IN ARRAY ARRAY[
@@ -18,15 +19,24 @@ BEGIN
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = account) THEN
             EXECUTE format('CREATE ROLE %I', account);
         END IF;
+        -- Whatever else keeps one out, or changes what it does.
+        EXECUTE format('ALTER ROLE %I NOBYPASSRLS CONNECTION LIMIT -1 VALID UNTIL ''infinity''', account);
+        FOR place IN
+            SELECT CASE WHEN d.oid IS NULL THEN '' ELSE format(' IN DATABASE %I', d.datname) END
+            FROM pg_db_role_setting s LEFT JOIN pg_database d ON d.oid = s.setdatabase
+            WHERE s.setrole = to_regrole(account)
+        LOOP
+            EXECUTE format('ALTER ROLE %I%s RESET ALL', account, place);
+        END LOOP;
     END LOOP;
 END $$;
 
 -- None has a password: pg_hba lets each in by a certificate of the cluster's client authority and by nothing else.
-ALTER ROLE steersman_replication LOGIN REPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
-ALTER ROLE steersman_rewind LOGIN NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+ALTER ROLE steersman_replication LOGIN INHERIT REPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+ALTER ROLE steersman_rewind LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
 ALTER ROLE steersman_operator LOGIN NOINHERIT NOREPLICATION NOSUPERUSER CREATEROLE CREATEDB PASSWORD NULL;
-ALTER ROLE steersman_superuser LOGIN NOREPLICATION SUPERUSER PASSWORD NULL;
-ALTER ROLE steersman_pooler LOGIN NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
+ALTER ROLE steersman_superuser LOGIN INHERIT NOREPLICATION SUPERUSER PASSWORD NULL;
+ALTER ROLE steersman_pooler LOGIN INHERIT NOREPLICATION NOSUPERUSER NOCREATEROLE NOCREATEDB PASSWORD NULL;
 
 -- What pg_rewind calls. Source: PostgreSQL's documentation of pg_rewind, "Notes".
 GRANT EXECUTE ON FUNCTION

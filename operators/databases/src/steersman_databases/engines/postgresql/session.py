@@ -276,7 +276,9 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
     Ours run with untranslated messages for this; in another language a wrong password is an unreachable server.
     """
     message = message.removeprefix("connection failed: ")
-    if any(sign in message for sign in _REJECTIONS):
+    # What lets in by a password does not say this.
+    missing = f'role "{login.username}" does not exist'
+    if any(sign in message for sign in (*_REJECTIONS, missing)):
         return LoginRejected(message)
     if any(sign in message for sign in _RULES):
         return AccessRefused(server.endpoint, message)
