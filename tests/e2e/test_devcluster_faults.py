@@ -156,6 +156,7 @@ def test_a_node_that_crashes_boots_again_with_its_volumes(ours: Target, boxes: s
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     restarts = [each["status"]["containerStatuses"][0]["restartCount"] for each in (before, after)]
     assert restarts[1] == restarts[0] + 1
+    assert reaches(boxes, 1, "one", address(ours, boxes, "two")), "who knew the node finds it where it was"
 
 
 def test_pods_run_on_while_the_api_server_is_away(ours: Target, boxes: str, healed: None) -> None:

@@ -76,6 +76,11 @@ class NodeLayout:
         return FABRIC[10 + self.number]
 
     @property
+    def hardware_address(self) -> str:
+        """Kept when it boots again, as by a real machine: its neighbours would send to the former one for seconds."""
+        return f"02:00:00:00:00:{self.number:02x}"
+
+    @property
     def pods(self) -> Network:
         bits = {"4": 8, "6": 64}[IP]
         return ipaddress.ip_network((int(PODS.network_address) + (self.number << bits), PODS.max_prefixlen - bits))

@@ -92,7 +92,7 @@ def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
     _configure(
         control_plane,
         [
-            f"link add {node.name} type veth peer name eth0 netns {machine.first.pid}",
+            f"link add {node.name} type veth peer name eth0 address {node.hardware_address} netns {machine.first.pid}",
             f"link set {node.name} master fabric up",
         ],
     )
