@@ -26,7 +26,7 @@ from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import SUPERUSER
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import AdministratorRejected, EngineError
+from steersman_databases.engines.errors import AdministratorRejected, EngineError, LimitReached, RoleMissing
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
@@ -121,7 +121,7 @@ class Accounts:
             located = await self._servers.own(charge.view)
             scope = Scope(unfollowed=frozenset({name}), commits=True, accounts=True)
             survey = await self._surveys.look(located, charge.view.kind, charge.view.key, scope)
-        except AdministratorRejected:
+        except (AdministratorRejected, LimitReached, RoleMissing):
             return True
         except (NotLocated, ServerBusy, EngineError):
             # Whoever needs the server tells of it.
