@@ -58,12 +58,13 @@ class AlterUser:
 
 @dataclass(frozen=True, slots=True)
 class SetVerifier:
-    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL).
-    `elevated` is as for `AlterUser`."""
+    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL), or
+    what `beside` is of (MariaDB), where else nothing does. `elevated` is as for `AlterUser`."""
 
     name: str
     verifier: str | None = field(repr=False)
     retain: bool = False
+    beside: str | None = field(default=None, repr=False)
     elevated: bool = False
 
 
