@@ -246,7 +246,8 @@ async def test_whose_role_is_gone_is_refused(postgresql: PostgreSQLServer) -> No
         async with logged_in(server, asyncio.get_running_loop().time() + 10):
             pass
 
-    with in_force(postgresql, "hostssl all gone all trust"), pytest.raises(RoleMissing, match='"gone" does not exist'):
+    missing = pytest.raises(RoleMissing, match='"gone" does not exist')
+    with in_force(postgresql, "hostssl all gone all trust"), missing:
         await come_in(nobody)
     with in_force(postgresql), pytest.raises(AdministratorRejected, match="password authentication failed"):
         await come_in(with_password)
