@@ -33,9 +33,18 @@ def judge(seen: Writing, record: Record, what: str) -> None:
 
 @EACH
 def test_a_lost_pod_of_a_replica(three: ClusterUnderTest, record_property: Record) -> None:
-    with writing(three, "shop-app") as seen:
-        three.place.kubectl("delete", "pod", f"{three.replicas[0]}-0", "--force", "--grace-period=0", "--wait=false")
-        three.until("it is missed", lambda: not three.ready(3), 60)
+    place, lost = three.place, three.replicas[0]
+    with writing(three, "shop-app") as seen, place.telling(three.name, ("InstanceNotReady", lost)):
+        # It stays away until it is missed.
+        place.kubectl("create", "quota", "no-pods", "--hard=pods=0")
+        try:
+            three.until("it counts", lambda: place.get("quota", "no-pods").get("status", {}).get("hard"), 15)
+            place.kubectl("delete", "pod", f"{lost}-0", "--force", "--grace-period=0", "--wait=false")
+            said = three.wait_reason("InstanceRefused")["message"]
+            assert f"the API server takes no pod of {lost}: " in said and "exceeded quota: no-pods" in said
+            assert not three.ready(3)
+        finally:
+            place.kubectl("delete", "quota", "no-pods")
         three.wait_ready()
         judge(seen, record_property, "replica's pod")
 
