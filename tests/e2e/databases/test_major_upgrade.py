@@ -17,6 +17,7 @@ from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
 from devcluster.progress import Progress
 
+HEALED_WITHIN = 30.0
 ROWS = 20000
 SPEC = {
     **SMALL,
@@ -24,6 +25,7 @@ SPEC = {
     "instances": 2,
     "storage": {"size": "1Gi"},
     "walStorage": {"size": "512Mi"},
+    "postgresql": {"parameters": {**SMALL["postgresql"]["parameters"], "maintenance_work_mem": "48MB"}},
     "bootstrap": {"initdb": {"database": "books", "owner": "keeper"}},
     # Whoever waits has the time that it takes on a machine where others work too.
     "pooler": {"replicas": 1, "readOnly": False, "parameters": {"query_wait_timeout": "600"}},
@@ -113,6 +115,18 @@ def furnish(ledger: ClusterUnderTest) -> None:
     run(ledger, DATA)
 
 
+def takes_back(ledger: ClusterUnderTest) -> None:
+    """What somebody sets at a server, which 17 refuses, goes where something else is declared."""
+    told = f"took back what ALTER SYSTEM had set: maintenance_work_mem at {ledger.primary}"
+    run(ledger, "ALTER SYSTEM SET maintenance_work_mem = '16MB';\nSELECT pg_reload_conf()")
+
+    def is_back() -> bool:
+        events = ledger.place.events(ledger.name, "DriftRepaired")
+        return told in events and run(ledger, "SHOW maintenance_work_mem") == "48MB"
+
+    ledger.until("it is taken back, and told", is_back, HEALED_WITHIN)
+
+
 def went_on(seen: Writing) -> None:
     """Whoever waited did so without an error."""
     seen.goes_on(time.time())
@@ -128,6 +142,7 @@ def test_refused_then_taken_back_then_upgraded(
     ledger.until("15 serves", lambda: serves(ledger, "15"), 480)
     ledger.until("all is well", lambda: is_ready(ledger), 90)
     furnish(ledger)
+    takes_back(ledger)
     keeper = Client(ledger, "ledger-app", name="keeper")
     keeper.start()
     keeper.sql("CREATE TABLE book AS SELECT 'Ö' AS title")
