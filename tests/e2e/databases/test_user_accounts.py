@@ -68,8 +68,10 @@ class Served:
 
 @pytest.fixture(scope="module")
 def shop(shared: Place) -> ClusterUnderTest:
-    """A cluster of one, for all tests of the module."""
-    made = ClusterUnderTest(shared, "shop", {**SMALL, "instances": 1})
+    """A cluster of one that logs all statements, for all tests of the module."""
+    parameters = {**SMALL["postgresql"]["parameters"], "log_statement": "all"}
+    spec = {**SMALL, "instances": 1, "postgresql": {"parameters": parameters}}
+    made = ClusterUnderTest(shared, "shop", spec)
     made.apply()
     shared.declare("Database", "orders", {"clusterRef": {"name": "shop"}, "deletionPolicy": "Delete"})
     shared.wait_reason("database", "orders", "DatabaseReady", seconds=240)
@@ -132,6 +134,12 @@ def test_a_rotation_fails_no_login(served: Served, record_property: Record) -> N
     assert served.ask(served.login("clerk"), "INSERT INTO owned VALUES (2); SELECT COUNT(*) FROM owned").endswith("2")
     rotated = place.get("databaseuser", "clerk")["status"]["lastRotationTime"]
     assert rotated == served.login("clerk")["rotated-at"].replace("+00:00", "Z")
+    if postgresql:
+        log = place.kubectl("logs", served.pod, "--all-containers")
+        # The statements with the passwords are there, and so the passwords could be.
+        assert 'CREATE ROLE "clerk" ' in log and 'ALTER ROLE "clerk~" PASSWORD \'SCRAM-SHA-256$' in log
+        for login in (first, current, place.secret("shop-admin")):
+            assert login["password"] not in log
     place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
     assert served.refuses(current) != ""
     # What it owned is the database's owner's now, and all of it is there.
