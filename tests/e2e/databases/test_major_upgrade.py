@@ -14,11 +14,14 @@ import pytest
 
 from cluster_under_test import SMALL, Client, ClusterUnderTest, Place, Writing, writing
 from devcluster.errors import CommandFailed
-from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
+from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load, tag
 from devcluster.progress import Progress
+from steersman_databases.engines.versions import upgrade_image
 
 HEALED_WITHIN = 30.0
 ROWS = 20000
+ANOTHER = "steersman.dev/postgresql-upgrade:15-17-other"
+"""What the operator would have upgrade the data, by another name."""
 SPEC = {
     **SMALL,
     "version": "15",
@@ -75,6 +78,7 @@ def ledger(place: Place) -> ClusterUnderTest:
     if place.target.is_devcluster:
         for recipe in (POSTGRESQL_15, UPGRADE_15_17):
             load(ensure(recipe, Progress()))
+        tag(UPGRADE_15_17.reference, ANOTHER)
     return ClusterUnderTest(place, "ledger", dict(SPEC))
 
 
@@ -104,6 +108,11 @@ def serves(ledger: ClusterUnderTest, version: str) -> bool:
 
 def is_ready(ledger: ClusterUnderTest) -> bool:
     return ledger.status.get("phase") == "Ready"
+
+
+def upgrades(ledger: ClusterUnderTest) -> str:
+    """The image of the Job that upgrades the data."""
+    return ledger.place.get("job", "ledger-upgrade")["spec"]["template"]["spec"]["containers"][0]["image"]
 
 
 def furnish(ledger: ClusterUnderTest) -> None:
@@ -149,15 +158,18 @@ def test_refused_then_taken_back_then_upgraded(
     pods = ledger.pods()
 
     run(ledger, PLAIN)
-    ledger.apply(version="17")
+    ledger.apply(version="17", upgradeImage="example.com/upgrade:none")
     ledger.until("refused", lambda: says(ledger)[0] == "PreCheckFailed", 60)
     assert "column a of public.bad in database 'postgres' is of type aclitem" in says(ledger)[1]
     assert ledger.pods() == pods, "nothing was stopped"
+    chosen = ANOTHER if ledger.place.target.is_devcluster else upgrade_image("postgresql", "15", "17")
+    ledger.apply(upgradeImage=chosen)
 
     with writing(ledger, "stock-app", f"ledger-pooler-rw.{ledger.place.namespace}.svc") as seen:
         run(ledger, f"DROP TABLE bad;\n{DISORDER}")
         ledger.until("taken back", lambda: says(ledger)[0] == "RolledBack", 480)
         assert "pg_amcheck" in says(ledger)[1] and "disordered" in says(ledger)[1], says(ledger)[1]
+        assert upgrades(ledger) == chosen
         ledger.until("15 serves", lambda: serves(ledger, "15"), 120)
         assert run(ledger, "SELECT count(*) FROM entry") == str(ROWS)
         went_on(seen)
