@@ -168,6 +168,7 @@ async def test_a_database_and_a_user_of_it_come_and_go(installed: Envtest, each:
 
 
 async def test_a_rotation_leaves_the_former_password_open(installed: Envtest, each: RealServer) -> None:
+    assert isinstance(each, PostgreSQLServer | MySQLServer)
     database = "postgres" if isinstance(each, PostgreSQLServer) else ""
     async with scene(installed, f"rotation-{each.endpoint.port}", each) as at:
         await at.declare(DatabaseUser, "turner", user="turner", rotation={"every": "5m", "overlap": "1m"})
