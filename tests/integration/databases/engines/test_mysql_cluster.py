@@ -55,6 +55,7 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
     server, root, names = administrated(mysql), Credentials("root", "other"), ("steersman_replication", OPERATOR)
     await furnish(server, root, HOLDER)
     declared = await rights_of(mysql, *names)
+    await mysql.execute("CREATE USER IF NOT EXISTS mighty")
 
     async def go_astray() -> None:
         for name in names:
@@ -63,6 +64,7 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
             )
             await mysql.execute("GRANT SELECT ON mysql.user TO {}@'%'", name)
             await mysql.execute("GRANT ALL ON {}.* TO {}@'%'", "sh\\_%op", name)
+            await mysql.execute("GRANT mighty TO {}@'%' WITH ADMIN OPTION", name)
         await mysql.execute("REVOKE ROLE_ADMIN, SELECT ON *.* FROM {}@'%'", OPERATOR)
         await mysql.execute("GRANT CONNECTION_ADMIN ON *.* TO {}@'%' WITH GRANT OPTION", OPERATOR)
         await mysql.execute("REVOKE CONNECTION_ADMIN ON *.* FROM {}@'%'", "steersman_replication")

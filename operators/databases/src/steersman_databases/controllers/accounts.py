@@ -129,7 +129,9 @@ class Accounts:
         done.hasty = survey.hasty
         former, state = done.kept, survey.users.get(name)
         done.kept = "" if state is None else state.verifier or ""
-        return survey.accounts_altered or former not in (None, done.kept)
+        changed = survey.accounts_altered or former not in (None, done.kept)
+        done.failed = done.failed and changed
+        return changed
 
     def judge(self, cluster: ObjectKey, findings: Findings) -> None:
         """Who waits for no replica, although others do; as it was when the server was last looked at."""

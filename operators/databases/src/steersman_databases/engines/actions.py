@@ -58,8 +58,9 @@ class AlterUser:
 
 @dataclass(frozen=True, slots=True)
 class SetVerifier:
-    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL), or
-    what `beside` is of (MariaDB), where else nothing does. `elevated` is as for `AlterUser`."""
+    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well
+    (MySQL). `beside`: so does what this is of (MariaDB, where nothing else does then). `elevated` is as for
+    `AlterUser`."""
 
     name: str
     verifier: str | None = field(repr=False)

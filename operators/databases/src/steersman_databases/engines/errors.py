@@ -218,7 +218,7 @@ class LimitReached(ServerUnreachable):
 
 
 class RoleMissing(ServerUnreachable):
-    """Who logs in without a password is not there. Of a cluster's own accounts that is said while it is made, too."""
+    """Who logs in is not there, as is said where no password is asked for. A cluster's own are about to be made."""
 
     next_step = "make the role; those of a cluster's own are made by its operator"
 

@@ -143,16 +143,34 @@ async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tupl
     for (name, on), words in beside.items():
         doing, text = statement(Revoke(name, on, tuple(sorted(words)), ""), Dialect(mariadb=False, literal=literal))
         await session.run(doing, text)
+    narrowed = await _leave_roles(session) or bool(beside)
     if marks.get(_MARK) == await _as_made(session) and held >= _declared():
-        return (_UPDATED,) if beside else ()
+        return (_UPDATED,) if narrowed else ()
     for text in statements():
         await session.run("making the accounts", text)
     await write_mark(session, *_MARK, await _as_made(session))
     return (_UPDATED,)
 
 
+async def _leave_roles(session: Session) -> bool:
+    """Takes roles from the accounts, which have none; whether there were any."""
+    rows = await session.rows(
+        "looking at roles",
+        "SELECT TO_USER AS name, FROM_USER AS role, FROM_HOST AS host FROM mysql.role_edges"
+        " WHERE TO_HOST = ? AND TO_USER IN ?",
+        ANYWHERE,
+        [REPLICATION, OPERATOR],
+    )
+    for row in rows:
+        role = account(row["role"], row["host"])
+        await session.run("revoking a role", f"REVOKE {role} FROM {account(row['name'])}")
+    return bool(rows)
+
+
 async def _as_made(session: Session) -> str:
-    """Which SQL made the accounts, and a digest of how they come in: it runs once for each change of either."""
+    """Which SQL made the accounts, and a digest of how they come in: it runs once for each change of either, whatever
+    there is that it does not undo.
+    """
     names = [REPLICATION, OPERATOR, SUPERUSER]
     found = await session.rows("looking at the accounts", _COMING_IN, ANYWHERE, names)
     return f"{version()} {hashlib.sha256(repr(found).encode()).hexdigest()[:16]}"

@@ -20,7 +20,7 @@ from ..actions import (
     SetVerifier,
 )
 from ..claims import is_kin, is_ours, require_ours
-from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind
+from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind, Password
 from ..errors import InvalidName, NotSupported, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
@@ -256,7 +256,7 @@ def _second(survey: Survey, state: UserState, desired: DesiredUser) -> Iterator[
         if survey.product == "MariaDB":
             return
     if state.second_verifier is not None and (desired.second is None or second is NoPassword.NONE):
-        yield from _alone(survey, state)
+        yield from _alone(survey, state, password)
 
 
 def _reset(name: str) -> Change:
@@ -273,9 +273,14 @@ def _both(survey: Survey, state: UserState, password: str, second: str) -> Itera
     yield Step(SetVerifier(state.name, verifier, retain=True), _reset(state.name))
 
 
-def _alone(survey: Survey, state: UserState) -> Iterator[Step]:
-    change = Change("PasswordRemoved", f"the former password of user {state.name} is gone")
+def _alone(survey: Survey, state: UserState, password: Password) -> Iterator[Step]:
     if survey.product != "MariaDB":
-        yield Step(DiscardSecond(state.name), change)
-    elif state.verifier is not None and state.verifier.startswith(verifiers.NATIVE):
-        yield Step(SetVerifier(state.name, state.verifier), change)
+        yield Step(
+            DiscardSecond(state.name),
+            Change("PasswordRemoved", f"the former password of user {state.name} is gone"),
+        )
+    elif isinstance(password, str):
+        yield Step(
+            SetVerifier(state.name, new_verifier(survey, password)),
+            Change("PasswordRemoved", f"what opened user {state.name} beside its password is gone"),
+        )
