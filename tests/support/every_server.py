@@ -48,6 +48,11 @@ def administrated() -> Mapping[str, Start]:
     return found
 
 
+def mariadbs() -> Mapping[str, Start]:
+    """Those that are MariaDB."""
+    return {name: start for name, start in like_mysql().items() if name.startswith("mariadb-")}
+
+
 def mysqls() -> Mapping[str, Start]:
     """Those that are MySQL, and no MariaDB."""
     return {name: start for name, start in like_mysql().items() if name.startswith("mysql-")}

@@ -26,6 +26,7 @@ def primary_alone(three: ClusterUnderTest, on: str = "") -> tuple[str, str]:
     nodes = three.nodes()
     held = Counter(nodes.values())
     alone = on or next(node for node, count in held.items() if count == 1)
+    assert held[alone] == 1, f"it needs a node for each instance (make cluster NODES=3): {nodes}, not two on {alone}"
     to = next(instance for instance, node in nodes.items() if node == alone)
     if three.primary != to:
         three.annotate("switchover", to)

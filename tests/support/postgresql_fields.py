@@ -67,7 +67,7 @@ CASES: Mapping[str, Case] = {
     **COMMON,
     "version": Case("17", None, lambda found: found.cluster.sql("SHOW server_version_num")[:2], ("17", "17", "17")),
     "image": image(POSTGRESQL.reference, OTHER_IMAGE),
-    "upgradeImage": Case("example.com/upgrade:one", "example.com/upgrade:two"),  # controllers/test_upgrades.py
+    "upgradeImage": Case("example.com/upgrade:one", "example.com/upgrade:two"),  # test_major_upgrade.py
     "postgresql.parameters": Case({"work_mem": "5MB"}, {"work_mem": "6MB"}, shown("work_mem"), ("5MB", "6MB", "4MB")),
     "postgresql.pgHba": Case(
         ["hostssl all guest_one all scram-sha-256"],

@@ -92,9 +92,10 @@ class ReferredServer:
             self.sql(f"CREATE USER {REGISTRAR}@'%' IDENTIFIED BY '{password}' REQUIRE X509")
             self.sql(f"GRANT ALL ON *.* TO {REGISTRAR}@'%' WITH GRANT OPTION")
 
-    def serve(self, service: str) -> None:
-        """Another Service in front of it."""
-        ports = [{"port": _PORTS[self.engine]}]
+    def serve(self, service: str, port: int | None = None) -> None:
+        """Another Service in front of it, at the engine's own port unless given."""
+        own = _PORTS[self.engine]
+        ports = [{"port": port or own, "targetPort": own}]
         spec = {"selector": {"server": self.name}, "ports": ports}
         self.place.make({"apiVersion": "v1", "kind": "Service", "metadata": {"name": service}, "spec": spec})
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 _E2E, _ON_SERVERS = "e2e/databases/test_users.py", "integration/databases/controllers/test_server_ref.py"
 _REFERRED = "e2e/databases/test_referred_server.py"
 TESTED: Mapping[str, str] = {
-    "serverRef.host": _ON_SERVERS,
-    "serverRef.port": _ON_SERVERS,
+    "serverRef.host": _REFERRED,
+    "serverRef.port": _REFERRED,
     "serverRef.service.name": _E2E,
     "serverRef.service.namespace": _REFERRED,
     "serverRef.administrator.name": _E2E,

@@ -89,10 +89,11 @@ def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
     if _has(control_plane, node.name):
         return
     _delete(machine, "eth0")  # its other end was of a control plane that has crashed
+    end = f"eth0 address {node.hardware_address} netns {machine.first.pid}"
     _configure(
         control_plane,
         [
-            f"link add {node.name} type veth peer name eth0 address {node.hardware_address} netns {machine.first.pid}",
+            f"link add {node.name} type veth peer name {end}",
             f"link set {node.name} master fabric up",
         ],
     )

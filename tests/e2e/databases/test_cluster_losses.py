@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from cluster_engines import EACH, ON_MYSQL, ON_POSTGRESQL
 from cluster_under_test import Client, ClusterUnderTest, Writing, writing
+from devcluster import layout
 from devcluster.errors import CommandFailed
 from shown_certificates import shown_by
 
@@ -33,9 +35,18 @@ def judge(seen: Writing, record: Record, what: str) -> None:
 
 @EACH
 def test_a_lost_pod_of_a_replica(three: ClusterUnderTest, record_property: Record) -> None:
-    with writing(three, "shop-app") as seen:
-        three.place.kubectl("delete", "pod", f"{three.replicas[0]}-0", "--force", "--grace-period=0", "--wait=false")
-        three.until("it is missed", lambda: not three.ready(3), 60)
+    place, lost = three.place, three.replicas[0]
+    with writing(three, "shop-app") as seen, place.telling(three.name, ("InstanceNotReady", lost)):
+        # It stays away until it is missed.
+        place.kubectl("create", "quota", "no-pods", "--hard=pods=0")
+        try:
+            three.until("it counts", lambda: place.get("quota", "no-pods").get("status", {}).get("hard"), 15)
+            place.kubectl("delete", "pod", f"{lost}-0", "--force", "--grace-period=0", "--wait=false")
+            said = three.wait_reason("InstanceRefused")["message"]
+            assert f"the API server takes no pod of {lost}: " in said and "exceeded quota: no-pods" in said
+            assert not three.ready(3)
+        finally:
+            place.kubectl("delete", "quota", "no-pods")
         three.wait_ready()
         judge(seen, record_property, "replica's pod")
 
@@ -159,6 +170,36 @@ def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> N
         three.place.kubectl("delete", "secret", "shop-app")
         three.until("it is back", lambda: three.place.secret("shop-app").get("password"), HEALED_WITHIN)
     three.place.wait_reason("database", "shop", "DatabaseReady")
+    with writing(three, "shop-app") as seen:
+        seen.goes_on(time.time())
+
+
+@EACH
+def test_services_that_are_lost_or_lead_elsewhere_are_as_they_were(three: ClusterUnderTest) -> None:
+    place, name, written = three.place, three.name, f"{three.name}-rw-ipv{layout.IP}"
+
+    def found() -> list[Any]:
+        """All but their addresses: one that is made anew has others."""
+        specs = [place.get("service", f"{name}-{role}").get("spec", {}) for role in ("rw", "r")]
+        ways = [(spec.get("selector"), spec.get("ports")) for spec in specs]
+        return [ways, three.leads("rw"), three.leads("r"), place.get("endpointslice", written).get("endpoints")]
+
+    before = found()
+
+    def comes_back(told: tuple[str, str], kind: str, what: str, change: Mapping[str, Any] | None = None) -> None:
+        with place.telling(name, told):
+            if change is None:
+                place.kubectl("delete", kind, what)
+            else:
+                place.patch(kind, what, change)
+            three.until(f"{what} is as it was", lambda: found() == before, HEALED_WITHIN)
+
+    for service in (f"{name}-rw", f"{name}-r"):
+        comes_back(("Created", f"created Service {service}"), "service", service)
+        for harm in ({"selector": {"databases.steersman.dev/role": "replica"}}, {"ports": [{"port": 1}]}):
+            comes_back(("Updated", f"updated Service {service}"), "service", service, {"spec": harm})
+    told = f"Service {name}-rw leads to {three.primary}-0"
+    comes_back(("DriftRepaired", told), "endpointslice", written, {"endpoints": []})
     with writing(three, "shop-app") as seen:
         seen.goes_on(time.time())
 

@@ -52,6 +52,7 @@ def another_second(place: Place, kind: str, name: str) -> None:
 
 @EACH
 def test_the_older_of_two_users_keeps_the_name(server: ReferredServer) -> None:
+    """Against a database whose owner would be called so, too."""
     place, verifier = server.place, VERIFIER[server.engine.settings]
     clerk = {**server.on(), "user": "clerk"}
     place.declare("DatabaseUser", "first", clerk)
@@ -59,11 +60,17 @@ def test_the_older_of_two_users_keeps_the_name(server: ReferredServer) -> None:
     before = server.sql(verifier)
     another_second(place, "databaseuser", "first")
     place.declare("DatabaseUser", "second", clerk)
+    place.declare("Database", "third", {**server.on(), "username": "clerk", "deletionPolicy": "Delete"})
     said = place.wait_reason("databaseuser", "second", "ProvisionFailed")["message"]
     assert "clerk on this server is claimed by DatabaseUser first, which is older" in said
     assert "give this one another name" in said
     assert place.events("second", "ProvisionFailed") == [said]
     assert not place.get("secret", "second-user")
+    said = place.wait_reason("database", "third", "Claimed")["message"]
+    assert "user clerk on this server is claimed by DatabaseUser first, which is older" in said
+    assert not place.get("secret", "third-app")
+    delete(place, "database", "third")
+    assert place.events("third", "Claimed") == [said]
     assert (server.sql(verifier), place.condition("databaseuser", "first")["status"]) == (before, "True")
 
     delete(place, "databaseuser", "first")
@@ -75,7 +82,10 @@ def test_the_older_of_two_users_keeps_the_name(server: ReferredServer) -> None:
 
 @EACH
 def test_the_older_of_two_databases_keeps_the_name(server: ReferredServer) -> None:
-    """When it goes and keeps its data, nobody inherits them by a name; when it takes them along, the name is free."""
+    """When it goes and keeps its data, nobody inherits them by a name; when it takes them along, the name is free.
+
+    Against a user who would be called as its owner is, too.
+    """
     place, count = server.place, DATABASES[server.engine.settings]
     ledger = {**server.on(), "databaseName": "ledger", "deletionPolicy": "Delete"}
     place.declare("Database", "elder", {**ledger, "username": "elder"})
@@ -84,6 +94,12 @@ def test_the_older_of_two_databases_keeps_the_name(server: ReferredServer) -> No
     server.ask(login, "CREATE TABLE kept (n INT)")
     another_second(place, "database", "elder")
     place.declare("Database", "junior", {**ledger, "username": "junior"})
+    place.declare("DatabaseUser", "owner", {**server.on(), "user": "elder"})
+    said = place.wait_reason("databaseuser", "owner", "ProvisionFailed")["message"]
+    assert "user elder on this server is claimed by Database elder, which is older" in said
+    assert not place.get("secret", "owner-user")
+    delete(place, "databaseuser", "owner")
+    assert place.events("owner", "ProvisionFailed") == [said]
     said = place.wait_reason("database", "junior", "Claimed")["message"]
     assert "ledger on this server is claimed by Database elder, which is older" in said
     assert "give this one another name" in said

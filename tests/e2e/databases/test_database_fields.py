@@ -28,7 +28,7 @@ OF_THEIR_OWN = {"owner": "test_owner", "adopt": "test_adopt", "deletionPolicy": 
 OTHER_MODULES = {
     **server_ref_fields.TESTED,
     "version": "e2e/databases/test_specs.py",
-    "storageSize": "unit/databases/controllers/test_database.py",
+    "storageSize": "e2e/databases/test_lifecycle.py",
 }
 """Fields that another module is about, below ``tests``: they need other servers."""
 

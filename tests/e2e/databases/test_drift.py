@@ -34,6 +34,7 @@ AS_MADE = {
     "mysql": "SELECT DEFAULT_CHARACTER_SET_NAME = 'utf8mb4' FROM information_schema.SCHEMATA "
     "WHERE SCHEMA_NAME = 'orders'",
 }
+DROP_DATABASE = {"postgresql": "DROP DATABASE orders WITH (FORCE)", "mysql": "DROP DATABASE orders"}
 IN_OWN_DATABASE = frozenset({"REASSIGN OWNED BY orders TO postgres", "DROP OWNED BY orders"})
 
 
@@ -51,10 +52,10 @@ def _told(database: DatabaseUnderTest, *reasons: tuple[str, str] | str) -> Abstr
     return telling(database.events_with_cluster, *reasons)
 
 
-def _works_again(database: DatabaseUnderTest) -> None:
+def _works_again(database: DatabaseUnderTest, one: str = "SELECT n FROM t") -> None:
     database.eventually(
         "the application reads and writes again",
-        lambda: database.client_sql("CREATE TABLE again (n INT); DROP TABLE again; SELECT n FROM t").endswith("1"),
+        lambda: database.client_sql(f"CREATE TABLE again (n INT); DROP TABLE again; {one}").endswith("1"),
         seconds=HEALED_WITHIN,
     )
 
@@ -78,6 +79,10 @@ def test_inside_the_server(ready: DatabaseUnderTest) -> None:
             lambda: ready.admin_sql(AS_MADE[ready.engine]) in ("t", "1"),
             seconds=HEALED_WITHIN,
         )
+    with _told(ready, "DatabaseCreated"):
+        ready.admin_sql(DROP_DATABASE[ready.engine])
+        # What was in it is gone.
+        _works_again(ready, "SELECT 1")
     assert {"Normal"} == {e["type"] for e in ready.events()}, "healing is no cause for alarm"
 
 

@@ -9,23 +9,37 @@ from typing import Any
 
 import pytest
 
-from cluster_engines import POSTGRESQL
-from cluster_under_test import API, SMALL, ClusterUnderTest, Place
+from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
+from cluster_under_test import API, ClusterUnderTest, Place
 from referred_server import ReferredServer
 
-pytestmark = pytest.mark.xdist_group("isolation")
+pytestmark = [pytest.mark.xdist_group("isolation"), EACH]
 
 Record = Callable[[str, object], None]
 CROWD = [f"crowd-{number}" for number in range(12)]
 """Those on the server that hangs, all with work to do."""
 QUICK = 10.0
 """Seconds in which a change is made where nobody hangs, on a machine with other things to do."""
+CONNECT: Mapping[Engine, str] = {POSTGRESQL: "CONNECT", MYSQL: "SELECT"}
+"""What somebody needs to come in to a database."""
+LIMIT: Mapping[Engine, str] = {
+    POSTGRESQL: "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'newcomer'",
+    MYSQL: "SELECT max_user_connections FROM mysql.user WHERE User = 'newcomer'",
+}
+BY_HAND: Mapping[Engine, str] = {
+    POSTGRESQL: "ALTER ROLE newcomer CONNECTION LIMIT 5",
+    MYSQL: "ALTER USER newcomer WITH MAX_USER_CONNECTIONS 5",
+}
 
 
 @pytest.fixture(scope="module")
-def shop(shared: Place) -> ClusterUnderTest:
+def shop(shared: Place, of: Engine) -> ClusterUnderTest:
     """A cluster that is well."""
-    made = ClusterUnderTest(shared, "shop", {**SMALL, "instances": 1})
+    return cluster_of_one(shared, "shop", of)
+
+
+def cluster_of_one(place: Place, name: str, engine: Engine) -> ClusterUnderTest:
+    made = ClusterUnderTest(place, name, {**engine.small, "instances": 1}, engine)
     made.apply()
     made.wait_ready()
     return made
@@ -59,19 +73,17 @@ def _told(user: Mapping[str, Any]) -> str:
 
 
 @pytest.fixture(params=["cluster", "server"])
-def hanging(request: pytest.FixtureRequest, shared: Place) -> Iterator[Hanging]:
+def hanging(request: pytest.FixtureRequest, shared: Place, of: Engine) -> Iterator[Hanging]:
     """A cluster of the operator's, or somebody's server; it is well again after the test."""
     if request.param == "cluster":
-        cluster = ClusterUnderTest(shared, "stuck", {**SMALL, "instances": 1})
-        cluster.apply()
-        cluster.wait_ready()
+        cluster = cluster_of_one(shared, "stuck", of)
 
         def signal(name: str) -> None:
             cluster.execute("stuck-0", "sh", "-c", f"kill -{name} -1")
 
         made = Hanging(shared, cluster.reference(), signal)
     else:
-        server = ReferredServer(shared, POSTGRESQL)
+        server = ReferredServer(shared, of)
         server.start()
         made = Hanging(shared, server.on(), server.signal)
     yield made
@@ -83,7 +95,7 @@ def hanging(request: pytest.FixtureRequest, shared: Place) -> Iterator[Hanging]:
 def test_changes_elsewhere_are_made_at_once(
     shop: ClusterUnderTest, hanging: Hanging, record_property: Record
 ) -> None:
-    place = shop.place
+    place, limit = shop.place, LIMIT[shop.engine]
     hanging.declare()
     place.until("the crowd is there", lambda: hanging.told() == {"True"}, 120)
     hanging.signal("STOP")
@@ -99,17 +111,16 @@ def test_changes_elsewhere_are_made_at_once(
         return lambda: place.condition(kind, name).get("status") == "True"
 
     on = shop.reference()
-    newcomer = {**on, "user": "newcomer", "grants": [{"database": "fresh", "privileges": ["CONNECT"]}]}
+    grants = [{"database": "fresh", "privileges": [CONNECT[shop.engine]]}]
+    newcomer = {**on, "user": "newcomer", "grants": grants}
     place.declare("Database", "fresh", {**on, "deletionPolicy": "Delete"})
     quick("a database is there", is_ready("database", "fresh"))
     place.declare("DatabaseUser", "newcomer", newcomer)
     quick("a user is there", is_ready("databaseuser", "newcomer"))
     place.declare("DatabaseUser", "newcomer", {**newcomer, "connectionLimit": 7})
-    limit = "SELECT rolconnlimit FROM pg_roles WHERE rolname = 'newcomer'"
     quick("the user is changed", lambda: shop.sql(limit) == "7")
-    shop.sql("ALTER ROLE newcomer CREATEDB")
-    by_hand = "SELECT rolcreatedb FROM pg_roles WHERE rolname = 'newcomer'"
-    place.until("what somebody changes is healed", lambda: shop.sql(by_hand) == "f", 30)
+    shop.sql(BY_HAND[shop.engine])
+    place.until("what somebody changes is healed", lambda: shop.sql(limit) == "7", 30)
     began = time.monotonic()
     place.kubectl("delete", "databaseuser/newcomer", "database/fresh", "--timeout=60s", seconds=70)
     assert time.monotonic() - began < QUICK

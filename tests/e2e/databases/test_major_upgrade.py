@@ -14,16 +14,21 @@ import pytest
 
 from cluster_under_test import SMALL, Client, ClusterUnderTest, Place, Writing, writing
 from devcluster.errors import CommandFailed
-from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
+from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load, tag
 from devcluster.progress import Progress
+from steersman_databases.engines.versions import upgrade_image
 
+HEALED_WITHIN = 30.0
 ROWS = 20000
+ANOTHER = "steersman.dev/postgresql-upgrade:15-17-other"
+"""What the operator would have upgrade the data, by another name."""
 SPEC = {
     **SMALL,
     "version": "15",
     "instances": 2,
     "storage": {"size": "1Gi"},
     "walStorage": {"size": "512Mi"},
+    "postgresql": {"parameters": {**SMALL["postgresql"]["parameters"], "maintenance_work_mem": "48MB"}},
     "bootstrap": {"initdb": {"database": "books", "owner": "keeper"}},
     # Whoever waits has the time that it takes on a machine where others work too.
     "pooler": {"replicas": 1, "readOnly": False, "parameters": {"query_wait_timeout": "600"}},
@@ -73,6 +78,7 @@ def ledger(place: Place) -> ClusterUnderTest:
     if place.target.is_devcluster:
         for recipe in (POSTGRESQL_15, UPGRADE_15_17):
             load(ensure(recipe, Progress()))
+        tag(UPGRADE_15_17.reference, ANOTHER)
     return ClusterUnderTest(place, "ledger", dict(SPEC))
 
 
@@ -104,6 +110,11 @@ def is_ready(ledger: ClusterUnderTest) -> bool:
     return ledger.status.get("phase") == "Ready"
 
 
+def upgrades(ledger: ClusterUnderTest) -> str:
+    """The image of the Job that upgrades the data."""
+    return ledger.place.get("job", "ledger-upgrade")["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
 def furnish(ledger: ClusterUnderTest) -> None:
     """What somebody has on a cluster, beside what administrators do."""
     ledger.place.declare("Database", "stock", ledger.reference(deletionPolicy="Delete"))
@@ -111,6 +122,18 @@ def furnish(ledger: ClusterUnderTest) -> None:
     ledger.place.wait_reason("database", "stock", "DatabaseReady")
     ledger.place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
     run(ledger, DATA)
+
+
+def takes_back(ledger: ClusterUnderTest) -> None:
+    """What somebody sets at a server, which 17 refuses, goes where something else is declared."""
+    told = f"took back what ALTER SYSTEM had set: maintenance_work_mem at {ledger.primary}"
+    run(ledger, "ALTER SYSTEM SET maintenance_work_mem = '16MB';\nSELECT pg_reload_conf()")
+
+    def is_back() -> bool:
+        events = ledger.place.events(ledger.name, "DriftRepaired")
+        return told in events and run(ledger, "SHOW maintenance_work_mem") == "48MB"
+
+    ledger.until("it is taken back, and told", is_back, HEALED_WITHIN)
 
 
 def went_on(seen: Writing) -> None:
@@ -128,21 +151,25 @@ def test_refused_then_taken_back_then_upgraded(
     ledger.until("15 serves", lambda: serves(ledger, "15"), 480)
     ledger.until("all is well", lambda: is_ready(ledger), 90)
     furnish(ledger)
+    takes_back(ledger)
     keeper = Client(ledger, "ledger-app", name="keeper")
     keeper.start()
     keeper.sql("CREATE TABLE book AS SELECT 'Ö' AS title")
     pods = ledger.pods()
 
     run(ledger, PLAIN)
-    ledger.apply(version="17")
+    ledger.apply(version="17", upgradeImage="example.com/upgrade:none")
     ledger.until("refused", lambda: says(ledger)[0] == "PreCheckFailed", 60)
     assert "column a of public.bad in database 'postgres' is of type aclitem" in says(ledger)[1]
     assert ledger.pods() == pods, "nothing was stopped"
+    chosen = ANOTHER if ledger.place.target.is_devcluster else upgrade_image("postgresql", "15", "17")
+    ledger.apply(upgradeImage=chosen)
 
     with writing(ledger, "stock-app", f"ledger-pooler-rw.{ledger.place.namespace}.svc") as seen:
         run(ledger, f"DROP TABLE bad;\n{DISORDER}")
         ledger.until("taken back", lambda: says(ledger)[0] == "RolledBack", 480)
         assert "pg_amcheck" in says(ledger)[1] and "disordered" in says(ledger)[1], says(ledger)[1]
+        assert upgrades(ledger) == chosen
         ledger.until("15 serves", lambda: serves(ledger, "15"), 120)
         assert run(ledger, "SELECT count(*) FROM entry") == str(ROWS)
         went_on(seen)

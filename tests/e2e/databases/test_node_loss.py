@@ -81,9 +81,14 @@ def test_a_primary_cut_off_leaves_rw_with_the_operator_away(
     three.wait_ready()
 
 
-def test_a_primarys_pod_is_deleted_while_its_node_is_lost(three: ClusterUnderTest, record_property: Record) -> None:
-    """As Kubernetes does after five minutes, and a person sooner. Its volume is on the node: it waits for it."""
-    node, other = primary_alone(three)
+def test_a_primarys_pod_is_deleted_while_its_node_is_lost(
+    cluster: Target, three: ClusterUnderTest, record_property: Record
+) -> None:
+    """As Kubernetes does after five minutes, and a person sooner. Its volume is on the node: it waits for it.
+
+    The operator was on that node, too: another one, elsewhere, says so.
+    """
+    node, other = primary_alone(three, operator_under_test.running(cluster)["node"])
     former, before = three.primary, three.pods()
     with writing(three, "shop-app", on=other) as seen:
         with cut_off(node):
@@ -96,7 +101,8 @@ def test_a_primarys_pod_is_deleted_while_its_node_is_lost(three: ClusterUnderTes
                 "its place is kept",
                 lambda: three.pods().get(f"{former}-0", before[f"{former}-0"]) != before[f"{former}-0"],
             )
-            three.wait_reason("Unschedulable")
+            three.wait_reason("Unschedulable", seconds=240)
+            assert operator_under_test.running(cluster)["node"] != node
             seen.goes_on(time.time())
         three.wait_ready(seconds=400)
         seen.goes_on(time.time())

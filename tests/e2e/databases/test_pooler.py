@@ -23,6 +23,7 @@ PAUSE = 5.0
 # Poolers connect anew as soon as another leads, and once more when all nodes have led to it for 10 s: then they are
 # looked at again within as long.
 LETS_GO = 30.0
+HEALED_WITHIN = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,15 @@ def test_nobody_of_importance_comes_through(client: Client, user: str) -> None:
         client.sql("SELECT 1", through(client, "rw", user=user, password=administrator["password"]))
     with pytest.raises(CommandFailed, match="FATAL"):
         client.sql("SHOW POOLS", through(client, "rw", user=user, dbname="pgbouncer", password="guess"))
+
+
+def test_a_service_of_theirs_that_is_lost_is_made_anew(client: Client) -> None:
+    pooled = client.cluster
+    place, name = pooled.place, f"{pooled.name}-pooler-rw"
+    with place.telling(pooled.name, ("Created", f"created Service {name}")):
+        place.kubectl("delete", "service", name)
+        pooled.until("it is back", lambda: place.get("service", name), HEALED_WITHIN)
+    pooled.until("it leads to them", lambda: client.sql("SELECT 1") == "1", 60)
 
 
 def switched_over(pooled: ClusterUnderTest) -> Callable[[], bool]:

@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.xdist_group("referred-server"), EACH]
 Record = Callable[[str, object], None]
 TOLD_WITHIN = 30.0
 DONE_WITHIN = 60.0
+ELSEWHERE = 15432
+"""A port of neither engine's."""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,29 @@ def test_a_service_that_comes_later_is_found(server: ReferredServer, record_prop
     for kind, name in (("database", "late"), ("databaseuser", "early")):
         record_property(f"seconds until {name} is there", round(done(place, kind, name), 1))
     assert server.ask(place.secret("early-user"), "SELECT 1") == "1"
+
+
+def test_it_is_found_by_a_host_and_at_another_port(server: ReferredServer) -> None:
+    place = server.place
+    server.serve("detour", ELSEWHERE)
+    ways: Mapping[str, Mapping[str, Any]] = {
+        "hosted": {"host": server.host},
+        "ported": {"service": {"name": "detour"}, "port": ELSEWHERE},
+        "detoured": {"host": f"detour.{place.namespace}.svc", "port": ELSEWHERE},
+    }
+    for way, named in ways.items():
+        on = server.on()
+        del on["serverRef"]["service"]
+        on["serverRef"] |= named
+        guest = f"{way}-guest"
+        place.declare("Database", way, {**on, "deletionPolicy": "Delete"})
+        place.declare("DatabaseUser", guest, {**on, "user": guest, "grants": grants(server, way)})
+    for way, named in ways.items():
+        done(place, "database", way)
+        done(place, "databaseuser", f"{way}-guest")
+        for login in (place.secret(f"{way}-app"), place.secret(f"{way}-guest-user")):
+            assert server.ask(login, "SELECT 1") == "1"
+            assert (login["port"] == str(ELSEWHERE)) is ("port" in named)
 
 
 def test_a_server_that_goes_away_for_a_while(server: ReferredServer, record_property: Record) -> None:

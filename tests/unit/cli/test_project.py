@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from projects import CREATE, INIT, KIND, made, ours, steersman, written
+from projects import CREATE, EXAMPLES, INIT, KIND, made, ours, steersman, written
 
 WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
+DATABASES = Path(__file__).parents[3] / "operators/databases"
 OTHER = ("--group", "g", "--version", "v1", "--kind", "Other")
 LONG = ("--group", "mygroup", "--version", "v1", "--kind", "LongNamedKindOfRegionalPolicy")
 
@@ -29,6 +30,21 @@ def test_the_workflow_of_the_articles(pristine: Path) -> None:
     assert crd["metadata"]["name"] == "databaseusers.mygroup.handsomeguy.cn"
     sample = yaml.safe_load(text(pristine, "config/samples/mygroup_v1alpha1_databaseuser.yaml"))
     assert sample["apiVersion"] == "mygroup.handsomeguy.cn/v1alpha1"
+
+
+def test_an_operator_leaves_a_node_that_is_lost(pristine: Path) -> None:
+    """Soon, and not after the five minutes that pods are given which say nothing."""
+    for root in (pristine, DATABASES, *EXAMPLES):
+        pod = yaml.safe_load(text(root, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
+        assert pod["tolerations"] == [
+            {
+                "key": f"node.kubernetes.io/{what}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 30,
+            }
+            for what in ("not-ready", "unreachable")
+        ], root
 
 
 def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ What takes an hour, or a Service that comes late, is tested in virtual time (tes
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from real_server import ADMINISTRATOR, RealServer
 from server_process import free_port
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import Secret
-from steersman.client import Client
+from steersman.client import Client, MergePatch
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman.testing.envtest import Envtest
@@ -96,6 +98,12 @@ class Scene:
         data = (await self._client.get(Secret, ObjectKey(self._namespace, secret))).data
         return Credentials(data["user"].decode(), data["password"].decode())
 
+    async def rotate(self, secret: str) -> None:
+        """Makes the password as old as it may become."""
+        past = b64encode(b"2001-01-01T00:00:00+00:00").decode()
+        patch = MergePatch({"data": {"rotated-at": past}})
+        await self._client.patch(Secret, ObjectKey(self._namespace, secret), patch)
+
     async def delete(self, kind: type[Declared], name: str) -> None:
         """Deletes an object, and waits until it is gone."""
         key = ObjectKey(self._namespace, name)
@@ -157,6 +165,24 @@ async def test_a_database_and_a_user_of_it_come_and_go(installed: Envtest, each:
         await at.delete(Database, "shop")
         assert "shop" not in await each.databases()
         assert not {"shop", "clerk"} & await each.users()
+
+
+async def test_a_rotation_leaves_the_former_password_open(installed: Envtest, each: RealServer) -> None:
+    assert isinstance(each, PostgreSQLServer | MySQLServer)
+    database = "postgres" if isinstance(each, PostgreSQLServer) else ""
+    async with scene(installed, f"rotation-{each.endpoint.port}", each) as at:
+        await at.declare(DatabaseUser, "turner", user="turner", rotation={"every": "5m", "overlap": "1m"})
+        await at.ready("turner")
+        former = await at.credentials("turner-user")
+        await at.rotate("turner-user")
+        async with asyncio.timeout(SECONDS):
+            while (present := await at.credentials("turner-user")) == former:
+                await asyncio.sleep(0.1)
+        for credentials in (former, present):
+            assert await each.can_log_in(credentials, database)
+        assert not await each.can_log_in(replace(present, password="other"), database)
+        await at.delete(DatabaseUser, "turner")
+        assert not {former.username, present.username} & await each.users()
 
 
 async def test_a_server_is_verified_by_an_authority_from_a_secret(installed: Envtest, server: RealServer) -> None:

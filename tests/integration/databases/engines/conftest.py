@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from every_server import administrated, every_server, mysqls, postgresqls
+from every_server import administrated, every_server, mariadbs, mysqls, postgresqls
 from mysql_server import MySQLServer
 from postgresql_server import PostgreSQLServer
 from real_server import RealServer
@@ -23,6 +23,7 @@ FIXTURES = {
     "postgresql": postgresqls,
     "mysql_server": administrated,
     "mysql": mysqls,
+    "mariadb": mariadbs,
 }
 """The servers that the tests with each of these fixtures run on."""
 
@@ -71,6 +72,13 @@ def mysql_server(request: pytest.FixtureRequest, started: Callable[[str], RealSe
 
 @pytest.fixture
 def mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
+    found = started(request.param)
+    assert isinstance(found, MySQLServer)
+    return found
+
+
+@pytest.fixture
+def mariadb(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
     found = started(request.param)
     assert isinstance(found, MySQLServer)
     return found

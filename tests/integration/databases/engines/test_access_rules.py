@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ from postgresql_server import PostgreSQLServer
 from real_server import ADMINISTRATOR
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import Claim, DesiredUser, SecondCredential
-from steersman_databases.engines.errors import AccessRefused, AdministratorRejected
+from steersman_databases.engines.errors import AccessRefused, AdministratorRejected, RoleMissing
 from steersman_databases.engines.postgresql.hba import access_rules, without_secrets
 from steersman_databases.engines.postgresql.patterns import is_readable
 from steersman_databases.engines.postgresql.session import logged_in
@@ -238,11 +239,18 @@ async def test_whom_no_line_fits_is_kept_out_by_rules(postgresql: PostgreSQLServ
 
 async def test_whose_role_is_gone_is_refused(postgresql: PostgreSQLServer) -> None:
     """Who shows a password does not hear of it."""
-    server = Server("postgresql", postgresql.endpoint, Login("gone"), Verification(TLSMode.REQUIRE))
-    refused = pytest.raises(AdministratorRejected, match='role "gone" does not exist')
-    with in_force(postgresql, "hostssl all gone all trust"), refused:
+    nobody = Server("postgresql", postgresql.endpoint, Login("gone"), Verification(TLSMode.REQUIRE))
+    with_password = replace(nobody, login=Login("gone", "s3cret"))
+
+    async def come_in(server: Server) -> None:
         async with logged_in(server, asyncio.get_running_loop().time() + 10):
             pass
+
+    missing = pytest.raises(RoleMissing, match='"gone" does not exist')
+    with in_force(postgresql, "hostssl all gone all trust"), missing:
+        await come_in(nobody)
+    with in_force(postgresql), pytest.raises(AdministratorRejected, match="password authentication failed"):
+        await come_in(with_password)
 
 
 NOBODY = "host all all all reject"

@@ -35,7 +35,7 @@ def administrated(postgresql: PostgreSQLServer) -> Server:
 async def test_a_server_of_another_version_gets_the_accounts_and_the_password(postgresql: PostgreSQLServer) -> None:
     server = administrated(postgresql)
     postgresql.administer("CREATE ROLE somebody LOGIN")
-    somebody = Credentials("somebody", "first")
+    somebody = Credentials("somebody", "not-for-any-log")
 
     async def reasons(credentials: Credentials) -> list[str]:
         return [change.reason for change in await furnish(server, credentials, HOLDER)]
@@ -44,13 +44,16 @@ async def test_a_server_of_another_version_gets_the_accounts_and_the_password(po
     assert await reasons(somebody) == []
     assert await postgresql.can_log_in(somebody, "postgres")
     postgresql.administer("COMMENT ON SCHEMA steersman IS 'of another version'")
-    second = replace(somebody, password="it's \\another")
+    second = replace(somebody, password="it's \\also not-for-any-log")
     assert await reasons(second) == ["AccountsUpdated", "PasswordReset"]
     assert await postgresql.can_log_in(second, "postgres")
     assert not await postgresql.can_log_in(somebody, "postgres")
     [(comment,)] = postgresql.administer("SELECT obj_description(to_regnamespace('steersman'), 'pg_namespace')")
     assert comment.startswith(f"{version()} ")
     assert await reasons(second) == []
+    log = postgresql.log.read_text(errors="replace")
+    assert 'ALTER ROLE "somebody" PASSWORD \'SCRAM-SHA-256$' in log
+    assert somebody.password not in log
     postgresql.administer("DROP ROLE somebody")
 
 

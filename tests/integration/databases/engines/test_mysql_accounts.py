@@ -13,6 +13,7 @@ from mysql_server import MySQLServer
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import Claim, DesiredGrant, ObjectKind
 from steersman_databases.engines.errors import InvalidName, ObjectsMissing, SqlFailed
+from steersman_databases.engines.mysql.verifiers import NATIVE, native
 
 __all__ = ["TestAccounts", "at"]
 
@@ -31,6 +32,28 @@ async def test_all_that_somebody_granted_on_a_database_is_revoked(at: At, mysql_
 
 
 CLERK = Credentials("clerk", "s3cret")
+DECLARED, OTHER = (f"{NATIVE} USING '{native(word).partition(':')[2]}'" for word in (CLERK.password, "other"))
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        *(f"{DECLARED} OR unix_socket", f"unix_socket OR {DECLARED}", "unix_socket"),
+        *(f"{DECLARED} OR {OTHER}", f"{OTHER} OR {DECLARED}", f"{DECLARED} OR {OTHER} OR unix_socket"),
+        f"{NATIVE} USING 'invalid' OR {DECLARED}",
+    ],
+)
+async def test_what_opens_an_account_beside_its_password_is_taken_away(mariadb: MySQLServer, ways: str) -> None:
+    at, shown = At(mariadb), "SHOW CREATE USER {}@'%'"
+    try:
+        await at.make(user())
+        declared = await mariadb.execute(shown, "clerk")
+        await mariadb.execute(f"ALTER USER {{}}@'%' IDENTIFIED VIA {ways}", "clerk")
+        assert len(await at.make(user())) == 1
+        assert await mariadb.execute(shown, "clerk") == declared
+    finally:
+        await at.drop("clerk")
+        await at.close()
 
 
 async def test_a_grant_opens_the_database_of_its_name_and_no_other(at: At, mysql_server: MySQLServer) -> None:

@@ -55,6 +55,7 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
     server, root, names = administrated(mysql), Credentials("root", "other"), ("steersman_replication", OPERATOR)
     await furnish(server, root, HOLDER)
     declared = await rights_of(mysql, *names)
+    await mysql.execute("CREATE USER IF NOT EXISTS mighty")
 
     async def go_astray() -> None:
         for name in names:
@@ -63,6 +64,7 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
             )
             await mysql.execute("GRANT SELECT ON mysql.user TO {}@'%'", name)
             await mysql.execute("GRANT ALL ON {}.* TO {}@'%'", "sh\\_%op", name)
+            await mysql.execute("GRANT mighty TO {}@'%' WITH ADMIN OPTION", name)
         await mysql.execute("REVOKE ROLE_ADMIN, SELECT ON *.* FROM {}@'%'", OPERATOR)
         await mysql.execute("GRANT CONNECTION_ADMIN ON *.* TO {}@'%' WITH GRANT OPTION", OPERATOR)
         await mysql.execute("REVOKE CONNECTION_ADMIN ON *.* FROM {}@'%'", "steersman_replication")
@@ -96,19 +98,23 @@ async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysq
         "ACCOUNT LOCK",
         "REQUIRE NONE",
         "REQUIRE SUBJECT '/CN=somebody'",
+        "REQUIRE SUBJECT '/CN={NAME}'",
         "REQUIRE SUBJECT '/CN={name}' AND ISSUER '/CN=somebody'",
         "IDENTIFIED WITH caching_sha2_password BY 'chosen by hand'",
         "PASSWORD EXPIRE",
         "PASSWORD EXPIRE INTERVAL 1 DAY",
         "WITH MAX_USER_CONNECTIONS 1",
         "WITH MAX_QUERIES_PER_HOUR 1",
+        "FAILED_LOGIN_ATTEMPTS 1 PASSWORD_LOCK_TIME UNBOUNDED",
+        "PASSWORD REQUIRE CURRENT",
+        "PASSWORD HISTORY 3 PASSWORD REUSE INTERVAL 3 DAY",
     ],
 )
 async def test_who_does_not_come_in_as_declared_does_again(mysql: MySQLServer, name: str, change: str) -> None:
     server, root = administrated(mysql), Credentials("root", "other")
     await furnish(server, root, HOLDER)
     declared = await mysql.execute("SHOW CREATE USER {}@'%'", name)
-    await mysql.execute(f"ALTER USER {{}}@'%' {change.replace('{name}', name)}", name)
+    await mysql.execute(f"ALTER USER {{}}@'%' {change.format(name=name, NAME=name.upper())}", name)
     assert await mysql.execute("SHOW CREATE USER {}@'%'", name) != declared
     assert [each.reason for each in await furnish(server, root, HOLDER)] == ["AccountsUpdated"]
     assert await mysql.execute("SHOW CREATE USER {}@'%'", name) == declared

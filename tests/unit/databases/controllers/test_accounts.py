@@ -46,10 +46,11 @@ class FurnishedWorld(ClusterWorld):
             raise ServerUnreachable(server.endpoint, "no answer")
         changes = () if self.password == administrator.password else (Change("PasswordReset", "set it"),)
         self.keep(administrator.password)
-        if self.hosts.sql.accounts_altered or not self.hosts.sql.users[OPERATOR].login:
+        operator = self.hosts.sql.users[OPERATOR]
+        if self.hosts.sql.accounts_altered or not operator.login or operator.connection_limit >= 0:
             changes += (Change("AccountsUpdated", "made them"),)
         self.hosts.sql.accounts_altered = False
-        self.hosts.sql.spoil_user(OPERATOR, login=True)
+        self.hosts.sql.spoil_user(OPERATOR, login=True, connection_limit=-1)
         return changes
 
     def keep(self, password: str) -> None:
@@ -139,6 +140,19 @@ async def test_a_server_that_refuses_the_operator_is_asked_with_a_superusers_log
         assert looks < world.looks <= looks + 3, "what fails is tried again after a minute"
         world.answers = True
         await world.until("let in", lambda: world.hosts.sql.users[OPERATOR].login, 70)
+
+
+@virtual_time
+async def test_a_limit_that_keeps_the_operator_out_is_taken_away_within_thirty_seconds() -> None:
+    world = FurnishedWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.until("set", world.set, 15)
+        await world.rest(40)
+        world.hosts.sql.spoil_user(OPERATOR, connection_limit=0)
+        await world.until("let in", lambda: world.hosts.sql.users[OPERATOR].connection_limit == -1, 30)
+        assert "AccountsUpdated" in world.events()
 
 
 @virtual_time

@@ -216,10 +216,11 @@ async def test_servers_that_hang_delay_nobody_else() -> None:
     world = UsersWorld()
     async with world.operator():
         for number in range(99):
-            world.servers[Endpoint(f"hung{number}.example.com", 5432)] = ServerInMemory(hangs=True)
+            engine, port = (("postgresql", 5432), ("mysql", 3306))[number % 2]
+            world.servers[Endpoint(f"hung{number}.example.com", port)] = ServerInMemory(engine, hangs=True)
             reference = {"host": f"hung{number}.example.com", "administrator": {"name": "admin"}}
             for member in range(3):
-                await world.user(f"hung{number}-{member}", serverRef=reference)
+                await world.user(f"hung{number}-{member}", engine=engine, serverRef=reference)
         await world.user()
         await world.ready(seconds=20)
 

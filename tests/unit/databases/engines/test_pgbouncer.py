@@ -53,7 +53,7 @@ def test_clear_text_only_where_it_is_declared() -> None:
 
 def test_a_failover_is_noticed_within_a_second_and_a_lost_node_within_half_a_minute() -> None:
     told = settings(Pooling(host="orders-rw", mode="transaction", parameters={"query_wait_timeout": "300"}))
-    assert (told["server_login_retry"], told["server_connect_timeout"]) == ("1", "5")
+    assert (told["server_login_retry"], told["server_connect_timeout"]) == ("0.2", "5")
     assert int(told["tcp_keepidle"]) + int(told["tcp_keepintvl"]) * int(told["tcp_keepcnt"]) == 30
     assert told["tcp_user_timeout"] == "30000"
     # Upgrades promise two minutes, to those who log in meanwhile, too.

@@ -303,8 +303,8 @@ class ClusterSpec(Spec):
     """What every engine's cluster declares."""
 
     image: Annotated[str, Field(min_length=1, max_length=512)] | None = None
-    """Image of the servers; the operator's for this version unless given. It must have a server of ``version``:
-    PostgreSQL of another major version makes no data, and why is said in the condition."""
+    """Image of the servers; the operator's for this version unless given. It must have a server
+    of ``version``."""
     image_pull_policy: PullPolicy = "IfNotPresent"
     """When nodes pull the image."""
     image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], Field(list_map_keys=("name",), max_items=16)] = ()

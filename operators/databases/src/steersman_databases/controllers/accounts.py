@@ -26,7 +26,7 @@ from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import SUPERUSER
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import AdministratorRejected, EngineError
+from steersman_databases.engines.errors import AdministratorRejected, EngineError, LimitReached, RoleMissing
 from steersman_databases.engines.holder import Holder
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.server import Credentials, Endpoint, Login, Server
@@ -121,7 +121,7 @@ class Accounts:
             located = await self._servers.own(charge.view)
             scope = Scope(unfollowed=frozenset({name}), commits=True, accounts=True)
             survey = await self._surveys.look(located, charge.view.kind, charge.view.key, scope)
-        except AdministratorRejected:
+        except (AdministratorRejected, LimitReached, RoleMissing):
             return True
         except (NotLocated, ServerBusy, EngineError):
             # Whoever needs the server tells of it.
@@ -129,7 +129,9 @@ class Accounts:
         done.hasty = survey.hasty
         former, state = done.kept, survey.users.get(name)
         done.kept = "" if state is None else state.verifier or ""
-        return survey.accounts_altered or former not in (None, done.kept)
+        changed = survey.accounts_altered or former not in (None, done.kept)
+        done.failed = done.failed and changed
+        return changed
 
     def judge(self, cluster: ObjectKey, findings: Findings) -> None:
         """Who waits for no replica, although others do; as it was when the server was last looked at."""

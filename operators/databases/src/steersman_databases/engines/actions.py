@@ -58,12 +58,14 @@ class AlterUser:
 
 @dataclass(frozen=True, slots=True)
 class SetVerifier:
-    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well (MySQL).
-    `elevated` is as for `AlterUser`."""
+    """What opens: the verifier of a password, or `None` for nothing. `retain`: the former opens as well
+    (MySQL). `beside`: so does what this is of (MariaDB, where nothing else does then). `elevated` is as for
+    `AlterUser`."""
 
     name: str
     verifier: str | None = field(repr=False)
     retain: bool = False
+    beside: str | None = field(default=None, repr=False)
     elevated: bool = False
 
 

@@ -18,7 +18,8 @@ EngineError
 ├── ServerUnreachable      no connection, no answer in time, starting, stopping: try again later
 │   ├── AccessRefused      its access rules do not let this user in from here, whatever the password
 │   ├── CertificateRefused one of the two does not take the other's certificate
-│   └── LimitReached       the password is right, and as many use it, or the server, as may
+│   ├── LimitReached       the password is right, and as many use it, or the server, as may
+│   └── RoleMissing        who logs in without a password is not there, or not yet
 ├── AdministratorRejected  the server answers, but does not take the administrator's credentials
 └── SqlFailed              the server refused a statement
 ```
@@ -214,6 +215,12 @@ class LimitReached(ServerUnreachable):
     """The server has taken the password, but nobody more may come in, or ask, for now."""
 
     next_step = "end sessions, or raise the limit that its words name"
+
+
+class RoleMissing(ServerUnreachable):
+    """Who logs in is not there, as is said where no password is asked for. A cluster's own are about to be made."""
+
+    next_step = "make the role; those of a cluster's own are made by its operator"
 
 
 class AdministratorRejected(EngineError):

@@ -25,7 +25,7 @@ from steersman.testing import fault_point
 
 from .actions import Action, DropUser, Reassign
 from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind
-from .errors import AdministratorRejected, LoginRejected, Raced, ServerUnreachable, SqlFailed
+from .errors import AdministratorRejected, LimitReached, LoginRejected, Raced, ServerUnreachable, SqlFailed
 from .model_held import ON_DISK, ModelInside
 from .model_state import State
 from .mysql.grants import HARMLESS, REPLICATION
@@ -346,6 +346,8 @@ class ModelContents:
             model.log_in(Credentials(login.username, login.password or ""))
         except LoginRejected as refusal:
             raise AdministratorRejected(login.username, str(refusal)) from None
+        if model.users[login.username].connection_limit == 0:
+            raise LimitReached(server.endpoint, f'too many connections for role "{login.username}"')
 
     async def _do(self, model: ModelServer, endpoint: Endpoint, action: Action) -> None:
         """A statement that changes something, which a simulation may cut short or repeat."""

@@ -78,7 +78,7 @@ class State(Held):
     @apply.register
     def _(self, action: SetVerifier) -> None:
         user = self._user(action.name)
-        second = user.verifier if action.retain else user.second_verifier
+        second = action.beside or (user.verifier if action.retain else user.second_verifier)
         self.users[action.name] = replace(user, verifier=action.verifier, second_verifier=second)
 
     @apply.register

@@ -74,7 +74,7 @@ class UserState:
 
     `verifier` is what the server keeps in place of the password: `None` where there is none, and not to be looked at
     unless the survey says `verifiers_readable`. Of a superuser it may be a digest, which no password opens.
-    `second_verifier` is that of a retained former password (MySQL).
+    `second_verifier` is that of a retained former password (MySQL), or of all other ways in (MariaDB).
     On MySQL `superuser` says that it has, by itself or by a role, privileges with which one could become the
     administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
     databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY), `out_of_reach` its privileges on

@@ -277,7 +277,7 @@ async def _mariadb_accounts(session: Session, names: list[str]) -> list[Account]
 
 def _mariadb_account(key: Key, told: str) -> Account:
     said = cast("dict[str, Any]", json.loads(told))
-    kept, expired = said.get("authentication_string"), said.get("password_last_changed") == 0
+    verifier, *others = [_way(said if way == {} else way) for way in said.get("auth_or", ({},))]
     access = int(said.get("access", 0))
     held = {
         _BITS[bit] if bit < len(_BITS) else f"UNKNOWN {bit}"
@@ -288,9 +288,16 @@ def _mariadb_account(key: Key, told: str) -> Account:
         key[0],
         login=not said.get("is_role"),
         locked=bool(said.get("account_locked")),
-        verifier=f"{said.get('plugin')}:{kept}" if kept and not expired else None,
+        # 0 is one that has expired.
+        verifier=verifier if verifier.partition(":")[2] and said.get("password_last_changed") != 0 else None,
+        second_verifier="; ".join(others) or None,
         connection_limit=said.get("max_user_connections") or -1,
         limits=HourlyLimits(said.get("max_questions", 0), said.get("max_updates", 0), said.get("max_connections", 0)),
     )
     default = said.get("default_role")
     return Account(key, state, frozenset({default} if default else ()), held)
+
+
+def _way(said: Mapping[str, Any]) -> str:
+    """One of those by which an account opens, as a verifier. Source: MariaDB, sql/sql_acl.cc, `auth_or`."""
+    return f"{said.get('plugin', '')}:{said.get('authentication_string', '')}"

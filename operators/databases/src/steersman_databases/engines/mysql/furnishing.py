@@ -53,17 +53,18 @@ _OPERATOR_DOES = ("CREATE USER", "SHUTDOWN", "ROLE_ADMIN", "CONNECTION_ADMIN", "
 """It restarts servers, comes in where clients have taken all connections, and makes and drops users who have defined
 views. No SYSTEM_USER: so none of its statements about accounts touches the administrator by mistake.
 """
-_PER_HOUR = ("QUERIES_PER_HOUR", "UPDATES_PER_HOUR", "CONNECTIONS_PER_HOUR")
-_UNLIMITED = " ".join(f"MAX_{each} 0" for each in (*_PER_HOUR, "USER_CONNECTIONS"))
-_OPEN = """
-    SELECT User AS name FROM mysql.user WHERE Host = ? AND User IN ?
-    AND plugin = 'caching_sha2_password' AND authentication_string = ''
-    AND ssl_type = 'SPECIFIED' AND CONVERT(x509_subject USING utf8mb4) = CONCAT('/CN=', User)
-    AND CONVERT(x509_issuer USING utf8mb4) = '' AND CONVERT(ssl_cipher USING utf8mb4) = ''
-    AND account_locked = 'N' AND password_expired = 'N' AND password_lifetime = 0
-    AND max_questions + max_updates + max_connections + max_user_connections = 0
+_UNLIMITED = (
+    "WITH MAX_QUERIES_PER_HOUR 0 MAX_UPDATES_PER_HOUR 0 MAX_CONNECTIONS_PER_HOUR 0 MAX_USER_CONNECTIONS 0"
+    " PASSWORD EXPIRE NEVER PASSWORD HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE CURRENT DEFAULT"
+    " FAILED_LOGIN_ATTEMPTS 0 PASSWORD_LOCK_TIME 0 ACCOUNT UNLOCK"
+)
+_COMING_IN = """
+    SELECT User, plugin, authentication_string, ssl_type, ssl_cipher, x509_issuer, x509_subject,
+        max_questions, max_updates, max_connections, max_user_connections, password_expired, password_lifetime,
+        Password_reuse_history, Password_reuse_time, Password_require_current, account_locked, User_attributes
+    FROM mysql.user WHERE Host = ? AND User IN ? ORDER BY User
 """
-"""Who comes in as `_made` says."""
+"""How the accounts come in."""
 
 
 @cache
@@ -98,7 +99,7 @@ def _made(name: str, privileges: Iterable[str], option: str = "") -> tuple[str, 
     means = f"IDENTIFIED WITH caching_sha2_password BY '' REQUIRE SUBJECT '/CN={name}'"
     return (
         f"CREATE USER IF NOT EXISTS {account(name)} {means}",
-        f"ALTER USER {account(name)} {means} WITH {_UNLIMITED} PASSWORD EXPIRE NEVER ACCOUNT UNLOCK",
+        f"ALTER USER {account(name)} {means} {_UNLIMITED}",
         f"GRANT {', '.join(privileges)} ON *.* TO {account(name)}{option}",
     )
 
@@ -142,14 +143,37 @@ async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tupl
     for (name, on), words in beside.items():
         doing, text = statement(Revoke(name, on, tuple(sorted(words)), ""), Dialect(mariadb=False, literal=literal))
         await session.run(doing, text)
-    names = [REPLICATION, OPERATOR, SUPERUSER]
-    come_in = await session.rows("looking at who comes in", _OPEN, ANYWHERE, names)
-    if marks.get(_MARK) == version() and held >= _declared() and len(come_in) == len(names):
-        return (_UPDATED,) if beside else ()
+    narrowed = await _leave_roles(session) or bool(beside)
+    if marks.get(_MARK) == await _as_made(session) and held >= _declared():
+        return (_UPDATED,) if narrowed else ()
     for text in statements():
         await session.run("making the accounts", text)
-    await write_mark(session, *_MARK, version())
+    await write_mark(session, *_MARK, await _as_made(session))
     return (_UPDATED,)
+
+
+async def _leave_roles(session: Session) -> bool:
+    """Takes roles from the accounts, which have none; whether there were any."""
+    rows = await session.rows(
+        "looking at roles",
+        "SELECT TO_USER AS name, FROM_USER AS role, FROM_HOST AS host FROM mysql.role_edges"
+        " WHERE TO_HOST = ? AND TO_USER IN ?",
+        ANYWHERE,
+        [REPLICATION, OPERATOR],
+    )
+    for row in rows:
+        role = account(row["role"], row["host"])
+        await session.run("revoking a role", f"REVOKE {role} FROM {account(row['name'])}")
+    return bool(rows)
+
+
+async def _as_made(session: Session) -> str:
+    """Which SQL made the accounts, and a digest of how they come in: it runs once for each change of either, whatever
+    there is that it does not undo.
+    """
+    names = [REPLICATION, OPERATOR, SUPERUSER]
+    found = await session.rows("looking at the accounts", _COMING_IN, ANYWHERE, names)
+    return f"{version()} {hashlib.sha256(repr(found).encode()).hexdigest()[:16]}"
 
 
 async def _held(session: Session, superuser: str, literal: bool) -> set[Privilege]:

@@ -68,7 +68,7 @@ EXPIRED = frozenset({1820, 1862})
 WRONG_PASSWORD = frozenset({1045, 1698}) | EXPIRED
 """The password is wrong, or right but expired. Once logged in, 1045 is a right that the account does not have."""
 
-LOCKED = frozenset({3118, 3957, 4150, 4151})
+LOCKED = frozenset({3118, 3955, 4150, 4151})
 """The account is locked: by hand or after too many failures, in MySQL's numbers and MariaDB's."""
 
 

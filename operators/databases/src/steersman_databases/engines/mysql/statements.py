@@ -56,12 +56,13 @@ def statement(action: Action, dialect: Dialect) -> tuple[str, str]:
     raise NotSupported("this", f"MySQL has no {type(action).__name__}")
 
 
-def _identified(verifier: str | None) -> str:
+def _identified(verifier: str | None, beside: str | None = None) -> str:
     if verifier is None:
         return "ACCOUNT LOCK"
     plugin, _, kept = verifier.partition(":")
     if plugin == verifiers.NATIVE:
-        return f"IDENTIFIED VIA {verifiers.NATIVE} USING '{_native(kept)}'"
+        ways = [kept, *([] if beside is None else [beside.partition(":")[2]])]
+        return "IDENTIFIED VIA " + " OR ".join(f"{verifiers.NATIVE} USING '{_native(way)}'" for way in ways)
     return f"IDENTIFIED WITH {verifiers.SHA2} AS 0x{kept.encode('latin-1').hex()}"
 
 
@@ -106,8 +107,8 @@ def _(action: AlterUser, dialect: Dialect) -> tuple[str, str]:
 
 @statement.register
 def _(action: SetVerifier, dialect: Dialect) -> tuple[str, str]:
-    retain = " RETAIN CURRENT PASSWORD" if action.retain else ""
-    text = f"ALTER USER {account(action.name)} {_identified(action.verifier)}{retain} PASSWORD EXPIRE NEVER"
+    opens = _identified(action.verifier, action.beside) + (" RETAIN CURRENT PASSWORD" if action.retain else "")
+    text = f"ALTER USER {account(action.name)} {opens} PASSWORD EXPIRE NEVER"
     return f"setting the password of user {action.name}", text
 
 

@@ -20,7 +20,7 @@ from ..actions import (
     SetVerifier,
 )
 from ..claims import is_kin, is_ours, require_ours
-from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind
+from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind, Password
 from ..errors import InvalidName, NotSupported, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
@@ -64,8 +64,6 @@ def new_verifier(survey: Survey, password: str) -> str:
 
 
 def _require_had_by_mariadb(desired: DesiredUser) -> None:
-    if desired.second is not None:
-        raise NotSupported("rotation", "MariaDB accounts have one password; change it by the Secret instead")
     if not desired.login and (desired.connection_limit != -1 or desired.limits != NO_LIMITS):
         raise NotSupported("limits", "roles of MariaDB have none; limit who is a member")
     if desired.login and len(inherited := _inherited(desired)) > 1:
@@ -248,20 +246,41 @@ def _defaults(
 
 def _second(survey: Survey, state: UserState, desired: DesiredUser) -> Iterator[Step]:
     """The password that opens, and the former one beside it for as long as it is to."""
-    second = desired.second.password if desired.second is not None else None
-    retained = state.second_verifier
-    reset = Change("PasswordReset", f"reset the password of user {state.name}")
-    if isinstance(desired.password, str) and not verifiers.opens(desired.password, state.verifier):
-        if isinstance(second, str):
-            if not verifiers.opens(second, state.verifier):
-                yield Step(SetVerifier(state.name, new_verifier(survey, second)))
-            yield Step(SetVerifier(state.name, new_verifier(survey, desired.password), retain=True), reset)
-            return
-        yield Step(SetVerifier(state.name, new_verifier(survey, desired.password)), reset)
-    elif isinstance(second, str) and isinstance(desired.password, str) and not verifiers.opens(second, retained):
-        yield Step(SetVerifier(state.name, new_verifier(survey, second)))
-        yield Step(SetVerifier(state.name, new_verifier(survey, desired.password), retain=True), reset)
+    password, second = desired.password, desired.second.password if desired.second is not None else None
+    if isinstance(password, str) and isinstance(second, str):
+        if not (verifiers.opens(password, state.verifier) and verifiers.opens(second, state.second_verifier)):
+            yield from _both(survey, state, password, second)
         return
-    if retained is not None and (desired.second is None or second is NoPassword.NONE):
-        change = Change("PasswordRemoved", f"the former password of user {state.name} is gone")
-        yield Step(DiscardSecond(state.name), change)
+    if isinstance(password, str) and not verifiers.opens(password, state.verifier):
+        yield Step(SetVerifier(state.name, new_verifier(survey, password)), _reset(state.name))
+        if survey.product == "MariaDB":
+            return
+    if state.second_verifier is not None and (desired.second is None or second is NoPassword.NONE):
+        yield from _alone(survey, state, password)
+
+
+def _reset(name: str) -> Change:
+    return Change("PasswordReset", f"reset the password of user {name}")
+
+
+def _both(survey: Survey, state: UserState, password: str, second: str) -> Iterator[Step]:
+    verifier, former = new_verifier(survey, password), new_verifier(survey, second)
+    if survey.product == "MariaDB":
+        yield Step(SetVerifier(state.name, verifier, beside=former), _reset(state.name))
+        return
+    if not verifiers.opens(second, state.verifier):
+        yield Step(SetVerifier(state.name, former))
+    yield Step(SetVerifier(state.name, verifier, retain=True), _reset(state.name))
+
+
+def _alone(survey: Survey, state: UserState, password: Password) -> Iterator[Step]:
+    if survey.product != "MariaDB":
+        yield Step(
+            DiscardSecond(state.name),
+            Change("PasswordRemoved", f"the former password of user {state.name} is gone"),
+        )
+    elif isinstance(password, str):
+        yield Step(
+            SetVerifier(state.name, new_verifier(survey, password)),
+            Change("PasswordRemoved", f"what opened user {state.name} beside its password is gone"),
+        )

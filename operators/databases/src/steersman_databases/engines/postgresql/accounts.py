@@ -46,7 +46,7 @@ _MADE: LiteralString = """
     ) COLLATE pg_catalog."C", 0)
 """
 """A digest of what the SQL makes, as the catalogs have it, which anybody may read: roles and what is set for them,
-functions, privileges. Memberships have no part in it: where the operator made a role it is a member of that, too.
+functions, privileges. Other memberships have no part in it: of roles that the operator made it is a member, too.
 
 The SQL leaves it beside its version, to be compared on the same server: so it runs once for each change, whatever
 there is that it does not undo. Passwords have no part in it: pg_hba lets none of these in by one.

@@ -19,7 +19,7 @@ BEGIN
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = account) THEN
             EXECUTE format('CREATE ROLE %I', account);
         END IF;
-        -- Whatever else keeps one out, or changes what it does.
+        -- Whatever else limits one, or changes what it does.
         EXECUTE format('ALTER ROLE %I NOBYPASSRLS CONNECTION LIMIT -1 VALID UNTIL ''infinity''', account);
         FOR place IN
             SELECT CASE WHEN d.oid IS NULL THEN '' ELSE format(' IN DATABASE %I', d.datname) END

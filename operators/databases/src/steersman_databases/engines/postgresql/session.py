@@ -34,6 +34,7 @@ from ..errors import (
     LimitReached,
     LoginRejected,
     Raced,
+    RoleMissing,
     ServerUnreachable,
     SqlFailed,
 )
@@ -276,14 +277,14 @@ def _refusal(server: Server, login: Login, database: str, message: str) -> Excep
     Ours run with untranslated messages for this; in another language a wrong password is an unreachable server.
     """
     message = message.removeprefix("connection failed: ")
-    # What lets in by a password does not say this.
-    missing = f'role "{login.username}" does not exist'
-    if any(sign in message for sign in (*_REJECTIONS, missing)):
+    if any(sign in message for sign in _REJECTIONS):
         return LoginRejected(message)
     if any(sign in message for sign in _RULES):
         return AccessRefused(server.endpoint, message)
     if any(sign in message for sign in _LIMITS):
         return LimitReached(server.endpoint, message)
+    if f'role "{login.username}" does not exist' in message:
+        return RoleMissing(server.endpoint, message)
     if any(sign in message for sign in _DISTRUST):
         return CertificateRefused(server.endpoint, message)
     if "permission denied for database" in message:
