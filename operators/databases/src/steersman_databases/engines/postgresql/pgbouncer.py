@@ -48,8 +48,8 @@ def files(pooling: Pooling) -> dict[str, str]:
 # `server_check_query`, asked of connections that were idle for 30 s, and `server_fast_close`, off: each
 # `RECONNECT` would end the sessions of mode session, whose servers are mostly the right ones.
 _FAILOVER = {
-    # One refusal otherwise keeps all clients of a pool out for 15 s, a name that was not found all of them. A node may
-    # still lead to the former primary when another serves: a whole second would double what a switchover takes.
+    # One refusal otherwise keeps all clients of a pool out for 15 s, a name that was not found all of them. A node
+    # may still lead to the former primary when another serves: a second would double what a switchover takes.
     "server_login_retry": "0.2",
     "dns_nxdomain_ttl": "1",
     # One connection is made at a time: one to an address where nobody is holds up the pool. A busy server logs
