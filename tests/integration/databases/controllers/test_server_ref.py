@@ -6,7 +6,6 @@ What takes an hour, or a Service that comes late, is tested in virtual time (tes
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
@@ -100,8 +99,7 @@ class Scene:
 
     async def rotate(self, secret: str) -> None:
         """Makes the password as old as it may become."""
-        past = b64encode(b"2001-01-01T00:00:00+00:00").decode()
-        patch = MergePatch({"data": {"rotated-at": past}})
+        patch = MergePatch({"stringData": {"rotated-at": "2001-01-01T00:00:00+00:00"}})
         await self._client.patch(Secret, ObjectKey(self._namespace, secret), patch)
 
     async def delete(self, kind: type[Declared], name: str) -> None:

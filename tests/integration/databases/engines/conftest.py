@@ -63,22 +63,12 @@ def postgresql(request: pytest.FixtureRequest, started: Callable[[str], RealServ
     return found
 
 
-@pytest.fixture
-def mysql_server(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
+def _like_mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
     found = started(request.param)
     assert isinstance(found, MySQLServer)
     return found
 
 
-@pytest.fixture
-def mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
-    found = started(request.param)
-    assert isinstance(found, MySQLServer)
-    return found
-
-
-@pytest.fixture
-def mariadb(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:
-    found = started(request.param)
-    assert isinstance(found, MySQLServer)
-    return found
+mysql_server = pytest.fixture(_like_mysql, name="mysql_server")
+mysql = pytest.fixture(_like_mysql, name="mysql")
+mariadb = pytest.fixture(_like_mysql, name="mariadb")

@@ -53,6 +53,12 @@ class FurnishedWorld(ClusterWorld):
         self.hosts.sql.spoil_user(OPERATOR, login=True, connection_limit=-1)
         return changes
 
+    async def furnished(self, instances: int) -> None:
+        """Declares a cluster, and waits until it is ready and has its administrator's password."""
+        await self.create(instances=instances)
+        await self.ready(instances)
+        await self.until("set", self.set, 15)
+
     def keep(self, password: str) -> None:
         """What the server takes from now on."""
         self.password = password
@@ -73,9 +79,7 @@ class FurnishedWorld(ClusterWorld):
 async def test_the_administrators_password_is_what_the_secret_says() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
-        await world.until("set", world.set, 15)
+        await world.furnished(instances=2)
         new = MergePatch({"stringData": {"password": "another"}})
         await world.client.patch(Secret, NAMES.administrator_secret, new)
         await world.until("a person's", lambda: world.password == "another", 15)
@@ -92,9 +96,7 @@ async def test_the_administrators_password_is_what_the_secret_says() -> None:
 async def test_a_password_that_is_set_on_the_server_by_hand_is_set_back_within_thirty_seconds() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
-        await world.until("set", world.set, 15)
+        await world.furnished(instances=1)
         await world.rest(40)
         for password in ("chosen by hand", "again"):
             looks = world.looks
@@ -107,9 +109,7 @@ async def test_a_password_that_is_set_on_the_server_by_hand_is_set_back_within_t
 async def test_accounts_that_somebody_changes_are_made_anew_within_thirty_seconds() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
-        await world.until("set", world.set, 15)
+        await world.furnished(instances=1)
         for _ in range(2):
             await world.rest(40)
             looks, world.hosts.sql.accounts_altered = world.looks, True
@@ -122,9 +122,7 @@ async def test_accounts_that_somebody_changes_are_made_anew_within_thirty_second
 async def test_a_server_that_refuses_the_operator_is_asked_with_a_superusers_login_within_thirty_seconds() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
-        await world.until("set", world.set, 15)
+        await world.furnished(instances=1)
         shop = {"metadata": {"name": "shop", "namespace": "default"}, "spec": {"clusterRef": {"name": "orders"}}}
         await world.client.create(decode_builtins(shop, Database))
         await world.until("ready", lambda: world.told() == "DatabaseReady")
@@ -146,9 +144,7 @@ async def test_a_server_that_refuses_the_operator_is_asked_with_a_superusers_log
 async def test_a_limit_that_keeps_the_operator_out_is_taken_away_within_thirty_seconds() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
-        await world.until("set", world.set, 15)
+        await world.furnished(instances=1)
         await world.rest(40)
         world.hosts.sql.spoil_user(OPERATOR, connection_limit=0)
         await world.until("let in", lambda: world.hosts.sql.users[OPERATOR].connection_limit == -1, 30)
@@ -177,9 +173,7 @@ async def test_whose_commits_wait_for_no_replica_is_told_and_not_changed() -> No
 async def test_a_new_primary_is_looked_at_at_once_and_one_that_does_not_answer_again() -> None:
     world = FurnishedWorld()
     async with world.operator():
-        await world.create(instances=2)
-        await world.ready(2)
-        await world.until("set", world.set, 15)
+        await world.furnished(instances=2)
         world.answers, looks = False, world.looks
         await world.client.delete(Pod, NAMES.pod(0))
         await world.until("failed over", lambda: world.status.primary == "orders-1")

@@ -25,7 +25,7 @@ from ..plan import Change
 from ..server import Credentials, Server
 from ..survey import Privilege, SecuredObject
 from . import grants, verifiers
-from .accounts import read_accounts
+from .accounts import Accounts, read_accounts
 from .claims import read_marks, write_mark
 from .session import ANYWHERE, Session, account, logged_in
 from .statements import Dialect, statement
@@ -135,7 +135,8 @@ async def furnish(server: Server, administrator: Credentials, holder: Holder) ->
 
 async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tuple[Change, ...]:
     literal = await names_are_literal(session)
-    held = await _held(session, superuser, literal)
+    accounts = await read_accounts(session, (REPLICATION, OPERATOR), superuser)
+    held = await _held(session, accounts, literal)
     beside: dict[tuple[str, SecuredObject], list[str]] = defaultdict(list)
     for one in held - _declared():
         beside[one.grantee, one.on].append(one.privilege)
@@ -143,7 +144,7 @@ async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tupl
     for (name, on), words in beside.items():
         doing, text = statement(Revoke(name, on, tuple(sorted(words)), ""), Dialect(mariadb=False, literal=literal))
         await session.run(doing, text)
-    narrowed = await _leave_roles(session) or bool(beside)
+    narrowed = await _leave_roles(session, accounts) or bool(beside)
     if marks.get(_MARK) == await _as_made(session) and held >= _declared():
         return (_UPDATED,) if narrowed else ()
     for text in statements():
@@ -152,19 +153,12 @@ async def _make_accounts(session: Session, marks: Marks, superuser: str) -> tupl
     return (_UPDATED,)
 
 
-async def _leave_roles(session: Session) -> bool:
+async def _leave_roles(session: Session, accounts: Accounts) -> bool:
     """Takes roles from the accounts, which have none; whether there were any."""
-    rows = await session.rows(
-        "looking at roles",
-        "SELECT TO_USER AS name, FROM_USER AS role, FROM_HOST AS host FROM mysql.role_edges"
-        " WHERE TO_HOST = ? AND TO_USER IN ?",
-        ANYWHERE,
-        [REPLICATION, OPERATOR],
-    )
-    for row in rows:
-        role = account(row["role"], row["host"])
-        await session.run("revoking a role", f"REVOKE {role} FROM {account(row['name'])}")
-    return bool(rows)
+    edges = [edge for name in (REPLICATION, OPERATOR) for edge in accounts.edges.get((name, ANYWHERE), ())]
+    for edge in edges:
+        await session.run("revoking a role", f"REVOKE {account(*edge.role)} FROM {account(*edge.member)}")
+    return bool(edges)
 
 
 async def _as_made(session: Session) -> str:
@@ -176,9 +170,8 @@ async def _as_made(session: Session) -> str:
     return f"{version()} {hashlib.sha256(repr(found).encode()).hexdigest()[:16]}"
 
 
-async def _held(session: Session, superuser: str, literal: bool) -> set[Privilege]:
+async def _held(session: Session, accounts: Accounts, literal: bool) -> set[Privilege]:
     """What the accounts have now, as `_declared` says what they should."""
-    accounts = await read_accounts(session, (REPLICATION, OPERATOR), superuser)
     own = {name: one for name in (REPLICATION, OPERATOR) if (one := accounts.own(name)) is not None}
     return {
         replace(one, grantable=one.on.kind is ObjectKind.SERVER and one.privilege in own[one.grantee].hands_on)

@@ -61,8 +61,8 @@ def _identified(verifier: str | None, beside: str | None = None) -> str:
         return "ACCOUNT LOCK"
     plugin, _, kept = verifier.partition(":")
     if plugin == verifiers.NATIVE:
-        ways = [kept, *([] if beside is None else [beside.partition(":")[2]])]
-        return "IDENTIFIED VIA " + " OR ".join(f"{verifiers.NATIVE} USING '{_native(way)}'" for way in ways)
+        ways = [_native(each.partition(":")[2]) for each in (verifier, beside) if each is not None]
+        return "IDENTIFIED VIA " + " OR ".join(f"{verifiers.NATIVE} USING '{way}'" for way in ways)
     return f"IDENTIFIED WITH {verifiers.SHA2} AS 0x{kept.encode('latin-1').hex()}"
 
 

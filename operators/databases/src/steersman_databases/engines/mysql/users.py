@@ -247,40 +247,38 @@ def _defaults(
 def _second(survey: Survey, state: UserState, desired: DesiredUser) -> Iterator[Step]:
     """The password that opens, and the former one beside it for as long as it is to."""
     password, second = desired.password, desired.second.password if desired.second is not None else None
-    if isinstance(password, str) and isinstance(second, str):
-        if not (verifiers.opens(password, state.verifier) and verifiers.opens(second, state.second_verifier)):
-            yield from _both(survey, state, password, second)
-        return
-    if isinstance(password, str) and not verifiers.opens(password, state.verifier):
-        yield Step(SetVerifier(state.name, new_verifier(survey, password)), _reset(state.name))
-        if survey.product == "MariaDB":
-            return
-    if state.second_verifier is not None and (desired.second is None or second is NoPassword.NONE):
-        yield from _alone(survey, state, password)
-
-
-def _reset(name: str) -> Change:
-    return Change("PasswordReset", f"reset the password of user {name}")
-
-
-def _both(survey: Survey, state: UserState, password: str, second: str) -> Iterator[Step]:
-    verifier, former = new_verifier(survey, password), new_verifier(survey, second)
+    reset = Change("PasswordReset", f"reset the password of user {state.name}")
     if survey.product == "MariaDB":
-        yield Step(SetVerifier(state.name, verifier, beside=former), _reset(state.name))
+        if isinstance(password, str):
+            yield from _at_once(survey, state, password, second, reset)
         return
-    if not verifiers.opens(second, state.verifier):
-        yield Step(SetVerifier(state.name, former))
-    yield Step(SetVerifier(state.name, verifier, retain=True), _reset(state.name))
+    opens = isinstance(password, str) and verifiers.opens(password, state.verifier)
+    if isinstance(password, str) and isinstance(second, str):
+        if opens and verifiers.opens(second, state.second_verifier):
+            return
+        if not verifiers.opens(second, state.verifier):
+            yield Step(SetVerifier(state.name, new_verifier(survey, second)))
+        yield Step(SetVerifier(state.name, new_verifier(survey, password), retain=True), reset)
+    else:
+        if isinstance(password, str) and not opens:
+            yield Step(SetVerifier(state.name, new_verifier(survey, password)), reset)
+        if state.second_verifier is not None and second in (None, NoPassword.NONE):
+            change = Change("PasswordRemoved", f"the former password of user {state.name} is gone")
+            yield Step(DiscardSecond(state.name), change)
 
 
-def _alone(survey: Survey, state: UserState, password: Password) -> Iterator[Step]:
-    if survey.product != "MariaDB":
-        yield Step(
-            DiscardSecond(state.name),
-            Change("PasswordRemoved", f"the former password of user {state.name} is gone"),
-        )
-    elif isinstance(password, str):
-        yield Step(
-            SetVerifier(state.name, new_verifier(survey, password)),
-            Change("PasswordRemoved", f"what opened user {state.name} beside its password is gone"),
-        )
+def _at_once(
+    survey: Survey, state: UserState, password: str, second: Password | None, reset: Change
+) -> Iterator[Step]:
+    """By the one statement of MariaDB's that says all that opens an account."""
+    opens = verifiers.opens(password, state.verifier)
+    beside = new_verifier(survey, second) if isinstance(second, str) else None
+    if isinstance(second, str):
+        stays = verifiers.opens(second, state.second_verifier)
+    else:
+        stays = state.second_verifier is None or second is NoPassword.UNCHANGED
+    if opens and stays:
+        return
+    removed = Change("PasswordRemoved", f"what opened user {state.name} beside its password is gone")
+    change = removed if opens and beside is None else reset
+    yield Step(SetVerifier(state.name, new_verifier(survey, password), beside=beside), change)
