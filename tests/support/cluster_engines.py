@@ -59,6 +59,10 @@ class Engine(Protocol):
     """The statement by which a server tells somebody his name."""
     pid: str
     """What tells a shell beside a server the id of its process."""
+    spoil: str
+    """What breaks the data for good, in a shell beside a server: it ends, and does not start with them again."""
+    broken: str
+    """What is said of a server with such data."""
 
     patient: str
     """Words of a login by which a client waits 20 seconds for an answer."""
@@ -114,6 +118,9 @@ class PostgreSQL:
     writable = "SELECT (NOT pg_is_in_recovery())::int"
     who = "SELECT current_user"
     pid = "head -1 /var/lib/steersman/data/pgdata/postmaster.pid"
+    # A server that is stopped writes its control file once more, and this one must not.
+    spoil = f"printf broken > /var/lib/steersman/data/pgdata/global/pg_control && kill -9 $({pid})"
+    broken = "the data are broken"
     patient = "tcp_user_timeout=20000"
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:
@@ -174,6 +181,12 @@ class MySQL:
     writable = "SELECT NOT @@GLOBAL.super_read_only"
     who = "SELECT SUBSTRING_INDEX(CURRENT_USER(), '@', 1)"
     pid = "cat /run/steersman/mysqld.pid"
+    # Before it writes what it holds in memory.
+    spoil = (
+        "dd if=/dev/urandom of=/var/lib/steersman/data/mysql/mysql.ibd bs=16k count=60 conv=notrunc "
+        f"&& kill -9 $({pid})"
+    )
+    broken = "does not start: "
     patient = "read_timeout=20"
 
     def leader(self, cluster: str, annotations: Mapping[str, str]) -> str:

@@ -331,7 +331,7 @@ COMMON: Mapping[str, Case] = {
     ),
     "minorUpgrades": Case("Automatic", "OnRequest"),  # an image is given
     "hibernated": Case(False, False),  # test_plugin.py
-    "replaceFailedInstances": Case("OnRequest", "Automatic"),  # test_cluster_repair.py
+    "replaceFailedInstances": Case("OnRequest", "Automatic"),  # test_failed_replicas.py
     "deletionPolicy": Case("Delete", "Retain"),  # test_cluster_repair.py
 }
 COMMON_FINAL: Mapping[str, Any] = {

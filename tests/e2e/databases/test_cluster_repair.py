@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from cluster_under_test import ClusterUnderTest, writing
 from devcluster.images import POSTGRESQL, tag
-from installed_plugin import install_plugin
 
 pytestmark = [pytest.mark.xdist_group("cluster-repair"), pytest.mark.timeout(1200)]
 
 Record = Callable[[str, object], None]
 NEXT = "steersman.dev/postgresql:17-next"
 DATA = "/var/lib/steersman/data/pgdata"
-# A server that is stopped writes its control file once more, and this one must not.
-SPOIL = "printf broken > global/pg_control && kill -9 $(head -n 1 postmaster.pid)"
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +49,7 @@ def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_p
     broken, primary = three.replicas[0], three.primary
     # The server that is robbed makes files meanwhile.
     rob = "rm -rf base global/[0-9]* pg_xact"
-    what = SPOIL if damage == "control file" else f"{rob} || {rob}"
+    what = three.engine.spoil if damage == "control file" else f"{rob} || {rob}"
     began = time.time()
     with writing(three, "shop-app") as seen:
         three.execute(broken, "sh", "-c", f"cd {DATA} && {what}")
@@ -97,48 +93,6 @@ def test_a_replica_that_does_not_follow_is_out_of_reads_and_not_rebuilt(
     three.sql(f"{ended}'pg_receivewal'")
     three.wait_ready()
     assert f"{stray}-0" in three.leads("ro") and three.pods() == pods
-
-
-def test_a_failed_replica_is_kept_until_somebody_asks_for_another(three: ClusterUnderTest, tmp_path: Path) -> None:
-    """Of itself the operator gives broken data up after five minutes, and a lost volume as soon as it tells of it."""
-    failed, primary, place = three.replicas[0], three.primary, three.place
-    plugin = install_plugin(three, tmp_path)
-    three.apply(replaceFailedInstances="OnRequest")
-    three.wait_ready()
-    three.sql("CREATE TABLE asked AS SELECT generate_series(1, 1000) AS n", "shop")
-
-    def kept() -> list[tuple[str, bool]]:
-        """Its objects, and whether somebody is about to take them away: a claim is marked for it first."""
-        claim, statefulset = place.get("pvc", f"data-{failed}"), place.get("statefulset", failed)
-        marked = "databases.steersman.dev/retired" in claim["metadata"]["labels"]
-        ends = "deletionTimestamp" in statefulset["metadata"]
-        return [(claim["metadata"]["uid"], marked), (statefulset["metadata"]["uid"], ends)]
-
-    with writing(three, "shop-app") as seen:
-        before = kept()
-        three.execute(failed, "sh", "-c", f"cd {DATA} && {SPOIL}")
-        place.kubectl("delete", "pod", f"{failed}-0", "--force", "--grace-period=0", "--wait=false")
-        said = three.wait_reason("InstanceCrashing", seconds=180)["message"]
-        assert f"{failed}-0" in said and "the data are broken" in said and "kubectl steersman replace" in said
-        # It goes as soon as no pod uses it.
-        place.kubectl("delete", "pvc", f"data-{failed}", "--wait=false")
-        said = three.wait_reason("VolumeLost", "StorageAsDeclared")["message"]
-        assert f"the volume of {failed} is gone, or being deleted" in said
-        assert kept() == before
-        assert not [told for told in place.events("orders", "InstanceReplaced") if told.startswith(f"{failed} ")]
-
-        assert f"replaced {failed}" in plugin("replace", three.name, failed)
-        three.wait_ready(seconds=400)
-        assert seen.errors == [] and seen.lost() == 0
-    three.until("the claim is gone", lambda: not place.get("pvc", f"data-{failed}"), 60)
-    assert failed not in three.nodes() and three.primary == primary
-    three.until(
-        "each has the rows",
-        lambda: {three.sql("SELECT count(*) FROM asked", "shop", n) for n in three.nodes()} == {"1000"},
-        30,
-    )
-    assert f"{failed} is replaced: it was asked for" in place.events("orders", "InstanceReplaced")
-    three.apply(replaceFailedInstances=None)
 
 
 def test_what_was_retained_is_adopted_by_a_namesake(three: ClusterUnderTest) -> None:

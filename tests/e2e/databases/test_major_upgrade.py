@@ -177,8 +177,10 @@ def test_refused_then_taken_back_then_upgraded(
 
         run(ledger, "DROP INDEX disordered")
         files = dict(line.split("|") for line in run(ledger, FILES).split())
-        ledger.place.kubectl("delete", "job", "ledger-upgrade")
+        # What is declared now is another upgrade, so that it is tried again.
+        ledger.apply(upgradeImage=None)
         ledger.until("15 stops", lambda: says(ledger, "Available")[0] != "PrimaryAccepts", 120)
+        assert upgrades(ledger) == upgrade_image("postgresql", "15", "17")
         ledger.until("17 takes writes", lambda: accepts(ledger, "17"), 300)
         # Before the poolers are replaced, as they follow the image: their clients have a minute then.
         went_on(seen)

@@ -104,12 +104,13 @@ def test_a_replica_with_broken_data_is_rebuilt(three: ClusterUnderTest, record_p
     with writing(three, "shop-app") as seen:
         if damage == "rows":
             three.sql("SET GLOBAL super_read_only = OFF; SET sql_log_bin = OFF; DELETE FROM sample", "shop", broken)
+        elif damage == "system tables":
+            three.execute(broken, "sh", "-c", three.engine.spoil)
         else:
-            file, first = ("mysql.ibd", 0) if damage == "system tables" else ("shop/sample.ibd", 4)
-            spoilt = f"dd if=/dev/urandom of={file} bs=16k seek={first} count=60 conv=notrunc"
+            file = "/var/lib/steersman/data/mysql/shop/sample.ibd"
+            spoilt = f"dd if=/dev/urandom of={file} bs=16k seek=4 count=60 conv=notrunc"
             # Before it writes what it holds in memory.
-            ended = "kill -9 $(cat /run/steersman/mysqld.pid)"
-            three.execute(broken, "sh", "-c", f"cd /var/lib/steersman/data/mysql && {spoilt} && {ended}")
+            three.execute(broken, "sh", "-c", f"{spoilt} && kill -9 $({three.engine.pid})")
         three.sql("DELETE FROM sample", "shop")
         three.until("nobody reads from it", lambda: f"{broken}-0" not in three.leads("ro"), 120)
         record_property(f"{damage}: seconds until nobody reads from it", round(time.time() - began))
