@@ -26,7 +26,7 @@ from steersman.client import Client, HttpRequest, MergePatch
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 from steersman.testing import InMemoryApiServer
-from steersman_agent import agent, certificates, condition, kubernetes, leader, log, publishing
+from steersman_agent import agent, certificates, condition, kubernetes, leader, log, parameters, publishing
 from steersman_agent.agent import Agent, Cluster
 from steersman_agent.server import Place
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL, MEMBER_OF_LABEL, ClusterNames
@@ -38,7 +38,7 @@ _EVERY = 1.1  # seconds between two looks of an agent
 _CALM = 30.0  # the same, where all is well and nothing has happened
 _AWAKE = 5.0  # seconds in which it has read all anew, after something has happened
 _BACK_OFF = 2.0  # seconds until a container is started again
-_WITH_TIME = (agent, certificates, condition, leader, publishing)
+_WITH_TIME = (agent, certificates, condition, leader, parameters, publishing)
 
 
 class Agents:

@@ -78,6 +78,7 @@ class Farm:
     unwilling: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """What servers refuse as they run."""
     failing: dict[str, str] = field(default_factory=dict[str, str])
+    restored: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """What pods try in vain."""
     refuses: set[str] = field(default_factory=set[str])
     asked: list[str] = field(default_factory=list[str])
@@ -329,6 +330,7 @@ class Agents:
             more["unstarted"] = "[ERROR] unknown variable"
         if pod.metadata.name in farm.failing:
             more["failing"] = farm.failing[pod.metadata.name]
+        more["restored"] = farm.restored.get(pod.metadata.name)
         if online:
             more |= {"majority": True, "queued": 0}
         elif view.group is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mysql_model import PLUGIN, Mysqld, Servers, refusal
 from steersman_agent.group import LocalServer, Look, Unreachable
@@ -48,6 +48,11 @@ class ModelLocal(LocalServer):
         """See ``LocalServer.value_of``."""
         self._require()
         return self._mysqld.variables.get(name, "")
+
+    def values_of(self, names: Collection[str]) -> Mapping[str, str]:
+        """See ``LocalServer.values_of``."""
+        self._require()
+        return {name: self._mysqld.variables[name] for name in names if name in self._mysqld.variables}
 
     def applier_error(self) -> int:
         """See ``LocalServer.applier_error``."""

@@ -13,6 +13,8 @@ from devcluster.errors import CommandFailed
 
 pytestmark = [pytest.mark.xdist_group("mysql-cluster-parameters"), pytest.mark.timeout(900), ON_MYSQL]
 
+Record = Callable[[str, object], None]
+HEALED_WITHIN = 30.0
 PARAMETERS: dict[str, str] = MYSQL.small["mysql"]["parameters"]
 
 
@@ -44,7 +46,24 @@ def test_one_that_a_running_server_takes(three: ClusterUnderTest) -> None:
     assert (three.pods(), three.processes()) == (before, processes)
 
 
-def test_one_that_takes_a_restart(three: ClusterUnderTest, record_property: Callable[[str, object], None]) -> None:
+def test_one_that_somebody_sets_by_hand(three: ClusterUnderTest, record_property: Record) -> None:
+    """Where it was declared, and wherever: the agents look after it, and tell the operator."""
+    declare(three, long_query_time="3")
+    three.until("all servers have it", lambda: three.shown("long_query_time") == {"3.000000"}, 60)
+    applied(three)
+    for name in three.nodes():
+        told = f"took back what SET GLOBAL had set: long_query_time at {name}"
+        with three.place.telling(three.name, ("DriftRepaired", told)):
+            three.sql("SET PERSIST long_query_time = 7; SET GLOBAL max_heap_table_size = 33554432", instance=name)
+            began = time.time()
+            three.until("it is taken back", lambda: three.shown("long_query_time") == {"3.000000"}, HEALED_WITHIN)
+            record_property(f"{name}: seconds until it is taken back", round(time.time() - began))
+        assert three.sql("SELECT @@GLOBAL.max_heap_table_size", instance=name) == "33554432", "nobody declared it"
+    declare(three)
+    applied(three)
+
+
+def test_one_that_takes_a_restart(three: ClusterUnderTest, record_property: Record) -> None:
     """Replicas first, then one of them leads, then the former primary."""
     before = three.pods()
     for declared, shown in (({"table_open_cache_instances": "2"}, "2"), ({}, "16")):

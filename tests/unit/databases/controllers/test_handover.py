@@ -134,10 +134,11 @@ def test_a_primary_whose_timeline_is_seen_later_was_still_asked_for() -> None:
     own, at = OfPostgreSQL(), datetime(2026, 11, 22, tzinfo=UTC)
     last = LastSwitchover(time=at, former="orders-0", to="orders-1", outcome="Requested", store_version="7")
     status = PostgreSQLClusterStatus(primary="orders-0", timeline=1, last_switchover=last)
-    told: list[str] = []
+    told: list[Sequence[News]] = []
     for leader, timeline in ((1, 1), (1, 2), (0, 3), (1, 4)):
         seen = observed(THREE, primary(leader, timeline=timeline), member(2))
         former, status = status, advanced(status, 1, "Ready", (VIEW, seen))
         status = ended(own.completed(status, VIEW, seen), at)
-        told.append(own.failover(former, status))
-    assert told == ["", "", "orders-0 took over: timeline 3 follows 2", "orders-1 took over: timeline 4 follows 3"]
+        told.append(own.news(former, status))
+    first, second = "orders-0 took over: timeline 3 follows 2", "orders-1 took over: timeline 4 follows 3"
+    assert told == [(), (), [("Failover", first)], [("Failover", second)]]

@@ -326,6 +326,25 @@ async def test_what_strayed_is_not_replaced_for_being_different_too() -> None:
 
 
 @virtual_time
+async def test_what_an_agent_has_taken_back_is_told_once() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create()
+        await world.ready(3)
+        for minute, times in ((1, 1), (1, 1), (2, 2)):
+            at = f"2026-11-27T07:{minute:02}:00+00:00"
+            world.farm.restored["orders-1-0"] = {"time": at, "parameters": ["max_connections", "sql_mode"]}
+            await world.rest(60)
+            [member] = [m for m in world.status.members if m.restored is not None]
+            assert (member.name, member.restored.time.minute) == ("orders-1", minute)
+            words = "took back what SET GLOBAL had set: max_connections, sql_mode at orders-1"
+            assert world.messages("DriftRepaired").count(words) == times
+        world.farm.restored["orders-1-0"] = {"time": "yesterday"}
+        await world.rest(60)
+        assert not any(m.restored for m in world.status.members)
+
+
+@virtual_time
 async def test_errant_transactions_are_told_and_the_instance_made_anew_where_somebody_says_so() -> None:
     world = GroupWorld()
     async with world.operator():

@@ -331,6 +331,7 @@ class Agent:
             "queued": self._applying.queued,
             "pending": dict(parameters.pending),
             "refused": dict(parameters.refused),
+            "restored": parameters.restored,
             "storage": dict(self._volumes.see()),
         }
         return more if look is None else {**more, "version": look.version}
@@ -350,6 +351,8 @@ class Agent:
             return
         try:
             self._deeds.parameters.apply(self._agreed.parameters)
+            if names := self._deeds.parameters.restore():
+                self._log.say("restored", f"somebody else had set {', '.join(names)}: as declared again")
         except group.Unreachable as error:
             self._log.say("adjusting", f"it cannot be adjusted: {error}")
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,11 +138,19 @@ class LocalServer:
 
     def value_of(self, name: str) -> str:
         """A system variable's global value. Raises Unreachable."""
+        return self.values_of([name]).get(name, "")
+
+    def values_of(self, names: Collection[str]) -> Mapping[str, str]:
+        """Global values by the names of system variables, of those that it has. Raises Unreachable."""
+        if not names:
+            return {}
         with _asking(self._connect(_ANSWER)) as ask:
             found = ask(
-                "SELECT VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME = %s", name
+                "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables "
+                "WHERE VARIABLE_NAME IN %s",
+                [*names],
             )
-        return str(found[0][0]) if found else ""
+        return {str(name): str(value) for name, value in found}
 
     def start_group(self, *, founding: bool) -> None:
         """Be in the group, or found it. Raises Unreachable."""

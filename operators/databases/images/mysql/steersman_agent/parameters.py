@@ -1,10 +1,12 @@
-"""The declared parameters, brought to a server that runs: so they change with the operator away."""
+"""The declared parameters, brought to a server that runs and kept there: with the operator away, too."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from .group import LocalServer, Unreachable
 
@@ -12,6 +14,7 @@ _READ_ONLY = 1238  # ER_INCORRECT_GLOBAL_LOCAL_VAR: it is taken at a start alone
 _UNKNOWN = 1193  # ER_UNKNOWN_SYSTEM_VARIABLE
 _WRONG_TYPE = 1232  # ER_WRONG_TYPE_FOR_VAR
 _UNITS = "KMGTPE"
+_EVERY = 10.0  # seconds between two looks at what the server has
 
 
 @dataclass
@@ -19,28 +22,51 @@ class Parameters:
     """What of the declared parameters the running server has.
 
     `image` is what a server has where nothing is declared. `pending` are those that wait for a restart, each with the
-    running and the declared value; `refused` those that the server does not take, each with its words.
+    running and the declared value; `refused` those that the server does not take, each with its words. `restored` are
+    those that somebody else had set last, and when they were set as declared again.
     """
 
     local: LocalServer
     image: Mapping[str, str]
     pending: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    restored: Mapping[str, str | Sequence[str]] | None = None
     _running: dict[str, str] = field(default_factory=dict[str, str])
     _declared: Mapping[str, str] = field(default_factory=dict[str, str])
+    _shown: dict[str, str] = field(default_factory=dict[str, str])
+    _looked: float | None = None
 
     def started(self, declared: Mapping[str, str], refused: Mapping[str, str]) -> None:
         """The server has been started with these, those left out that it would have refused."""
         self.pending, self.refused = {}, dict(refused)
         self._running = {name: value for name, value in declared.items() if name not in refused}
-        self._declared = declared
+        self._declared, self._shown, self._looked = declared, {}, None
 
     def apply(self, declared: Mapping[str, str]) -> None:
         """Give the server what has changed. Raises Unreachable, and goes on from there the next time."""
         for name in sorted({*declared, *self._declared}):
             if declared.get(name) != self._declared.get(name):
+                self._shown.pop(name, None)
+                self._looked = None
                 self._apply(name, declared.get(name))
         self._declared = declared
+
+    def restore(self) -> Sequence[str]:
+        """Set as declared what somebody else has set; their names. Raises Unreachable.
+
+        A server rounds and writes values in its own way: what it shows once it was given one is what it has to show.
+        """
+        if self._looked is not None and time.monotonic() < self._looked + _EVERY:
+            return []
+        shown = self.local.values_of(self._running)
+        others = sorted(name for name, value in shown.items() if self._shown.get(name, value) != value)
+        for name in others:
+            self._set(name, self._running[name])
+        if others:
+            self.restored = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "parameters": others}
+            shown = {**shown, **self.local.values_of(others)}
+        self._shown, self._looked = dict(shown), time.monotonic()
+        return others
 
     def _apply(self, name: str, value: str | None) -> None:
         self.pending.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -159,6 +160,15 @@ class MySQLClusterSpec(ClusterSpec):
     """Consent to a loss, where a cluster does not come back by itself after all instances were away at once."""
 
 
+class RestoredParameters(FrozenStruct):
+    """Parameters that somebody else had set at a server that runs."""
+
+    time: datetime
+    """When they were set as declared again."""
+    parameters: Annotated[tuple[str, ...], Field(max_items=300, list_type="set")] = ()
+    """Their names."""
+
+
 class MySQLMember(ClusterMember):
     """An instance as it is."""
 
@@ -168,6 +178,8 @@ class MySQLMember(ClusterMember):
     """Transactions that it has and the group has not, as a set of GTIDs. It is not let in with them."""
     version: str | None = None
     """The version of its server."""
+    restored: RestoredParameters | None = None
+    """What was last set there by somebody else, and was taken back."""
 
 
 class OutageChoice(FrozenStruct):

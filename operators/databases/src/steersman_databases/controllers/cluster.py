@@ -34,7 +34,7 @@ from steersman_databases.controllers import cluster_status, switchovers
 from steersman_databases.controllers.accounts import Accounts
 from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
-from steersman_databases.controllers.cluster_status import Findings
+from steersman_databases.controllers.cluster_status import Findings, News
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.initial import Initial
@@ -95,8 +95,8 @@ class OwnOf(Protocol[C]):
         """The status with its own fields, as observed."""
         ...
 
-    def failover(self, former: ClusterStatus, status: ClusterStatus) -> str:
-        """Who took over without having been asked to, as a sentence; empty where nobody did."""
+    def news(self, former: ClusterStatus, status: ClusterStatus) -> Sequence[News]:
+        """What has happened in between beside what conditions say, such as who took over without being asked to."""
         ...
 
 
@@ -438,11 +438,10 @@ class ClusterReconciler(Reconciler[C]):
         former = self._own.status_of(await self.client.live.get(self._own.kind, cluster.key))
         status = self._status(cluster, former, report)
         await self.client.apply_status(cluster, status)
-        for condition in cluster_status.news(former.conditions, status.conditions):
-            emit = self.events.warning if condition.reason in cluster_status.ALARMING else self.events.normal
-            emit(cluster, condition.reason, condition.message)
-        if words := self._own.failover(former, status):
-            self.events.warning(cluster, "Failover", words)
+        told = cluster_status.news(former.conditions, status.conditions)
+        for reason, words in (*told, *self._own.news(former, status)):
+            emit = self.events.warning if reason in cluster_status.ALARMING else self.events.normal
+            emit(cluster, reason, words)
 
     def _status(self, cluster: C, former: ClusterStatus | None, report: _Report) -> ClusterStatus:
         former, now = former or self._own.status_of(cluster), self.runtime.clock.now()

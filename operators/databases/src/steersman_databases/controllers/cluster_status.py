@@ -27,6 +27,9 @@ from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 
 S = TypeVar("S", bound=ClusterStatus)
 
+News = tuple[str, str]
+"""An Event's reason and message."""
+
 _ORDER = {type_: number for number, type_ in enumerate(MYSQL_CLUSTER)}
 ALARMING = REASONS | frozenset(
     {
@@ -36,6 +39,7 @@ ALARMING = REASONS | frozenset(
         "ConsentNeeded",
         "DiskFull",
         "Failed",
+        "Failover",
         "ErrantTransactions",
         "Expiring",
         "FailingOver",
@@ -142,10 +146,10 @@ def conditions_of(
     return tuple(sorted(conditions, key=lambda c: _ORDER.get(c.type, len(_ORDER))))
 
 
-def news(former: Sequence[Condition], conditions: Sequence[Condition]) -> Sequence[Condition]:
+def news(former: Sequence[Condition], conditions: Sequence[Condition]) -> Sequence[News]:
     """The conditions whose reason or status was another before, or which are new."""
     old = {c.type: (c.status, c.reason) for c in former}
-    return [c for c in conditions if old.get(c.type) != (c.status, c.reason)]
+    return [(c.reason, c.message) for c in conditions if old.get(c.type) != (c.status, c.reason)]
 
 
 def judge_available(view: ClusterView, observed: Observed, findings: Findings) -> None:

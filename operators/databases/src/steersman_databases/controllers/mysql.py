@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import msgspec
 
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus
-from steersman_databases.api.mysql_cluster import Loss, MySQLMember, Outage, OutageChoice
+from steersman_databases.api.mysql_cluster import Loss, MySQLMember, Outage, OutageChoice, RestoredParameters
 from steersman_databases.clusters import recovery
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers import switchovers
-from steersman_databases.controllers.cluster_status import Findings, member_of, status_of
+from steersman_databases.controllers.cluster_status import Findings, News, member_of, status_of
 from steersman_databases.engines.cluster import ClusterView, Consent
-from steersman_databases.engines.topology import Member
+from steersman_databases.engines.topology import Member, Restored
 
 
 class OfMySQL:
@@ -63,12 +64,20 @@ class OfMySQL:
         )
         return switchovers.with_change(told) if _has_taken_over(former, told) else told
 
-    def failover(self, former: ClusterStatus, status: ClusterStatus) -> str:
-        """See `OwnOf.failover`."""
+    def news(self, former: ClusterStatus, status: ClusterStatus) -> Sequence[News]:
+        """See `OwnOf.news`: what servers were given back as well."""
         was, now = cast(MySQLClusterStatus, former), cast(MySQLClusterStatus, status)
+        told = [("DriftRepaired", words) for words in _restored(was, now)]
         if not _has_taken_over(was, now) or switchovers.brought_about(was, now.primary):
-            return ""
-        return f"{now.primary} took over from {was.last_primary}"
+            return told
+        return [("Failover", f"{now.primary} took over from {was.last_primary}"), *told]
+
+
+def _restored(was: MySQLClusterStatus, now: MySQLClusterStatus) -> Iterator[str]:
+    known = {member.name: member.restored for member in was.members}
+    for member in now.members:
+        if (one := member.restored) is not None and one != known.get(member.name):
+            yield f"took back what SET GLOBAL had set: {', '.join(one.parameters)} at {member.name}"
 
 
 def _has_taken_over(was: MySQLClusterStatus, now: MySQLClusterStatus) -> bool:
@@ -119,6 +128,10 @@ def _words(loss: Consent) -> str:
     return " and ".join(filter(None, (loss.transactions, unseen))) or "nothing"
 
 
+def _given_back(restored: Restored) -> RestoredParameters:
+    return RestoredParameters(time=restored.time, parameters=tuple(restored.parameters))
+
+
 def _told(outage: recovery.Outage) -> Outage:
     choices = [
         OutageChoice(
@@ -136,4 +149,5 @@ def _member(view: ClusterView, observed: Observed, instance: Instance) -> MySQLM
         queued=None if member is None or told.role == "Primary" else member.queued,
         errant=None if member is None else member.errant or None,
         version=None if member is None else member.version or None,
+        restored=None if member is None or member.restored is None else _given_back(member.restored),
     )

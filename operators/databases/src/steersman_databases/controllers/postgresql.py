@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import msgspec
@@ -10,7 +11,7 @@ from steersman_databases.api import Cluster, ClusterStatus, PostgreSQLCluster, P
 from steersman_databases.api.postgresql_cluster import PostgreSQLMember
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers import switchovers
-from steersman_databases.controllers.cluster_status import Findings, member_of, status_of
+from steersman_databases.controllers.cluster_status import Findings, News, member_of, status_of
 from steersman_databases.engines.cluster import ClusterView
 
 # Below this, what a replica lags behind is noise, and would be written every few seconds.
@@ -46,12 +47,12 @@ class OfPostgreSQL:
         )
         return switchovers.with_change(told) if _has_taken_over(former, told) else told
 
-    def failover(self, former: ClusterStatus, status: ClusterStatus) -> str:
-        """See `OwnOf.failover`: each begins a timeline."""
+    def news(self, former: ClusterStatus, status: ClusterStatus) -> Sequence[News]:
+        """See `OwnOf.news`: each who takes over begins a timeline."""
         was, now = cast(PostgreSQLClusterStatus, former), cast(PostgreSQLClusterStatus, status)
         if not _has_taken_over(was, now) or switchovers.brought_about(was, now.primary):
-            return ""
-        return f"{now.primary} took over: timeline {now.timeline} follows {was.timeline}"
+            return ()
+        return [("Failover", f"{now.primary} took over: timeline {now.timeline} follows {was.timeline}")]
 
 
 def _has_taken_over(was: PostgreSQLClusterStatus, now: PostgreSQLClusterStatus) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from steersman.api.core_v1 import ConfigMap, Pod
@@ -33,6 +34,14 @@ class PendingSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """Parameters that somebody else had set at a server, and when it was given again what is declared."""
+
+    time: datetime
+    parameters: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """One server of a cluster, as it last said of itself. ``pod`` is its name too.
 
@@ -44,7 +53,8 @@ class Member:
     ``newer``: another of its group runs an older version, and as long as one does, this one is not made the primary
     by request. ``errant`` are transactions that the others have not, as its engine writes them; ``apart``: it has
     some, or may have. ``refused`` are
-    parameters that the server did not take as it ran, with its words. ``lacks`` and ``unseen`` are what would be lost
+    parameters that the server did not take as it ran, with its words; ``restored`` those that somebody else had set
+    last. ``lacks`` and ``unseen`` are what would be lost
     if the cluster went on with its data alone: transactions that others have, and instances of which nobody knows;
     ``unseen`` is None where it has not said.
     ``because`` is why it does what it does, and ``failing`` what it tries in vain, in its own words.
@@ -68,6 +78,7 @@ class Member:
     errant: str = ""
     apart: bool = False
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    restored: Restored | None = None
     lacks: str = ""
     unseen: frozenset[int] | None = None
     because: str = ""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
 import pymysql
 import pytest
 
+from steersman_agent import parameters as looked_after
 from steersman_agent.group import LocalServer, Unreachable
 from steersman_agent.parameters import Parameters, number_of
 
@@ -17,14 +22,36 @@ class Scripted(LocalServer):
     def __init__(self, **refuses: int) -> None:
         super().__init__("")
         self.refuses, self.given = refuses, list[tuple[str, Value]]()
+        self.shows = dict[str, str]()
 
     def set_global(self, name: str, value: Value) -> None:
         if name in self.refuses and not (self.refuses[name] == 1232 and isinstance(value, str)):
             raise Unreachable(pymysql.OperationalError(self.refuses[name], "the server's words"))
         self.given.append((name, value))
+        # It writes what it was given in its own way.
+        self.shows[name] = f"{value}.000"
 
     def value_of(self, name: str) -> str:
         return f"{name} now"
+
+    def values_of(self, names: Collection[str]) -> Mapping[str, str]:
+        return {name: self.shows[name] for name in names if name in self.shows}
+
+
+class Clock(SimpleNamespace):
+    """Of the agent."""
+
+    at = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(looked_after, "time", found)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -109,3 +136,55 @@ def test_what_no_server_knows_is_not_waited_for() -> None:
     assert parameters.refused == {"a": "the server's words"} and parameters.pending == {}
     parameters.apply({})
     assert parameters.pending == {} and parameters.refused == {}
+
+
+def test_what_somebody_else_sets_is_as_declared_again(clock: Clock) -> None:
+    server, began = Scripted(), datetime.now(UTC).replace(microsecond=0)
+    parameters = Parameters(server, {})
+    server.shows |= {"a": "1.000", "b": "x", "c": "undeclared"}
+    parameters.started({"a": "1", "b": "x"}, {})
+    assert parameters.restore() == [] and server.given == [], "what it shows of a start is what it made of that"
+    server.shows |= {"a": "7.000", "c": "by hand"}
+    assert parameters.restore() == [], "it is looked at every ten seconds"
+    clock.at = 10
+    assert parameters.restore() == ["a"]
+    assert server.given == [("a", 1)] and server.shows == {"a": "1.000", "b": "x", "c": "by hand"}
+    assert parameters.restored is not None and parameters.restored["parameters"] == ["a"]
+    assert began <= datetime.fromisoformat(str(parameters.restored["time"])) <= datetime.now(UTC)
+    clock.at = 20
+    assert parameters.restore() == []
+
+
+def test_what_is_declared_anew_was_set_by_nobody_else(clock: Clock) -> None:
+    server = Scripted()
+    parameters = Parameters(server, {})
+    parameters.apply({"a": "1", "b": "1"})
+    assert parameters.restore() == []
+    parameters.apply({"a": "2"})
+    assert parameters.restore() == [], "it is looked at at once, so that nobody can have set it before"
+    server.shows |= {"a": "7.000", "b": "7.000"}
+    clock.at = 10
+    assert parameters.restore() == ["a"] and server.shows["b"] == "7.000"
+
+
+def test_a_start_is_a_beginning(clock: Clock) -> None:
+    server = Scripted()
+    parameters = Parameters(server, {})
+    parameters.apply({"a": "1"})
+    parameters.restore()
+    parameters.started({"a": "1"}, {})
+    server.shows = {"a": "1"}
+    assert parameters.restore() == [] and parameters.restored is None
+
+
+def test_what_cannot_be_set_back_is_tried_again_at_once(clock: Clock) -> None:
+    server = Scripted()
+    parameters = Parameters(server, {})
+    parameters.apply({"a": "1"})
+    parameters.restore()
+    server.shows["a"], clock.at = "7.000", 10
+    server.refuses["a"] = 2013
+    with pytest.raises(Unreachable):
+        parameters.restore()
+    server.refuses.clear()
+    assert parameters.restore() == ["a"]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
@@ -22,7 +24,7 @@ from ..cluster_names import OPERATOR, ClusterNames
 from ..errors import ServerUnreachable
 from ..notes import annotate, endpoint_of, json_in, mapping, number_of, whole
 from ..server import ClientCertificate, Login, Server, TLSMode, Verification
-from ..topology import Member, Members, MemberState, PendingSetting, SwitchoverRequest
+from ..topology import Member, Members, MemberState, PendingSetting, Restored, SwitchoverRequest
 from ..versions import ordered
 from . import shutdown
 from .pod import PORT
@@ -177,6 +179,7 @@ def _member(names: ClusterNames, pod: Pod) -> Member | None:
         errant=errant,
         apart=said.get("apart") is True or bool(errant),
         refused={str(k): str(v) for k, v in mapping(said.get("refused")).items()},
+        restored=_restored(mapping(said.get("restored"))),
         lacks=str(said.get("lacks") or ""),
         unseen=_numbers(said.get("unseen")),
         because=str((said.get("unstarted") if state == "StartFailed" else "") or said.get("because") or ""),
@@ -203,6 +206,13 @@ def _state(pod: Pod, said: Mapping[str, Any]) -> MemberState:
 def _pending(name: str, values: Any) -> PendingSetting:
     former, value, *_ = [*map(str, _list(values)), "", ""]
     return PendingSetting(name=name, former=former, value=value)
+
+
+def _restored(said: Mapping[str, Any]) -> Restored | None:
+    with suppress(ValueError):
+        when = datetime.fromisoformat(str(said.get("time")))
+        return Restored(time=when, parameters=[*map(str, _list(said.get("parameters")))])
+    return None
 
 
 def _list(value: Any) -> Sequence[Any]:
