@@ -300,7 +300,7 @@ async def configured(world: Groups) -> None:
     await change(world, mysql={"parameters": {"max_connections": "200"}})
     await ready(world)
     await world.until("taken", lambda: _run_with(world, "max_connections") == {"200"})
-    _primary(world).variables["max_connections"] = "7"
+    _online(world)[0].variables["max_connections"] = "7"
     await world.until("taken back", lambda: _run_with(world, "max_connections") == {"200"})
     declared = {"innodb_log_buffer_size": "33554432", "max_connections": None}
     await change(world, mysql={"parameters": declared})

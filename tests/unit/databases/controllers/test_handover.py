@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -18,7 +19,7 @@ from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterStatus
 from steersman_databases.api.cluster_parts import LastSwitchover
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec
 from steersman_databases.clusters.view import view_of
-from steersman_databases.controllers.cluster_status import advanced
+from steersman_databases.controllers.cluster_status import News, advanced
 from steersman_databases.controllers.postgresql import OfPostgreSQL
 from steersman_databases.controllers.switchovers import attempt_of, ended
 from steersman_databases.engines.topology import Members
