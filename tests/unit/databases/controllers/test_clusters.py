@@ -325,9 +325,12 @@ async def test_a_crash_of_the_primary_is_a_failover() -> None:
         await world.create()
         await world.ready(3)
         await world.client.delete(Pod, NAMES.pod(0))
+        await world.until("nobody leads", lambda: world.condition("Available") == "False/FailingOver")
+        assert world.status.phase == "Degraded"
         await world.until("failed over", lambda: world.status.primary in ("orders-1", "orders-2"))
         await world.ready(3)
-        assert "Failover" in world.events()
+        assert world.condition("Available") == "True/PrimaryAccepts"
+        assert world.warnings("FailingOver") and world.warnings("Failover")
         found = world.server.read(EndpointSlice, NAMES.slices("orders-rw")[0])
         primary = world.pods()[world.status.primary]
         assert found is not None
