@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import pytest
@@ -115,31 +115,62 @@ def test_the_primarys_lost_volume(three: ClusterUnderTest) -> None:
     assert not three.place.events("orders", "Failover")
 
 
-@EACH
-def test_a_users_lost_secret_is_made_anew(three: ClusterUnderTest) -> None:
-    """Nobody else knew its password: another one is set."""
+def is_let_in(three: ClusterUnderTest, login: Mapping[str, str]) -> bool:
+    """Whether what a Secret of the user ``clerk`` says opens the cluster."""
+    try:
+        return three.place.log_in(f"{three.primary}-0", login, three.engine.who, login["type"]) == "clerk"
+    except CommandFailed as refusal:
+        assert any(words in str(refusal) for words in ("password authentication failed", "Access denied"))
+        return False
+
+
+@pytest.fixture
+def clerk(three: ClusterUnderTest) -> Generator[dict[str, str]]:
+    """What the Secret of a user says."""
     place, grants = three.place, [{"database": "shop", "privileges": ["ALL"]}]
     place.declare("DatabaseUser", "clerk", three.reference(user="clerk", grants=grants))
     place.wait_current("databaseuser", "clerk", "ProvisionSucceeded")
-    former = place.secret("clerk-user")
+    login = place.secret("clerk-user")
+    assert is_let_in(three, login)
+    yield login
+    place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
 
-    def opens(login: Mapping[str, str]) -> bool:
-        try:
-            return place.log_in(f"{three.primary}-0", login, three.engine.who, login["type"]) == "clerk"
-        except CommandFailed as refusal:
-            assert any(words in str(refusal) for words in ("password authentication failed", "Access denied"))
-            return False
+
+@EACH
+def test_a_users_lost_secret_is_made_anew(three: ClusterUnderTest, clerk: dict[str, str]) -> None:
+    """Nobody else knew its password: another one is set."""
+    place = three.place
 
     def is_back() -> bool:
         login = place.secret("clerk-user")
-        return login.get("password", former["password"]) != former["password"] and opens(login)
+        return login.get("password", clerk["password"]) != clerk["password"] and is_let_in(three, login)
 
-    assert opens(former)
     with place.telling("clerk", ("Created", "created Secret clerk-user")):
         place.kubectl("delete", "secret", "clerk-user")
         three.until("it is back, and opens", is_back, HEALED_WITHIN)
-    assert not opens(former)
-    place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
+    assert not is_let_in(three, clerk)
+
+
+@EACH
+def test_a_users_secret_that_somebody_wrote_to_is_completed(three: ClusterUnderTest, clerk: dict[str, str]) -> None:
+    """It says again what is so, but for the password: who chose one has it set."""
+    place, told = three.place, ("SecretRepaired", "completed Secret clerk-user")
+    wrong = {"host": "elsewhere.invalid", "user": "somebody"}
+    for harm in (*({key: value} for key, value in wrong.items()), wrong):
+        with place.telling("clerk", told):
+            place.patch("secret", "clerk-user", {"stringData": harm})
+            three.until("it is as it was", lambda: place.secret("clerk-user") == clerk, HEALED_WITHIN)
+    assert is_let_in(three, clerk)
+
+    def is_taken() -> bool:
+        login = place.secret("clerk-user")
+        same = all(login[key] == clerk[key] for key in wrong)
+        return same and "chosen%20by%20hand" in login["uri"] and is_let_in(three, login)
+
+    with place.telling("clerk", told, ("PasswordReset", "reset the password of user clerk")):
+        place.patch("secret", "clerk-user", {"stringData": {**wrong, "password": "chosen by hand"}})
+        three.until("it opens with the password that was chosen", is_taken, HEALED_WITHIN)
+    assert not is_let_in(three, clerk)
 
 
 @EACH

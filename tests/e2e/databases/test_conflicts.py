@@ -129,10 +129,10 @@ def test_the_older_of_two_databases_keeps_the_name(server: ReferredServer) -> No
 
 
 @contextmanager
-def held_by_a_session(server: ReferredServer) -> Generator[None]:
-    """Somebody's transaction has changed the database, and does not end."""
+def held_by_a_session(server: ReferredServer, what: str) -> Generator[None]:
+    """Somebody's transaction has changed something, and does not end."""
     busy = "FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()"
-    begun = "BEGIN; ALTER DATABASE held CONNECTION LIMIT 9; SELECT pg_sleep(600)"
+    begun = f"BEGIN; ALTER {what} CONNECTION LIMIT 9; SELECT pg_sleep(600)"
     session = f"psql -XAtq -d postgres -c '{begun}' > /dev/null 2>&1 &"
     server.place.kubectl("exec", server.pod, "--container=server", "--", "sh", "-c", session)
     server.place.until("somebody holds it", lambda: server.sql(f"SELECT count(*) {busy}") == "1", 30)
@@ -168,7 +168,7 @@ def test_what_a_session_holds_is_changed_as_soon_as_it_lets_go(server: ReferredS
     held = {**server.on(), "deletionPolicy": "Delete"}
     place.declare("Database", "held", held)
     place.wait_reason("database", "held", "DatabaseReady")
-    with held_by_a_session(server):
+    with held_by_a_session(server, "DATABASE held"):
         place.declare("Database", "held", {**held, "connectionLimit": 3})
 
         def told() -> str:
@@ -180,6 +180,34 @@ def test_what_a_session_holds_is_changed_as_soon_as_it_lets_go(server: ReferredS
     place.wait_reason("database", "held", "DatabaseReady", seconds=TRIED_AGAIN_WITHIN)
     assert server.sql("SELECT datconnlimit FROM pg_database WHERE datname = 'held'") == "3"
     delete(place, "database", "held")
+
+
+@ON_MYSQL
+def test_a_user_whom_a_server_refuses_is_made_as_soon_as_it_does_not(server: ReferredServer) -> None:
+    place, words = server.place, "running with the --super-read-only option"
+    with read_only(server), place.telling("newcomer", ("ProvisionFailed", words)):
+        newcomer = {**server.on(), "user": "newcomer", "database": "information_schema"}
+        place.declare("DatabaseUser", "newcomer", newcomer)
+        said = place.wait_reason("databaseuser", "newcomer", "ProvisionFailed")
+        assert said["status"] == "False" and words in said["message"]
+    place.wait_reason("databaseuser", "newcomer", "ProvisionSucceeded", seconds=TRIED_AGAIN_WITHIN)
+    assert server.ask(place.secret("newcomer-user"), "SELECT 1") == "1"
+    delete(place, "databaseuser", "newcomer")
+
+
+@ON_POSTGRESQL
+def test_a_user_whom_a_session_holds_is_changed_as_soon_as_it_lets_go(server: ReferredServer) -> None:
+    place, words = server.place, "canceling statement due to lock timeout"
+    bound = {**server.on(), "user": "bound"}
+    place.declare("DatabaseUser", "bound", bound)
+    place.wait_reason("databaseuser", "bound", "ProvisionSucceeded")
+    with held_by_a_session(server, "ROLE bound"), place.telling("bound", ("ProvisionFailed", words)):
+        place.declare("DatabaseUser", "bound", {**bound, "connectionLimit": 3})
+        said = place.wait_reason("databaseuser", "bound", "ProvisionFailed")
+        assert said["status"] == "False" and words in said["message"]
+    place.wait_reason("databaseuser", "bound", "ProvisionSucceeded", seconds=TRIED_AGAIN_WITHIN)
+    assert server.sql("SELECT rolconnlimit FROM pg_roles WHERE rolname = 'bound'") == "3"
+    delete(place, "databaseuser", "bound")
 
 
 @ON_POSTGRESQL

@@ -11,10 +11,11 @@ import pytest
 from cluster_engines import ON_MYSQL
 from cluster_under_test import Client, ClusterUnderTest
 from devcluster.errors import CommandFailed
+from harm import HEALED_WITHIN, Harm, undone
 
 pytestmark = [pytest.mark.xdist_group("mysql-cluster-contents"), pytest.mark.timeout(600), ON_MYSQL]
 
-HEALED_WITHIN = 30.0
+Record = Callable[[str, object], None]
 LONG_AGO = {"stringData": {"rotated-at": "2000-01-01T00:00:00Z"}}
 TABLES = """
 CREATE TABLE parts (id int PRIMARY KEY, name varchar(40), price int);
@@ -76,32 +77,96 @@ def test_grants_are_what_they_say_and_no_more(shop: ClusterUnderTest) -> None:
     assert shop.sql("SELECT COUNT(*) FROM mysql.user WHERE User IN ('clerk', 'readers')") == "0"
 
 
-def test_what_was_changed_behind_our_back_is_healed(
-    shop: ClusterUnderTest, record_property: Callable[[str, object], None]
-) -> None:
-    declare(shop, "reader", {"database": "shop", "privileges": ["SELECT"]})
+ON_DATABASES = (
+    "SELECT GROUP_CONCAT(PRIVILEGE_TYPE) FROM information_schema.SCHEMA_PRIVILEGES WHERE GRANTEE LIKE '%reader%'"
+)
+ON_SERVER = (
+    "SELECT COUNT(*) FROM information_schema.USER_PRIVILEGES WHERE GRANTEE LIKE '%reader%'"
+    " AND PRIVILEGE_TYPE = 'PROCESS'"
+)
+COLUMNS = "SELECT GROUP_CONCAT(Column_name, ' ', Column_priv) FROM mysql.columns_priv WHERE User = 'reader'"
+ROUTINES = "SELECT GROUP_CONCAT(Routine_name, ' ', Proc_priv) FROM mysql.procs_priv WHERE User = 'reader'"
+MEMBERSHIPS = "SELECT GROUP_CONCAT(FROM_USER) FROM mysql.role_edges WHERE TO_USER = 'reader'"
+ACTIVE = "SELECT GROUP_CONCAT(DEFAULT_ROLE_USER) FROM mysql.default_roles WHERE USER = 'reader'"
+LIMITS = "SELECT CONCAT(max_updates, ' ', max_user_connections) FROM mysql.user WHERE User = 'reader'"
+HARM_TO_A_USER = {
+    "revoked": Harm(
+        "REVOKE SELECT ON shop.* FROM reader", ON_DATABASES, "SELECT", ("Granted", "SELECT on database shop")
+    ),
+    "granted": Harm(
+        "GRANT DELETE ON shop.* TO reader", ON_DATABASES, "SELECT", ("GrantRevoked", "DELETE on database shop")
+    ),
+    "granted elsewhere": Harm(
+        "GRANT DELETE ON elsewhere.* TO reader",
+        ON_DATABASES,
+        "SELECT",
+        ("GrantRevoked", "DELETE on database elsewhere"),
+    ),
+    "granted on the server": Harm(
+        "GRANT PROCESS ON *.* TO reader", ON_SERVER, "0", ("GrantRevoked", "PROCESS on the whole server")
+    ),
+    "revoked on a column": Harm(
+        "REVOKE UPDATE (name) ON shop.parts FROM reader",
+        COLUMNS,
+        "name Update",
+        ("Granted", "UPDATE on column name of table shop.parts"),
+    ),
+    "granted on a column": Harm(
+        "GRANT UPDATE (price) ON shop.parts TO reader",
+        COLUMNS,
+        "name Update",
+        ("GrantRevoked", "UPDATE on column price of table shop.parts"),
+    ),
+    "revoked on a routine": Harm(
+        "REVOKE EXECUTE ON PROCEDURE shop.count_parts FROM reader",
+        ROUTINES,
+        "count_parts Execute",
+        ("Granted", "EXECUTE on function shop.count_parts"),
+    ),
+    "granted on a routine": Harm(
+        "GRANT ALTER ROUTINE ON PROCEDURE shop.count_parts TO reader",
+        ROUTINES,
+        "count_parts Execute",
+        ("GrantRevoked", "ALTER ROUTINE on function shop.count_parts"),
+    ),
+    "a membership revoked": Harm(
+        "REVOKE readers FROM reader", MEMBERSHIPS, "readers", ("MembershipGranted", "made reader a member of readers")
+    ),
+    "a membership given": Harm(
+        "GRANT writers TO reader",
+        MEMBERSHIPS,
+        "readers",
+        ("MembershipRevoked", "revoked membership in writers from reader"),
+    ),
+    "a role put to rest": Harm(
+        "SET DEFAULT ROLE NONE TO reader", ACTIVE, "readers", ("UserAltered", "active from the login on: readers")
+    ),
+    "other limits": Harm(
+        "ALTER USER reader WITH MAX_UPDATES_PER_HOUR 7 MAX_USER_CONNECTIONS 9",
+        LIMITS,
+        "20 5",
+        ("UserAltered", "altered the limits of user reader"),
+    ),
+    "dropped": Harm("DROP USER reader", ON_DATABASES, "SELECT", ("UserCreated", "created user reader")),
+}
+
+
+def test_what_was_changed_behind_our_back_is_healed(shop: ClusterUnderTest, record_property: Record) -> None:
+    for role in ("readers", "writers"):
+        declare(shop, role, login=False)
+    declare(
+        shop,
+        "reader",
+        {"database": "shop", "privileges": ["SELECT"]},
+        {"database": "shop", "tables": ["parts"], "columns": ["name"], "privileges": ["UPDATE"]},
+        {"database": "shop", "functions": ["count_parts"], "privileges": ["EXECUTE"]},
+        roles=[{"name": "readers"}],
+        limits={"updates": 20},
+        connectionLimit=5,
+    )
     shop.sql("CREATE DATABASE elsewhere")
-    grants = (
-        "SELECT GROUP_CONCAT(PRIVILEGE_TYPE) FROM information_schema.SCHEMA_PRIVILEGES WHERE GRANTEE LIKE '%reader%'"
-    )
-    assert shop.sql(grants) == "SELECT"
-    of_server = (
-        "SELECT COUNT(*) FROM information_schema.USER_PRIVILEGES WHERE GRANTEE LIKE '%reader%'"
-        " AND PRIVILEGE_TYPE = 'PROCESS'"
-    )
-    harm = {
-        "revoked": ("REVOKE SELECT ON shop.* FROM reader", grants, "SELECT", "Granted"),
-        "granted": ("GRANT DELETE ON shop.* TO reader", grants, "SELECT", "GrantRevoked"),
-        "granted elsewhere": ("GRANT DELETE ON elsewhere.* TO reader", grants, "SELECT", "GrantRevoked"),
-        "granted on the server": ("GRANT PROCESS ON *.* TO reader", of_server, "0", "GrantRevoked"),
-        "dropped": ("DROP USER reader", grants, "SELECT", "UserCreated"),
-    }
-    for what, (statement, question, wanted, reason) in harm.items():
-        with shop.place.telling("reader", reason):
-            shop.sql(statement)
-            began = time.monotonic()
-            shop.until(f"{what} is healed", lambda q=question, w=wanted: shop.sql(q) == w, HEALED_WITHIN)
-            record_property(f"{what}: seconds until it is healed", round(time.monotonic() - began, 1))
+    assert shop.sql(ON_DATABASES) == "SELECT"
+    undone(shop, "reader", HARM_TO_A_USER, "shop", record_property)
     for name, told_of in (("reader", "reader"), ("root", shop.name)):
         verifier = f"SELECT HEX(authentication_string) FROM mysql.user WHERE User = '{name}' AND Host = '%'"
         with shop.place.telling(told_of, "PasswordReset"):
@@ -110,7 +175,42 @@ def test_what_was_changed_behind_our_back_is_healed(
             shop.until("the password is healed", lambda q=verifier, c=changed: shop.sql(q) != c, HEALED_WITHIN)
             record_property(f"password of {name}: seconds until it is healed", round(time.monotonic() - began, 1))
     shop.sql("DROP DATABASE elsewhere")
-    shop.place.kubectl("delete", "databaseuser", "reader", "--timeout=60s", seconds=70)
+    shop.place.kubectl("delete", "databaseuser", "reader", "readers", "writers", "--timeout=60s", seconds=70)
+
+
+COLLATION = "SELECT DEFAULT_COLLATION_NAME FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'ledger'"
+OWNING = "SELECT Drop_priv FROM mysql.db WHERE Db = 'ledger' AND User = 'ledger'"
+HARM_TO_A_DATABASE = {
+    "another character set": Harm(
+        "ALTER DATABASE ledger CHARACTER SET latin1",
+        COLLATION,
+        "utf8mb4_bin",
+        ("DatabaseAltered", "altered database ledger (encoding utf8mb4, collation utf8mb4_bin)"),
+    ),
+    "another collation": Harm(
+        "ALTER DATABASE ledger COLLATE utf8mb4_general_ci",
+        COLLATION,
+        "utf8mb4_bin",
+        ("DatabaseAltered", "altered database ledger (collation utf8mb4_bin)"),
+    ),
+    "less for its owner": Harm(
+        "REVOKE DROP ON ledger.* FROM ledger",
+        OWNING,
+        "Y",
+        ("GrantsRestored", "granted ALL on database ledger to ledger"),
+    ),
+    "no owner": Harm("DROP USER ledger", OWNING, "Y", ("UserCreated", "created user ledger")),
+    "dropped": Harm("DROP DATABASE ledger", COLLATION, "utf8mb4_bin", ("DatabaseCreated", "created database ledger")),
+}
+
+
+def test_a_database_that_was_changed_is_as_declared(shop: ClusterUnderTest, record_property: Record) -> None:
+    spec = shop.reference(deletionPolicy="Delete", collation="utf8mb4_bin")
+    shop.place.declare("Database", "ledger", spec)
+    shop.place.wait_reason("database", "ledger", "DatabaseReady")
+    undone(shop, "ledger", HARM_TO_A_DATABASE, "shop", record_property)
+    shop.place.wait_reason("database", "ledger", "DatabaseReady")
+    shop.place.kubectl("delete", "database", "ledger", "--timeout=60s", seconds=70)
 
 
 def test_a_table_that_is_granted_and_gone_is_told(shop: ClusterUnderTest) -> None:
