@@ -63,6 +63,13 @@ def _superuser(found: Found) -> bool:
     return found.cluster.sql(rules) == "t"
 
 
+def _shared_memory(found: Found) -> tuple[str, str]:
+    """As it is declared, and as the primary has it."""
+    declared = next(v["emptyDir"]["sizeLimit"] for v in found.pod["volumes"] if v["name"] == "shm")
+    mounted = found.cluster.execute(found.cluster.primary, "df", "-m", "--output=size", "/dev/shm").split()[-1]
+    return declared, f"{mounted}Mi"
+
+
 CASES: Mapping[str, Case] = {
     **COMMON,
     "version": Case("17", None, lambda found: found.cluster.sql("SHOW server_version_num")[:2], ("17", "17", "17")),
@@ -96,8 +103,8 @@ CASES: Mapping[str, Case] = {
     "shmSize": Case(
         "64Mi",
         "96Mi",
-        lambda found: next(v["emptyDir"]["sizeLimit"] for v in found.pod["volumes"] if v["name"] == "shm"),
-        ("64Mi", "96Mi", "256Mi"),
+        _shared_memory,
+        (("64Mi", "64Mi"), ("96Mi", "96Mi"), ("256Mi", "256Mi")),
     ),
     "tls.required": Case(True, False, _clear_text, (False, True, False)),
     "pooler.replicas": Case(1, 2, lambda f: f.poolers.get("rw", {}).get("spec", {}).get("replicas")),

@@ -33,6 +33,18 @@ REGISTRAR = "registrar"
 """An administrator, once there is one: see `ReferredServer.appoint`."""
 REGISTRY = "registry"
 """A database that is there then."""
+CARETAKER = "caretaker"
+"""An administrator who is no superuser, once there is one: see `ReferredServer.appoint_modestly`."""
+# As RDS gives them to its master, who reads the server's own tables and writes none of them. Sources: Amazon RDS User
+# Guide, "Master user account privileges", "Role-based privilege model for RDS for MySQL".
+_WRITING = (
+    "INSERT, UPDATE, DELETE, CREATE, DROP, REFERENCES, INDEX, ALTER, CREATE VIEW, CREATE ROUTINE, ALTER ROUTINE"
+)
+_MASTERS = (
+    f"{_WRITING}, SELECT, RELOAD, PROCESS, SHOW DATABASES, CREATE TEMPORARY TABLES, LOCK TABLES, EXECUTE, EVENT, "
+    "TRIGGER, SHOW VIEW, REPLICATION SLAVE, REPLICATION CLIENT, CREATE USER, CREATE ROLE, DROP ROLE, "
+    "APPLICATION_PASSWORD_ADMIN, ROLE_ADMIN, SET_ANY_DEFINER, XA_RECOVER_ADMIN"
+)
 # As the image has it, but for one administrator.
 _HBA = f"""\
 local    all       postgres           peer
@@ -91,6 +103,15 @@ class ReferredServer:
         else:
             self.sql(f"CREATE USER {REGISTRAR}@'%' IDENTIFIED BY '{password}' REQUIRE X509")
             self.sql(f"GRANT ALL ON *.* TO {REGISTRAR}@'%' WITH GRANT OPTION")
+
+    def appoint_modestly(self, password: str) -> None:
+        """Makes `CARETAKER`, who may make users and databases, and is nobody mighty."""
+        if self.engine is POSTGRESQL:
+            self.sql(f"CREATE ROLE {CARETAKER} LOGIN CREATEROLE CREATEDB PASSWORD '{password}'")
+        else:
+            self.sql(f"CREATE USER {CARETAKER}@'%' IDENTIFIED BY '{password}'")
+            self.sql(f"GRANT {_MASTERS} ON *.* TO {CARETAKER}@'%' WITH GRANT OPTION")
+            self.sql(f"SET GLOBAL partial_revokes = ON; REVOKE {_WRITING} ON mysql.* FROM {CARETAKER}@'%'")
 
     def serve(self, service: str, port: int | None = None) -> None:
         """Another Service in front of it, at the engine's own port unless given."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from contents_in_memory import ContentsInMemory, ServerInMemory
@@ -18,35 +19,42 @@ from steersman.testing.virtual_time import VirtualClock
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
+from steersman_databases.engines.survey import UserState
 
 CLERK = ObjectKey("default", "clerk")
 SHOP = ObjectKey("default", "shop")
-_SERVER: dict[str, Any] = {
-    "engine": "postgresql",
-    "serverRef": {"host": "db.example.com", "administrator": {"name": "admin"}},
-}
+HOST = "db.example.com"
 
 
 @dataclass
 class Servers:
-    """What is outside of Kubernetes."""
+    """What is outside of Kubernetes: one server."""
 
-    sql: ServerInMemory = field(default_factory=lambda: ServerInMemory(now=VirtualClock().now))
+    engine: str
+    sql: ServerInMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sql = ServerInMemory(self.engine, now=VirtualClock().now)
+
+    @property
+    def on(self) -> dict[str, Any]:
+        """The part of a spec that puts something on it."""
+        return {"engine": self.engine, "serverRef": {"host": HOST, "administrator": {"name": "admin"}}}
 
     def contents(self, engine: str) -> ContentsInMemory:
         """In place of the engines."""
-        return ContentsInMemory({Endpoint("db.example.com", 5432): self.sql}, engine)
+        return ContentsInMemory({Endpoint(HOST, self.sql.like.port): self.sql}, engine)
 
 
 Users = World[Servers]
 
 
-def sweep(scenario: Callable[[Users], Awaitable[None]], **effort: Any) -> Report:
-    """Plays ``scenario`` with the operator under every fault."""
+def sweep(scenario: Callable[[Users], Awaitable[None]], engine: str, **effort: Any) -> Report:
+    """Plays ``scenario`` with the operator under every fault, on a server of an engine."""
     return simulate(
         lambda manager, servers: _setup(manager, servers),
         scenario,
-        outside=Servers,
+        outside=partial(Servers, engine),
         observe=_holds,
         kinds=[Database, DatabaseUser, MySQLCluster, PostgreSQLCluster],
         invariants=[the_secret_opens],
@@ -60,9 +68,13 @@ def _setup(manager: Manager, servers: Servers) -> None:
 
 
 def _holds(servers: Servers) -> dict[str, Any]:
-    """What is compared of the server: who is there and may log in, not with which password."""
+    """What is compared of the server: who is there and may log in, by how many passwords and not by which."""
+
+    def passwords(user: UserState) -> int:
+        return (user.verifier is not None) + (user.second_verifier is not None)
+
     return {
-        "users": {name: (user.login, user.verifier is not None) for name, user in servers.sql.users.items()},
+        "users": {name: (user.login, passwords(user)) for name, user in servers.sql.users.items()},
         "databases": {name: database.owner for name, database in servers.sql.databases.items()},
     }
 
@@ -96,7 +108,10 @@ async def prepare(world: Users) -> None:
 
 async def make_user(world: Users, **spec: Any) -> None:
     """Creates the user and waits until it is provisioned."""
-    wire = {"metadata": {"name": "clerk", "namespace": "default"}, "spec": {"user": "clerk", **_SERVER, **spec}}
+    wire = {
+        "metadata": {"name": "clerk", "namespace": "default"},
+        "spec": {"user": "clerk", **world.outside.on, **spec},
+    }
     await world.client.create(decode_builtins(wire, DatabaseUser))
     await world.until("provisioned", lambda: ready(world))
 
@@ -128,15 +143,18 @@ async def rotated(world: Users) -> None:
         secret = world.read(Secret, ObjectKey("default", "clerk-user"))
         return {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
 
-    await world.until("rotated", lambda: held().get("username") == "clerk~")
+    former = held()
+    await world.until("rotated", lambda: held().get("password") not in (None, former["password"]))
+    assert held()["username"] == world.outside.sql.like.second_username("clerk")
     await world.until("the former ended", lambda: "previous-username" not in held())
+    assert not world.outside.sql.lets_in(former["username"], former["password"])
     await delete_user(world)
 
 
 async def placed(world: Users) -> None:
     """A database on a server, deleted with all that is in it."""
     await prepare(world)
-    spec = {**_SERVER, "deletionPolicy": "Delete"}
+    spec = {**world.outside.on, "deletionPolicy": "Delete"}
     wire = {"metadata": {"name": "shop", "namespace": "default"}, "spec": spec}
     await world.client.create(decode_builtins(wire, Database))
     await world.until("made", lambda: "shop" in world.outside.sql.databases)

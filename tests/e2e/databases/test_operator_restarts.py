@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +14,9 @@ import pytest
 
 import operator_under_test
 from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
-from cluster_under_test import ClusterUnderTest, Place, writing
+from cluster_under_test import API, ClusterUnderTest, Place, writing
 from devcluster import wheels
+from devcluster.errors import CommandFailed
 from devcluster.images import CHECKOUT, OPERATOR, Recipe, ensure, load, tag
 from devcluster.images import MYSQL as MYSQL_IMAGE
 from devcluster.images import POSTGRESQL as POSTGRESQL_IMAGE
@@ -87,6 +89,74 @@ def test_it_is_killed_at_any_moment_of_a_clusters_life(
         assert seen.lost() == 0
     assert not any(any(restarts) for _, restarts in three.pods().values())
     assert {name: pod for name, pod in three.pods().items() if name in first}.items() <= first.items()
+
+
+CLERKS = [f"clerk{number}" for number in range(8)]
+"""So many users that whenever it is killed, it is in the midst of one of them."""
+OVERLAP = 30
+LONG_AGO = "2000-01-01T00:00:00Z"
+COUNT: Mapping[Engine, str] = {
+    POSTGRESQL: "SELECT COUNT(*) FROM pg_roles WHERE rolname LIKE 'clerk%'",
+    MYSQL: "SELECT COUNT(*) FROM mysql.user WHERE User LIKE 'clerk%'",
+}
+Login = Mapping[str, str]
+
+
+def clerk(three: ClusterUnderTest, name: str) -> Mapping[str, Any]:
+    grants = [{"database": "shop", "privileges": ["CONNECT" if three.engine is POSTGRESQL else "ALL"]}]
+    spec = three.reference(user=name, grants=grants, rotation={"every": "720h", "overlap": f"{OVERLAP}s"})
+    return {"apiVersion": API, "kind": "DatabaseUser", "metadata": {"name": name}, "spec": spec}
+
+
+def let_in(three: ClusterUnderTest, login: Login) -> bool:
+    try:
+        return three.place.log_in(f"{three.leader}-0", login, "SELECT 1", three.engine.settings) == "1"
+    except CommandFailed:
+        return False
+
+
+def test_it_is_killed_at_any_moment_of_users_lives(cluster: Target, three: ClusterUnderTest) -> None:
+    """What a Secret says is let in all along, and what it no longer says is not."""
+    place, dice = three.place, random.Random(7)
+    operator_under_test.rolled_out(cluster)
+
+    def kill() -> None:
+        for longest in (0.5, 8):
+            time.sleep(dice.uniform(0, longest))  # the moment of the fault, not a wait for something
+            operator_under_test.kill(cluster)
+
+    def logins() -> dict[str, Login]:
+        found: dict[str, Login] = {}
+        for name in CLERKS:
+            found[name] = place.secret(f"{name}-user")
+            assert let_in(three, found[name]), f"the Secret of {name} does not open the server"
+        return found
+
+    def rotated(former: Mapping[str, Login]) -> bool:
+        return all(login["password"] != former[name]["password"] for name, login in logins().items())
+
+    place.make(*(clerk(three, name) for name in CLERKS))
+    kill()
+    for name in CLERKS:
+        place.wait_reason("databaseuser", name, "ProvisionSucceeded", seconds=120)
+    first = logins()
+
+    due = json.dumps({"stringData": {"rotated-at": LONG_AGO}})
+    place.kubectl("patch", "secret", *(f"{name}-user" for name in CLERKS), "--type=merge", f"--patch={due}")
+    kill()
+    place.until("all are rotated", lambda: rotated(first), 120)
+    operator_under_test.kill(cluster)
+    logins()
+    ended = "the former passwords have ended"
+    place.until(ended, lambda: not any(let_in(three, login) for login in first.values()), OVERLAP + 90)
+    logins()
+
+    operator_under_test.rolled_out(cluster)
+    place.kubectl("delete", "databaseuser", *CLERKS, "--wait=false")
+    kill()
+    gone = "no object is left, and no Secret"
+    place.until(gone, lambda: not [n for n in place.names("databaseusers,secrets") if "clerk" in n], 120)
+    assert three.sql(COUNT[three.engine]) == "0"
 
 
 def without_it(three: ClusterUnderTest) -> dict[str, Any]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
 
 from cluster_engines import POSTGRESQL as ENGINE
-from devcluster import layout
 from devcluster.errors import CommandFailed
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
@@ -20,17 +16,15 @@ from devcluster.target import Target, wait_until
 from patroni_cluster import PatroniCluster, view
 from silence import no_api_server
 from steersman_databases.engines.postgresql import patroni
+from watched_fields import FOLLOWS, ROLE, Watch, endpoints, watching
 
 NAMESPACE = "e2e-patroni"
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
 # The second as one of `services.additional`, with role rw.
 WRITABLE = ("pg-rw", "shopfront")
 PEER = "sslrootcert=/etc/steersman/tls/ca.crt sslcert=/etc/steersman/peer/tls.crt sslkey=/etc/steersman/peer/tls.key"
-# What is promised of the Services, and of a primary whose server dies: measured were 1.1 to 2.8 s.
-FOLLOWS = 2.0
+# What is promised of a primary whose server dies: measured were 1.1 to 2.8 s.
 TAKES_OVER = 5.0
-READY = "{.endpoints[?(@.conditions.ready==true)].targetRef.name}"
-ROLE = "{.metadata.labels.databases\\.steersman\\.dev/role}"
 
 pytestmark = pytest.mark.xdist_group("patroni")
 
@@ -74,49 +68,6 @@ def ask(cluster: PatroniCluster, service: str, statement: str, user: str = "stee
     pod = next(name for name in sorted(cluster.members()) if name != cluster.leader())
     dsn = f"host={service}.{NAMESPACE}.svc user={user} dbname=postgres {mode or f'sslmode=verify-full {PEER}'}"
     return cluster.execute(pod, "psql", "-XAtq", f"{dsn} connect_timeout=3", "-c", statement).strip()
-
-
-class Watch:
-    """When a field of an object got which value: asking again and again takes too long to tell."""
-
-    def __init__(self, cluster: PatroniCluster, kind: str, name: str, field: str) -> None:
-        target = cluster.target
-        command = [target.kubectl_path, f"--kubeconfig={target.kubeconfig}", f"--namespace={NAMESPACE}"]
-        command += ["get", kind, name, "--watch", f"--output=jsonpath={field}{{'\\n'}}"]
-        self.seen: list[tuple[float, str]] = []
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        threading.Thread(target=self._read, daemon=True).start()
-        wait_until(f"{kind} {name} is watched", lambda: bool(self.seen), seconds=20)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.seen.append((time.time(), line.strip()))
-
-    def moment(self, what: str, right: Callable[[str], bool]) -> float:
-        """Waits until it has a value that is right, and gives when it had the first such one."""
-        return wait_until(what, lambda: next((at for at, seen in self.seen if right(seen)), None), seconds=60)
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-
-@contextmanager
-def watching(cluster: PatroniCluster, kind: str, name: str, field: str) -> Generator[Watch]:
-    watch = Watch(cluster, kind, name, field)
-    try:
-        yield watch
-    finally:
-        watch.end()
-
-
-def endpoints(cluster: PatroniCluster, service: str) -> AbstractContextManager[Watch]:
-    """The pods that a Service leads to, one after the other in a line."""
-    chosen = f"--selector=kubernetes.io/service-name={service}"
-    found = cluster.target.get("endpointslices", f"--namespace={NAMESPACE}", chosen) or {"items": []}
-    name = next(s["metadata"]["name"] for s in found["items"] if s["addressType"] == f"IPv{layout.IP}")
-    return watching(cluster, "endpointslice", name, READY)
 
 
 def lock(cluster: PatroniCluster) -> AbstractContextManager[Watch]:

@@ -13,9 +13,10 @@ WHOLE = os.environ.get("SIMULATE") == "whole"
 
 
 @pytest.mark.timeout(1800 if WHOLE else 120)
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_comes_through(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = sweep(SCENARIOS[name], random_runs=200 if WHOLE else 1, most=None if WHOLE else 2)
+def test_comes_through(name: str, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = sweep(SCENARIOS[name], engine, random_runs=200 if WHOLE else 1, most=None if WHOLE else 2)
     with capsys.disabled():
-        sys.stdout.write(f"\n{name}:\n{report}\n" if WHOLE else "")
+        sys.stdout.write(f"\n{name}, {engine}:\n{report}\n" if WHOLE else "")
     assert report.complete is WHOLE

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
+import pytest
+
 from contents_in_memory import ADMINISTRATOR, ServerInMemory
 from steersman.api.core_v1 import Secret
 from steersman.api.events_v1 import Event
@@ -186,18 +188,22 @@ def told_of_database(world: UsersWorld) -> Counter[str]:
     return told
 
 
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
 @virtual_time
-async def test_a_server_away_for_an_hour_costs_one_attempt_for_all_its_users() -> None:
+async def test_a_server_away_for_an_hour_costs_one_attempt_for_all_its_users(engine: str) -> None:
     world = UsersWorld()
+    world.sql = ServerInMemory(engine, now=world.runtime.clock.now)
+    at = Endpoint(HOST.host, world.sql.like.port)
+    world.servers[at] = world.sql
     async with world.operator():
         for number in range(30):
-            await world.user(f"clerk{number}")
+            await world.user(f"clerk{number}", engine=engine)
         for number in range(30):
             await world.ready(f"clerk{number}")
-        await world.database()
+        await world.database(engine=engine)
         await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
         world.sql.up = False
-        await world.failed("cannot reach db.example.com:5432", "clerk0")
+        await world.failed(f"cannot reach {at}", "clerk0")
         version = world.server.resource_version
         await world.until("told", lambda: told_of_database(world).get("ServerUnreachable"), 30)
         told = told_of_database(world)

@@ -1,0 +1,47 @@
+"""Services follow the roles of a cluster that an operator looks after, as fast as test_patroni_cluster.py has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from cluster_engines import EACH
+from cluster_under_test import ClusterUnderTest
+from watched_fields import FOLLOWS, ROLE, endpoints, watching
+
+pytestmark = [pytest.mark.xdist_group("cluster-services"), EACH]
+
+Record = Callable[[str, object], None]
+
+
+def test_they_follow_a_planned_switchover(three: ClusterUnderTest, record_property: Record) -> None:
+    place, engine, former, wanted = three.place, three.engine, three.primary, three.replicas[-1]
+    store = f"{three.name}-{engine.store}"
+
+    def leads(annotations: str) -> bool:
+        return engine.leader(three.name, json.loads(annotations or "{}")) == wanted
+
+    with (
+        watching(place, "configmap", store, "{.metadata.annotations}") as members,
+        watching(place, "pod", f"{former}-0", ROLE) as role,
+        endpoints(place, f"{three.name}-rw") as rw,
+        endpoints(place, f"{three.name}-ro") as ro,
+        endpoints(place, f"{three.name}-r") as r,
+    ):
+        ro.moment("-ro leads to both", lambda names: len(names.split()) == 2)
+        three.annotate("switchover", wanted)
+        since = members.moment(f"{wanted} leads", leads)
+        moments = {
+            "-rw leads to it": rw.moment("-rw leads to it", f"{wanted}-0".__eq__) - since,
+            "it leaves -ro": ro.moment("it leaves -ro", lambda names: f"{wanted}-0" not in names.split()) - since,
+        }
+        follows = role.moment("the former follows", "replica".__eq__)
+        joins = ro.moment("the former joins -ro", lambda names: f"{former}-0" in names.split())
+        moments["the former joins -ro"] = joins - follows
+        for what, seconds in moments.items():
+            record_property(f"seconds until {what}", round(seconds, 2))
+        three.wait_ready()
+        assert all(f"{wanted}-0" in names.split() for _, names in r.seen), "-r leads to it whatever it is"
+    assert max(moments.values()) <= FOLLOWS, moments
