@@ -78,8 +78,9 @@ class Farm:
     unwilling: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """What servers refuse as they run."""
     failing: dict[str, str] = field(default_factory=dict[str, str])
-    restored: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     """What pods try in vain."""
+    restored: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """What pods say that they have taken back."""
     refuses: set[str] = field(default_factory=set[str])
     asked: list[str] = field(default_factory=list[str])
     history: list[str] = field(default_factory=list[str])

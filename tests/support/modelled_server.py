@@ -44,6 +44,10 @@ class ModelLocal(LocalServer):
             raise refusal(1238, f"Variable '{name}' is a read only variable")
         self._mysqld.variables[name] = "" if value is None else str(value)
 
+    def adjust(self, name: str, value: int | float | str | None) -> None:
+        """See ``LocalServer.adjust``."""
+        self.set_global(name, value)
+
     def value_of(self, name: str) -> str:
         """See ``LocalServer.value_of``."""
         self._require()

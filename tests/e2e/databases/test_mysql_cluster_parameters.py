@@ -59,6 +59,7 @@ def test_one_that_somebody_sets_by_hand(three: ClusterUnderTest, record_property
             three.until("it is taken back", lambda: three.shown("long_query_time") == {"3.000000"}, HEALED_WITHIN)
             record_property(f"{name}: seconds until it is taken back", round(time.time() - began))
         assert three.sql("SELECT @@GLOBAL.max_heap_table_size", instance=name) == "33554432", "nobody declared it"
+        three.sql("SET GLOBAL max_heap_table_size = DEFAULT", instance=name)
     declare(three)
     applied(three)
 

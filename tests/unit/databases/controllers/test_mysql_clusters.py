@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -344,10 +345,28 @@ async def test_what_an_agent_has_taken_back_is_told_once() -> None:
             words = f"took back what SET GLOBAL had set: {', '.join(names)} at orders-1"
             [told] = [e for e in world.server.read_all(Event) if e.note == words]
             assert told.reason == "DriftRepaired" and told.series is None, "it is told once"
-        world.farm.restored["orders-1-0"] = {"time": "yesterday"}
-        await world.kill("orders-1")
-        await world.until("it says nothing", lambda: not any(m.restored for m in world.status.members))
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"time": "yesterday", "parameters": ["sql_mode"]}, None),
+        ({"time": "2026-11-27", "parameters": ["sql_mode"]}, None),
+        ({"time": "2026-11-27T08:00:00Z", "parameters": [f"p{n % 400}" for n in range(800)]}, 300),
+    ],
+    ids=["no-time", "no-zone", "too-many"],
+)
+async def test_what_a_pod_says_of_what_was_taken_back_is_anybodys_to_write(
+    said: dict[str, Any], shown: int | None
+) -> None:
+    world = GroupWorld()
+    world.farm.restored["orders-1-0"] = said
+    async with world.operator():
+        await world.create()
         await world.ready(3)
+        [member] = [m for m in world.status.members if m.name == "orders-1"]
+        assert (None if member.restored is None else len(member.restored.parameters)) == shown
 
 
 @virtual_time

@@ -350,9 +350,12 @@ class Agent:
         if self._doing is not None or look is None:
             return
         try:
-            self._deeds.parameters.apply(self._agreed.parameters)
-            if names := self._deeds.parameters.restore():
+            parameters = self._deeds.parameters
+            parameters.apply(self._agreed.parameters)
+            if names := parameters.restore():
                 self._log.say("restored", f"somebody else had set {', '.join(names)}: as declared again")
+            for name, words in parameters.stays.items():
+                self._log.say(f"stays {name}", f"somebody else has set {name}, and it stays so: {words}")
         except group.Unreachable as error:
             self._log.say("adjusting", f"it cannot be adjusted: {error}")
             return

@@ -107,9 +107,7 @@ class LocalServer:
     def look(self) -> Look:
         """Over a connection that is kept: clients may have taken all others. From one thread. Raises Unreachable."""
         try:
-            if self._watching is None:
-                self._watching = self._connect(_ANSWER)
-            return _look(_asked(self._watching))
+            return _look(self._kept())
         except Unreachable:
             self.forget()
             raise
@@ -129,28 +127,21 @@ class LocalServer:
 
     def set_global(self, name: str, value: int | float | str | None) -> None:
         """Give a system variable a value, None its default. Raises Unreachable."""
-        quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
         with _asking(self._connect(_ANSWER)) as ask:
-            if value is None:
-                ask(f"SET GLOBAL {quoted} = DEFAULT")
-            else:
-                ask(f"SET GLOBAL {quoted.replace('%', '%%')} = %s", value)
+            _set_global(ask, name, value)
+
+    def adjust(self, name: str, value: int | float | str | None) -> None:
+        """As `set_global`, over the connection that `look` keeps, and from its thread."""
+        _set_global(self._kept(), name, value)
 
     def value_of(self, name: str) -> str:
         """A system variable's global value. Raises Unreachable."""
-        return self.values_of([name]).get(name, "")
+        with _asking(self._connect(_ANSWER)) as ask:
+            return _values_of(ask, [name]).get(name, "")
 
     def values_of(self, names: Collection[str]) -> Mapping[str, str]:
-        """Global values by the names of system variables, of those that it has. Raises Unreachable."""
-        if not names:
-            return {}
-        with _asking(self._connect(_ANSWER)) as ask:
-            found = ask(
-                "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables "
-                "WHERE VARIABLE_NAME IN %s",
-                [*names],
-            )
-        return {str(name): str(value) for name, value in found}
+        """Global values by the names of system variables, of those that it has. As `adjust` has it."""
+        return _values_of(self._kept(), names) if names else {}
 
     def start_group(self, *, founding: bool) -> None:
         """Be in the group, or found it. Raises Unreachable."""
@@ -195,6 +186,11 @@ class LocalServer:
             f"{copy} DATA DIRECTORY = '{directory}' REQUIRE SSL",
             seconds=24 * 3600,
         )
+
+    def _kept(self) -> Ask:
+        if self._watching is None:
+            self._watching = self._connect(_ANSWER)
+        return _asked(self._watching)
 
     def _connect(self, seconds: float) -> Any:
         return _connected(unix_socket=self._socket, user="root", read_timeout=seconds, write_timeout=seconds)
@@ -261,6 +257,22 @@ def _look(ask: Ask) -> Look:
         certified=GtidSet.until(certified or ""),
         uncertified=int(uncertified),
     )
+
+
+def _set_global(ask: Ask, name: str, value: int | float | str | None) -> None:
+    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in name.split("."))
+    if value is None:
+        ask(f"SET GLOBAL {quoted} = DEFAULT")
+    else:
+        ask(f"SET GLOBAL {quoted.replace('%', '%%')} = %s", value)
+
+
+def _values_of(ask: Ask, names: Collection[str]) -> Mapping[str, str]:
+    found = ask(
+        "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME IN %s",
+        [*names],
+    )
+    return {str(name): str(value) for name, value in found}
 
 
 def _connected(**how: Any) -> Any:

@@ -15,6 +15,8 @@ _UNKNOWN = 1193  # ER_UNKNOWN_SYSTEM_VARIABLE
 _WRONG_TYPE = 1232  # ER_WRONG_TYPE_FOR_VAR
 _UNITS = "KMGTPE"
 _EVERY = 10.0  # seconds between two looks at what the server has
+_MOVED = frozenset({"innodb_thread_sleep_delay"})
+"""What InnoDB adapts itself, below `innodb_adaptive_max_sleep_delay`."""
 
 
 @dataclass
@@ -23,7 +25,7 @@ class Parameters:
 
     `image` is what a server has where nothing is declared. `pending` are those that wait for a restart, each with the
     running and the declared value; `refused` those that the server does not take, each with its words. `restored` are
-    those that somebody else had set last, and when they were set as declared again.
+    those that somebody else had set last, and when they were set as declared again; `stays` those that could not be.
     """
 
     local: LocalServer
@@ -31,6 +33,7 @@ class Parameters:
     pending: dict[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     refused: dict[str, str] = field(default_factory=dict[str, str])
     restored: Mapping[str, str | Sequence[str]] | None = None
+    stays: Mapping[str, str] = field(default_factory=dict[str, str])
     _running: dict[str, str] = field(default_factory=dict[str, str])
     _declared: Mapping[str, str] = field(default_factory=dict[str, str])
     _shown: dict[str, str] = field(default_factory=dict[str, str])
@@ -46,27 +49,39 @@ class Parameters:
         """Give the server what has changed. Raises Unreachable, and goes on from there the next time."""
         for name in sorted({*declared, *self._declared}):
             if declared.get(name) != self._declared.get(name):
-                self._shown.pop(name, None)
                 self._looked = None
                 self._apply(name, declared.get(name))
         self._declared = declared
 
     def restore(self) -> Sequence[str]:
-        """Set as declared what somebody else has set; their names. Raises Unreachable.
+        """Set as declared what somebody else has set; the names of what is so again. Raises Unreachable.
 
         A server rounds and writes values in its own way: what it shows once it was given one is what it has to show.
         """
         if self._looked is not None and time.monotonic() < self._looked + _EVERY:
             return []
-        shown = self.local.values_of(self._running)
+        shown = self.local.values_of(self._running.keys() - _MOVED)
         others = sorted(name for name, value in shown.items() if self._shown.get(name, value) != value)
-        for name in others:
+        # Twice: one may be held in bounds by another.
+        self.stays = {name: words for name in (*others, *others) if (words := self._restore(name))}
+        given = self.local.values_of(others)
+        # What a server does not take, without a word where it is busy with the last, is tried again.
+        taken = [name for name in others if given.get(name) != shown[name]]
+        kept = {name: self._shown[name] for name in others if name not in taken}
+        if taken and self._looked is not None:
+            self.restored = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "parameters": taken}
+        self._shown, self._looked = {**shown, **given, **kept}, time.monotonic()
+        return taken
+
+    def _restore(self, name: str) -> str:
+        """Why it cannot be set, in the server's words."""
+        try:
             self._set(name, self._running[name])
-        if others:
-            self.restored = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "parameters": others}
-            shown = {**shown, **self.local.values_of(others)}
-        self._shown, self._looked = dict(shown), time.monotonic()
-        return others
+        except Unreachable as error:
+            if not error.answered:
+                raise
+            return error.words
+        return ""
 
     def _apply(self, name: str, value: str | None) -> None:
         self.pending.pop(name, None)
@@ -88,17 +103,18 @@ class Parameters:
                 self.refused[name] = error.words
         else:
             self._running.pop(name, None)
+            self._shown.pop(name, None)
             if value is not None:
                 self._running[name] = value
 
     def _set(self, name: str, value: str | None) -> None:
         number = None if value is None else number_of(value)
         try:
-            self.local.set_global(name, value if number is None else number)
+            self.local.adjust(name, value if number is None else number)
         except Unreachable as error:
             if error.code != _WRONG_TYPE or number is None:
                 raise
-            self.local.set_global(name, value)
+            self.local.adjust(name, value)
 
 
 def number_of(value: str) -> int | float | None:

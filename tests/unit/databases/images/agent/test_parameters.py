@@ -22,12 +22,14 @@ class Scripted(LocalServer):
     def __init__(self, **refuses: int) -> None:
         super().__init__("")
         self.refuses, self.given = refuses, list[tuple[str, Value]]()
-        self.shows = dict[str, str]()
+        self.shows, self.busy = dict[str, str](), set[str]()
 
-    def set_global(self, name: str, value: Value) -> None:
+    def adjust(self, name: str, value: Value) -> None:
         if name in self.refuses and not (self.refuses[name] == 1232 and isinstance(value, str)):
             raise Unreachable(pymysql.OperationalError(self.refuses[name], "the server's words"))
         self.given.append((name, value))
+        if name in self.busy:
+            return
         # It writes what it was given in its own way.
         self.shows[name] = f"{value}.000"
 
@@ -148,7 +150,7 @@ def test_what_somebody_else_sets_is_as_declared_again(clock: Clock) -> None:
     assert parameters.restore() == [], "it is looked at every ten seconds"
     clock.at = 10
     assert parameters.restore() == ["a"]
-    assert server.given == [("a", 1)] and server.shows == {"a": "1.000", "b": "x", "c": "by hand"}
+    assert server.given == [("a", 1), ("a", 1)] and server.shows == {"a": "1.000", "b": "x", "c": "by hand"}
     assert parameters.restored is not None and parameters.restored["parameters"] == ["a"]
     assert began <= datetime.fromisoformat(str(parameters.restored["time"])) <= datetime.now(UTC)
     clock.at = 20
@@ -188,3 +190,28 @@ def test_what_cannot_be_set_back_is_tried_again_at_once(clock: Clock) -> None:
         parameters.restore()
     server.refuses.clear()
     assert parameters.restore() == ["a"]
+
+
+def test_what_the_server_does_not_take_is_tried_again_and_told_when_it_does(clock: Clock) -> None:
+    """Without a word, as where the last size of the buffer pool is still being made; or with one."""
+    server = Scripted()
+    parameters = Parameters(server, {})
+    parameters.apply({"a": "1", "b": "1", "c": "1"})
+    parameters.restore()
+    server.shows |= {"a": "7.000", "b": "7.000", "c": "7.000"}
+    server.busy, server.refuses["b"], clock.at = {"a"}, 1231, 10
+    assert parameters.restore() == ["c"], "one does not keep the others"
+    assert parameters.stays == {"b": "the server's words"}
+    server.busy, clock.at = set(), 20
+    server.refuses.clear()
+    assert parameters.restore() == ["a", "b"] and parameters.stays == {}
+
+
+def test_what_one_changes_of_another_is_nobody_elses_doing(clock: Clock) -> None:
+    server = Scripted()
+    parameters = Parameters(server, {})
+    parameters.apply({"a": "1", "b": "1"})
+    parameters.restore()
+    parameters.apply({"a": "2", "b": "1"})
+    server.shows["b"] = "7.000"
+    assert parameters.restore() == ["b"] and parameters.restored is None

@@ -211,7 +211,8 @@ def _pending(name: str, values: Any) -> PendingSetting:
 def _restored(said: Mapping[str, Any]) -> Restored | None:
     with suppress(ValueError):
         when = datetime.fromisoformat(str(said.get("time")))
-        return Restored(time=when, parameters=[*map(str, _list(said.get("parameters")))])
+        if when.tzinfo is not None:
+            return Restored(time=when, parameters=sorted({*map(str, _list(said.get("parameters")))})[:300])
     return None
 
 
