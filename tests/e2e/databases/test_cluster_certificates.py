@@ -136,11 +136,16 @@ def issue(cluster: ClusterUnderTest, authority: Authority, host: str = "*") -> d
     return {"tls.crt": certificate, "tls.key": key, "ca.crt": authority.certificate}
 
 
+def give(cluster: ClusterUnderTest, data: Mapping[str, bytes]) -> None:
+    """Makes the Secret that is given."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": GIVEN}, "type": "kubernetes.io/tls"}
+    cluster.place.make({**secret, "data": {key: base64.b64encode(content).decode() for key, content in data.items()}})
+
+
 def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record_property: Record) -> None:
     authority = Authority()
     first = issue(three, authority)
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": GIVEN}, "type": "kubernetes.io/tls"}
-    three.place.make({**secret, "stringData": {key: content.decode() for key, content in first.items()}})
+    give(three, first)
     with writing(three, "shop-app", settings=three.engine.patient) as seen:
         three.apply(tls={"serverSecret": {"name": GIVEN}})
         three.until("all show it", lambda: all_show(three, first["tls.crt"].decode()), 120)
@@ -185,3 +190,35 @@ def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record
     three.wait_ready()
     with writing(three, "shop-app") as seen:
         seen.goes_on(time.time())
+
+
+def test_a_given_one_that_is_deleted_is_served_until_it_is_given_again(three: ClusterUnderTest) -> None:
+    authority = Authority()
+    former, following = issue(three, authority), issue(three, authority)
+    # What somebody patched is not applied again.
+    three.place.kubectl("delete", "secret", GIVEN, "--ignore-not-found")
+    give(three, former)
+    with writing(three, "shop-app", settings=three.engine.patient) as seen:
+        three.apply(tls={"serverSecret": {"name": GIVEN}})
+        three.until("all show it", lambda: all_show(three, former["tls.crt"].decode()), 120)
+        three.wait_ready()
+
+        with three.place.telling(three.name, ("SecretInvalid", f"Secret {GIVEN}: it does not exist")):
+            three.place.kubectl("delete", "secret", GIVEN)
+            three.wait_reason("SecretInvalid", "CertificatesValid", 60)
+        three.wait_degraded(f"CertificatesValid: Secret {GIVEN}: it does not exist")
+        assert all_show(three, former["tls.crt"].decode()), "the former one is served"
+        assert authority.certificate.decode() in told(three, "shop-app"), "and can be verified"
+
+        with three.place.telling(three.name, ("Valid", f"the servers' certificate, from Secret {GIVEN},")):
+            give(three, following)
+            three.wait_reason("Valid", "CertificatesValid", 60)
+        three.until("all show the next", lambda: all_show(three, following["tls.crt"].decode()), 120)
+        three.wait_ready()
+        three.apply(tls=None)
+        three.until(
+            "its own is shown again", lambda: all_show(three, three.place.secret("orders-tls")["tls.crt"]), 120
+        )
+        seen.goes_on(time.time())
+        assert seen.errors == [], "no session was dropped"
+    three.wait_ready()

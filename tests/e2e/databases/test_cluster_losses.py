@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ pytestmark = pytest.mark.xdist_group("cluster-losses")
 
 Record = Callable[[str, object], None]
 HEALED_WITHIN = 30.0
+SPOILT = "spoilt"
+"""What no key of a Secret should hold."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,39 +37,64 @@ def judge(seen: Writing, record: Record, what: str) -> None:
     assert seen.lost() == 0
 
 
+@contextmanager
+def no_pods(three: ClusterUnderTest) -> Generator[None]:
+    """Who is deleted stays away until he is missed."""
+    place = three.place
+    place.kubectl("create", "quota", "no-pods", "--hard=pods=0")
+    try:
+        three.until("it counts", lambda: place.get("quota", "no-pods").get("status", {}).get("hard"), 15)
+        yield
+    finally:
+        place.kubectl("delete", "quota", "no-pods")
+
+
 @EACH
 def test_a_lost_pod_of_a_replica(three: ClusterUnderTest, record_property: Record) -> None:
     place, lost = three.place, three.replicas[0]
     with writing(three, "shop-app") as seen, place.telling(three.name, ("InstanceNotReady", lost)):
-        # It stays away until it is missed.
-        place.kubectl("create", "quota", "no-pods", "--hard=pods=0")
-        try:
-            three.until("it counts", lambda: place.get("quota", "no-pods").get("status", {}).get("hard"), 15)
+        with no_pods(three):
             place.kubectl("delete", "pod", f"{lost}-0", "--force", "--grace-period=0", "--wait=false")
             said = three.wait_reason("InstanceRefused")["message"]
             assert f"the API server takes no pod of {lost}: " in said and "exceeded quota: no-pods" in said
             assert not three.ready(3)
-        finally:
-            place.kubectl("delete", "quota", "no-pods")
         three.wait_ready()
         judge(seen, record_property, "replica's pod")
+
+
+@EACH
+def test_a_lost_pod_of_the_primary(three: ClusterUnderTest, record_property: Record) -> None:
+    """It stays away, or it might be back before the others have missed it, and lead on."""
+    place, lost = three.place, three.primary
+    with writing(three, "shop-app") as seen:
+        with no_pods(three), place.telling(three.name, ("Failover", " took over")):
+            place.kubectl("delete", "pod", f"{lost}-0", "--force", "--grace-period=0", "--wait=false")
+            three.until("another leads", lambda: three.primary not in ("", lost), 90)
+            three.until("-rw leads to it", lambda: three.leads() == [f"{three.primary}-0"], 30)
+            seen.goes_on(time.time())
+            assert f"the API server takes no pod of {lost}: " in three.wait_reason("InstanceRefused")["message"]
+            assert three.status["readyInstances"] == 2 and not three.ready(2), "two of three are not all"
+        three.wait_ready()
+        judge(seen, record_property, "primary's pod")
+    assert any(said.startswith(f"{three.primary} took over") for said in place.events(three.name, "Failover"))
+    assert three.primary != lost and lost in three.replicas
 
 
 @EACH
 def test_a_lost_volume(three: ClusterUnderTest) -> None:
     """As the how-to has it: the claim, then the pod."""
     lost, former = three.replicas[0], three.primary
-    three.place.kubectl("delete", "pvc", f"data-{lost}", "--wait=false")
-    three.place.kubectl("delete", "pod", f"{lost}-0", "--wait=false")
 
     def replaced() -> bool:
         members = {m["name"] for m in three.status["members"]}
         return lost not in members and len(members) == 3 and three.ready(3)
 
-    three.until("another takes its place", replaced, 300)
+    with three.place.telling(three.name, ("InstanceReplaced", f"{lost} is replaced: its volume is gone")):
+        three.place.kubectl("delete", "pvc", f"data-{lost}", "--wait=false")
+        three.place.kubectl("delete", "pod", f"{lost}-0", "--wait=false")
+        three.until("another takes its place", replaced, 300)
     assert three.primary == former
     three.until("the claim is gone", lambda: not three.place.get("pvc", f"data-{lost}"), 60)
-    assert three.place.events("orders", "InstanceReplaced")
 
 
 @ON_POSTGRESQL
@@ -99,8 +128,12 @@ def test_the_administrators_secret_is_lost_and_changed(three: ClusterUnderTest) 
 @EACH
 def test_the_primarys_lost_volume(three: ClusterUnderTest) -> None:
     """It hands over while it serves."""
-    lost = three.primary
-    with writing(three, "shop-app") as seen:
+    lost, failovers = three.primary, three.place.events(three.name, "Failover")
+    told = (
+        ("InstanceReplaced", f"{lost} is replaced: its volume is gone"),
+        ("VolumeLost", f"the volume of {lost} is gone, or being deleted"),
+    )
+    with writing(three, "shop-app") as seen, three.place.telling(three.name, *told):
         three.place.kubectl("delete", "pvc", f"data-{lost}", "--wait=false")
         three.until("another leads", lambda: three.primary not in ("", lost), 90)
         three.until("it is gone", lambda: lost not in three.nodes() and len(three.nodes()) == 3, 200)
@@ -108,11 +141,8 @@ def test_the_primarys_lost_volume(three: ClusterUnderTest) -> None:
         seen.goes_on(time.time())
         assert seen.lost() == 0
     three.until("the claim is gone", lambda: not three.place.get("pvc", f"data-{lost}"), 60)
-    assert three.place.events("orders", "InstanceReplaced")
-    said = three.place.events("orders", "VolumeLost")
-    assert any(f"the volume of {lost} is gone, or being deleted" in each for each in said)
     three.wait_reason("Sized", "StorageAsDeclared")
-    assert not three.place.events("orders", "Failover")
+    assert three.place.events(three.name, "Failover") == failovers
 
 
 def is_let_in(three: ClusterUnderTest, login: Mapping[str, str]) -> bool:
@@ -173,18 +203,34 @@ def test_a_users_secret_that_somebody_wrote_to_is_completed(three: ClusterUnderT
     assert not is_let_in(three, clerk)
 
 
+def told_of(secret: str, harm: str) -> tuple[str, str]:
+    """Reason and words of the Event for a Secret of the operator's with certificates that is made anew."""
+    if harm == "deleted":
+        return "SecretRepaired", f"made Secret {secret} anew: it was gone"
+    if secret.endswith("-ca"):
+        return "AuthoritiesChanged", f"Secret {secret}: "
+    return "CertificateRenewed", f"Secret {secret} has a new certificate"
+
+
 @EACH
 @pytest.mark.parametrize(
     ("suffix", "part"), [("tls", "tls.crt"), ("operator", "tls.crt"), ("peer", "tls.crt"), ("ca", "server.crt")]
 )
-def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str, part: str) -> None:
+@pytest.mark.parametrize("harm", ["deleted", "spoilt"])
+def test_a_lost_secret_is_made_anew(three: ClusterUnderTest, suffix: str, part: str, harm: str) -> None:
     """That of the authorities too: who was signed by the former is trusted for as long as that is valid."""
-    name, pods = f"orders-{suffix}", three.pods()
-    before = three.place.secret(name)[part]
+    place, name, pods = three.place, f"orders-{suffix}", three.pods()
+    before = place.secret(name)
     with writing(three, "shop-app") as seen:
-        with three.place.telling("orders", ("SecretRepaired", f"made Secret {name} anew: it was gone")):
-            three.place.kubectl("delete", "secret", name)
-            three.until("it is back", lambda: three.place.secret(name).get(part, before) != before, HEALED_WITHIN)
+        with place.telling("orders", told_of(name, harm)):
+            if harm == "deleted":
+                place.kubectl("delete", "secret", name)
+            else:
+                nothing = base64.b64encode(SPOILT.encode()).decode()
+                place.patch("secret", name, {"data": dict.fromkeys(before, nothing)})
+            former = (before[part], SPOILT)
+            three.until("it is back", lambda: place.secret(name).get(part, SPOILT) not in former, HEALED_WITHIN)
+        assert before.keys() <= place.secret(name).keys() and SPOILT not in place.secret(name).values()
         three.wait_reason("Valid", "CertificatesValid", 240)
         three.wait_ready()
         seen.goes_on(time.time())

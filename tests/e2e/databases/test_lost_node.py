@@ -25,26 +25,28 @@ def test_it_is_given_up_when_somebody_says_so(three: ClusterUnderTest, record_pr
     lost = three.primary
     with writing(three, "shop-app", on=other) as seen:
         with cut_off(node):
-            three.until("another leads", lambda: three.leader not in ("", lost), 90)
-            target.kubectl("wait", f"node/{node}", "--for=condition=Ready=Unknown", "--timeout=120s", seconds=130)
-            three.wait_reason("InstanceNotReady", seconds=400)
+            with three.place.telling(three.name, "InstanceNotReady"):
+                three.until("another leads", lambda: three.leader not in ("", lost), 90)
+                wait = ("wait", f"node/{node}", "--for=condition=Ready=Unknown", "--timeout=120s")
+                target.kubectl(*wait, seconds=130)
+                three.wait_reason("InstanceNotReady", seconds=400)
             assert three.place.get("statefulset", lost), "it might come back"
 
-            target.kubectl("taint", "node", node, f"{LOST}=nodeshutdown:NoExecute")
-            began = time.time()
-            try:
-                three.until("it is given up", lambda: not three.place.get("statefulset", lost), 400)
-                three.wait_ready(seconds=500)
-                record_property("seconds until another is ready in its place", round(time.time() - began))
-                # A pod of a node that is out of service is collected by Kubernetes, which looks every 20 s.
-                three.until("its pod is gone", lambda: lost not in three.nodes(), 60)
-                assert node not in three.nodes().values()
-                seen.goes_on(time.time())
-            finally:
-                target.kubectl("taint", "node", node, f"{LOST}-")
+            with three.place.telling(three.name, ("InstanceReplaced", f"{lost} is replaced: its node is gone")):
+                target.kubectl("taint", "node", node, f"{LOST}=nodeshutdown:NoExecute")
+                began = time.time()
+                try:
+                    three.until("it is given up", lambda: not three.place.get("statefulset", lost), 400)
+                    three.wait_ready(seconds=500)
+                    record_property("seconds until another is ready in its place", round(time.time() - began))
+                    # A pod of a node that is out of service is collected by Kubernetes, which looks every 20 s.
+                    three.until("its pod is gone", lambda: lost not in three.nodes(), 60)
+                    assert node not in three.nodes().values()
+                    seen.goes_on(time.time())
+                finally:
+                    target.kubectl("taint", "node", node, f"{LOST}-")
         # What it had is nobody's any more.
         three.until("its claim is gone", lambda: not three.place.get("pvc", f"data-{lost}"), 120)
         three.wait_ready(seconds=300)
         seen.goes_on(time.time())
         assert seen.lost() == 0
-    assert any("its node is gone" in said for said in three.place.events(three.name, "InstanceReplaced"))

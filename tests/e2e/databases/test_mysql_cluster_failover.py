@@ -66,13 +66,14 @@ def test_it_is_killed_or_deleted(
     record_property: Record,
 ) -> None:
     """Scenario 2: the primary is deleted with the operator at 0 replicas; and with it, and otherwise."""
-    with failing_over(three) as seen, operator(cluster):
-        began = time.time()
-        fault(three, seen.former)
-        judge(three, seen, began, record_property)
-    three.wait_ready()
-    if operator is operator_under_test.present and fault is not pod_deleted:
-        three.until("it is told", lambda: three.place.events(three.name, "Failover"), 60)
+    unasked = operator is operator_under_test.present and fault is not pod_deleted
+    told = [("Failover", f" took over from {three.primary}")] if unasked else []
+    with three.place.telling(three.name, *told):
+        with failing_over(three) as seen, operator(cluster):
+            began = time.time()
+            fault(three, seen.former)
+            judge(three, seen, began, record_property)
+        three.wait_ready()
 
 
 @pytest.mark.disruptive

@@ -47,14 +47,17 @@ def test_one_that_a_running_server_takes(three: ClusterUnderTest) -> None:
 
 
 def test_one_that_somebody_sets_by_hand(three: ClusterUnderTest, record_property: Record) -> None:
-    """Where it was declared, and wherever: the agents look after it, and tell the operator."""
+    """At whichever server: its agent sets it back, and tells the operator."""
     declare(three, long_query_time="3")
     three.until("all servers have it", lambda: three.shown("long_query_time") == {"3.000000"}, 60)
     applied(three)
     for name in three.nodes():
-        told = f"took back what SET GLOBAL had set: long_query_time at {name}"
+        told = f"took back what SET GLOBAL had set: long_query_time, max_connections at {name}"
         with three.place.telling(three.name, ("DriftRepaired", told)):
-            three.sql("SET PERSIST long_query_time = 7; SET GLOBAL max_heap_table_size = 33554432", instance=name)
+            undeclared = "SET GLOBAL max_heap_table_size = 33554432"
+            # Nobody comes in any more: the agent has its connection.
+            by_hand = "SET PERSIST long_query_time = 7; SET GLOBAL max_connections = 1"
+            three.sql(f"{undeclared}; {by_hand}", instance=name)
             began = time.time()
             three.until("it is taken back", lambda: three.shown("long_query_time") == {"3.000000"}, HEALED_WITHIN)
             record_property(f"{name}: seconds until it is taken back", round(time.time() - began))

@@ -96,12 +96,13 @@ def test_a_primarys_pod_is_deleted_while_its_node_is_lost(
             three.place.target.kubectl(
                 "wait", f"node/{node}", "--for=condition=Ready=Unknown", "--timeout=120s", seconds=130
             )
-            three.place.kubectl("delete", "pod", f"{former}-0", "--force", "--grace-period=0", "--wait=false")
-            three.until(
-                "its place is kept",
-                lambda: three.pods().get(f"{former}-0", before[f"{former}-0"]) != before[f"{former}-0"],
-            )
-            three.wait_reason("Unschedulable", seconds=240)
+            with three.place.telling(three.name, ("Unschedulable", f"no node takes pod {former}-0")):
+                three.place.kubectl("delete", "pod", f"{former}-0", "--force", "--grace-period=0", "--wait=false")
+                three.until(
+                    "its place is kept",
+                    lambda: three.pods().get(f"{former}-0", before[f"{former}-0"]) != before[f"{former}-0"],
+                )
+                three.wait_reason("Unschedulable", seconds=240)
             assert operator_under_test.running(cluster)["node"] != node
             seen.goes_on(time.time())
         three.wait_ready(seconds=400)
