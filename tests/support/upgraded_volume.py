@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 from collections.abc import Generator, Mapping
@@ -60,6 +61,8 @@ _HELD = """#!/bin/sh
 case "${{0##*/}} $*" in *"${{MOMENT:-none}}"*) touch {directory}/reached; exec sleep 600;; esac
 exec {program} "$@"
 """
+# Of the memory that a process has mapped: numbers and names of what would outlive it. In a pod it goes with the pod.
+_SHARED = re.compile(r" (\d+) +(/SYSV|/dev/shm/PostgreSQL\.\d+)")
 _PEERS = "local all all peer"
 
 
@@ -127,21 +130,32 @@ class Volume:
         try:
             wait_until(f"the upgrade comes to {moment!r}", is_reached, seconds=240, every=0.02)
         finally:
-            wait_until("nothing of it runs", self._is_killed, seconds=20, every=0.02)
+            self._kill()
             job.wait()
         reached.unlink()
 
-    def _is_killed(self) -> bool:
-        """Kills what runs below the directory: servers are in sessions of their own."""
-        found: list[Process] = []
+    def _kill(self) -> None:
+        """Ends what runs below the directory, servers in sessions of their own included, and what they shared."""
+        shared: set[tuple[str, str]] = set()
+
+        def is_dead() -> bool:
+            found = list(self._processes())
+            for process in found:
+                with suppress(OSError):
+                    shared.update(_SHARED.findall(Path(f"/proc/{process.pid}/maps").read_text()))
+                process.kill()
+            return not found
+
+        wait_until("nothing of it runs", is_dead, seconds=20, every=0.02)
+        for number, file in shared:
+            run(["ipcrm", f"--shmem-id={number}"] if file.startswith("/SYSV") else ["rm", "-f", file], self.directory)
+
+    def _processes(self) -> Generator[Process]:
         for directory in Path("/proc").glob("[0-9]*/cwd"):
             process = Process.of(int(directory.parent.name))
             with suppress(OSError):
                 if process is not None and directory.readlink().is_relative_to(self.directory):
-                    found.append(process)
-        for process in found:
-            process.kill()
-        return not found
+                    yield process
 
     def hold(self, major: str, *names: str) -> None:
         """Lets `cut` choose among what pg_upgrade calls these programs with."""

@@ -46,10 +46,25 @@ _AUDIBLE = (
     "-c log_destination=stderr -c log_line_prefix= -c log_min_messages=warning -c logging_collector=off"
     " -c archive_mode=off -c synchronous_standby_names="
 )
-# Its own catalog search only: what owners of databases planted must not be found by a superuser.
+# What outranks whatever owners set for all who come to their databases: a superuser must not find what they planted,
+# and nothing that would stop or disarm him counts.
+_PINNED = {
+    "search_path": "pg_catalog",
+    "role": "none",
+    "local_preload_libraries": "",
+    "default_transaction_read_only": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "exit_on_error": "off",
+    "client_min_messages": "error",
+}
 _ENVIRONMENT = {
-    "PGOPTIONS": "-c search_path=pg_catalog -c statement_timeout=0 -c client_min_messages=error",
+    "PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in _PINNED.items()),
     "PGUSER": ADMINISTRATOR,
+    # Whatever is named comes as it is kept, and goes back so: each database has an encoding of its own.
+    "PGCLIENTENCODING": "SQL_ASCII",
 }
 
 
@@ -361,7 +376,8 @@ class Upgrade:
         self._do(major, "pg_ctl", "stop", "-w", "-t", "86400", "-m", "fast", "-D", str(data))
 
     def _ask(self, database: str, statement: str) -> list[str]:
-        return self._psql(database, "-c", statement).splitlines()
+        # Names may have lines, and whatever else ends one.
+        return [record for record in self._psql(database, "-0", "-c", statement).split("\0") if record]
 
     def _psql(self, database: str, *arguments: str) -> str:
         # Terse: what an error says besides may be values of rows, and is shown in the cluster's conditions.
@@ -374,11 +390,11 @@ class Upgrade:
         command = [str(PROGRAMS / major / "bin" / program), *arguments]
         say(" ".join(f"{program} {' '.join(arguments)}".split())[:300])
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace",
+            command, capture_output=True, text=True, errors="surrogateescape",
             cwd=self.sockets, env=variables, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if done.returncode:
-            said = f"{done.stdout}\n{done.stderr}"
+            said = f"{done.stdout}\n{done.stderr}".encode(errors="replace").decode()
             say(said)
             if done.returncode < 0:
                 raise Interrupted(f"{program} was ended by signal {-done.returncode}")
@@ -390,7 +406,11 @@ class Upgrade:
         lines = [line.strip() for line in printed.splitlines() if line.strip() and not re.search(r" ok$", line)]
         files = re.findall(rf"({re.escape(str(VOLUME))}/\S+\.txt)", printed)
         found = [Path(f).read_text(errors="replace").strip() for f in dict.fromkeys(files) if Path(f).exists()]
-        return "\n".join([*lines[-15:], *found])[-_LONGEST:]
+        # Of a database's log no more than its errors: it has commands as well, and those may have passwords.
+        logs = re.findall(rf"({re.escape(str(VOLUME))}/\S+/pg_upgrade_dump_\d+\.log)", printed)
+        logged = [Path(f).read_text(errors="replace") for f in dict.fromkeys(logs) if Path(f).exists()]
+        errors = [line for log in logged for line in log.splitlines() if re.search(r"\b(error|ERROR|FATAL): ", line)]
+        return "\n".join([*lines[-15:], *found, *errors[-5:]])[-_LONGEST:]
 
 
 def forget() -> str:

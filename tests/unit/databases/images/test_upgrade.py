@@ -91,6 +91,35 @@ def test_the_words_of_a_tool_include_the_files_that_it_names(volume: Path) -> No
     assert "public.bad.a" in words and "cluster versions" not in words
 
 
+def test_the_words_of_pg_upgrade_include_the_errors_of_the_log_that_it_names_and_no_commands(volume: Path) -> None:
+    log = volume / "pgdata.new/pg_upgrade_output.d/20261127T083159.208/log/pg_upgrade_dump_16390.log"
+    log.parent.mkdir(parents=True)
+    command = "Command was: CREATE USER MAPPING FOR shop SERVER far OPTIONS (password 'secret');"
+    log.write_text(f"pg_restore: error: could not execute query: ERROR:  no such type\n{command}\n")
+    printed = f'*failure*\nConsult the last few lines of "{log}" for\nthe probable cause of the failure.\n'
+    words = upgrade.Upgrade("17")._words(printed)  # pyright: ignore[reportPrivateUsage]
+    assert "ERROR:  no such type" in words and "secret" not in words
+
+
+def test_what_a_program_prints_in_no_known_encoding_is_told_all_the_same(
+    volume: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (volume.parent / "told").touch()
+    (volume.parent / "programs/17/bin").mkdir(parents=True)
+    psql = volume.parent / "programs/17/bin/psql"
+    psql.write_text("#!/bin/sh\nprintf 'relation \\326 is bad' >&2; exit 1\n")
+    psql.chmod(0o755)
+    mended = upgrade.Upgrade("17")
+    mended.sockets.mkdir(parents=True)
+
+    def ask(_arguments: object) -> str:
+        return mended._psql("shop", "-c", "SELECT 1")
+
+    monkeypatch.setattr(upgrade, "main", ask)
+    assert upgrade.run(["run"]) == REFUSED
+    assert (volume.parent / "told").read_text() == "psql: relation ? is bad"
+
+
 def test_forgetting_takes_the_log_along(volume: Path) -> None:
     (volume / "former-15").mkdir()
     log = volume.parent / "wal/pg_wal"
