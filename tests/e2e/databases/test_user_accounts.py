@@ -140,13 +140,39 @@ def test_a_rotation_fails_no_login(served: Served, record_property: Record) -> N
         log = place.kubectl("logs", served.pod, "--all-containers")
         # The statements with the passwords are there, and so the passwords could be.
         assert 'CREATE ROLE "clerk" ' in log and 'ALTER ROLE "clerk~" PASSWORD \'SCRAM-SHA-256$' in log
-        for login in (first, current, place.secret("shop-admin")):
+        assert 'CREATE ROLE "orders" ' in log
+        for login in (first, current, place.secret("shop-admin"), place.secret("orders-app")):
             assert login["password"] not in log
     place.kubectl("delete", "databaseuser", "clerk", "--timeout=60s", seconds=70)
     assert served.refuses(current) != ""
     # What it owned is the database's owner's now, and all of it is there.
     owner = place.secret("orders-app" if postgresql else "blog-app")
     assert served.ask(owner, "SELECT COUNT(*) FROM owned").endswith("2")
+
+
+@on_mysql
+def test_a_log_of_all_statements_has_no_password(served: Served) -> None:
+    """The owner has another one set, and a user is made: both are in the log."""
+    place, sql = served.place, served.cluster.sql
+    former = place.secret("blog-app")
+    sql("SET GLOBAL log_output = 'TABLE'; SET GLOBAL general_log = ON")
+    try:
+        place.kubectl("delete", "secret", "blog-app")
+
+        def is_back() -> bool:
+            login = place.secret("blog-app")
+            return login.get("password", former["password"]) != former["password"] and not served.refuses(login)
+
+        place.until("the owner's Secret is back, and opens", is_back, HEALED_WITHIN)
+        served.user("logged", grants=[{"database": "orders", "privileges": ["ALL"]}])
+        log = sql("SELECT argument FROM mysql.general_log") + place.kubectl("logs", served.pod, "--all-containers")
+    finally:
+        sql("SET GLOBAL general_log = OFF; SET GLOBAL log_output = DEFAULT")
+    # The statements with the passwords are there, and so the passwords could be.
+    assert "ALTER USER `orders`@`%` IDENTIFIED" in log and "CREATE USER IF NOT EXISTS `logged`@`%` IDENTIFIED" in log
+    for login in (served.login("logged"), place.secret("blog-app"), place.secret("blog-admin")):
+        assert login["password"] not in log
+    place.kubectl("delete", "databaseuser", "logged", "--timeout=60s", seconds=70)
 
 
 def test_rotation_is_set_changed_and_removed(served: Served) -> None:
