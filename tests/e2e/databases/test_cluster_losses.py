@@ -174,6 +174,21 @@ def test_a_users_secret_that_somebody_wrote_to_is_completed(three: ClusterUnderT
 
 
 @EACH
+def test_a_users_secret_whose_username_nobody_has_is_told(three: ClusterUnderTest, clerk: dict[str, str]) -> None:
+    """Nobody knows whose password it has: another one is set, as for a Secret that is lost."""
+    place = three.place
+
+    def is_back() -> bool:
+        login = place.secret("clerk-user")
+        return login["username"] == "clerk" and login["password"] != clerk["password"] and is_let_in(three, login)
+
+    with place.telling("clerk", "PasswordReset", "SecretRepaired"):
+        place.patch("secret", "clerk-user", {"stringData": {"username": "somebody"}})
+        three.until("it is the user's, and opens", is_back, HEALED_WITHIN)
+    assert not is_let_in(three, clerk)
+
+
+@EACH
 @pytest.mark.parametrize(
     ("suffix", "part"), [("tls", "tls.crt"), ("operator", "tls.crt"), ("peer", "tls.crt"), ("ca", "server.crt")]
 )
