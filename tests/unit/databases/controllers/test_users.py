@@ -80,6 +80,11 @@ async def test_drift_is_healed_within_thirty_seconds_and_told() -> None:
         await world.until("the Secret is whole", lambda: world.entries().get("user") == "clerk", 30)
         assert world.entries()["host"] and world.entries()["password"] == password
         assert "SecretRepaired: completed Secret clerk-user" in world.notes()
+        await world.client.patch(Secret, key, MergePatch({"data": {"username": "eA=="}}))
+        await world.until("it says who it is for", lambda: world.entries().get("username") == "clerk", 30)
+        assert world.entries()["password"] != password
+        assert world.sql.lets_in("clerk", world.entries()["password"])
+        assert "SecretRepaired: completed Secret clerk-user, with a new password" in world.notes()
         await world.client.delete(Secret, key)
         await world.until("the Secret is back", lambda: world.entries(), 30)
         await world.until("and in force", lambda: world.sql.lets_in("clerk", world.entries()["password"]), 30)

@@ -293,10 +293,13 @@ class UserReconciler(Reconciler[DatabaseUser]):
         name = user.spec.user
         if user.spec.password is not None:
             return Credentialed(Credentials(name, await self._given_password(user)))
-        held = Credentialed.read(secret.data, self.runtime.clock.now()) if secret is not None else None
-        if held is None or held.current.username not in (name, second):
-            return Credentialed(Credentials(name, _new_password()))
-        return held
+        held = self._held(user, second, secret) if secret is not None else None
+        return held or Credentialed(Credentials(name, _new_password()))
+
+    def _held(self, user: DatabaseUser, second: str, secret: Secret) -> Credentialed | None:
+        """What a Secret says, unless somebody has made that nobody's or another's."""
+        held = Credentialed.read(secret.data, self.runtime.clock.now())
+        return held if held is not None and held.current.username in (user.spec.user, second) else None
 
     async def _given_password(self, user: DatabaseUser) -> str:
         selector = user.spec.password
@@ -325,6 +328,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         labels = {key: value for key, value in USER_LABELS.items() if secret.metadata.labels.get(key) != value}
         if not dropped and not labels and all(secret.data.get(key) == value for key, value in data.items()):
             return secret
+        second = located.contents.second_username(user.spec.user)
+        lost = user.spec.password is None and self._held(user, second, secret) is None
         # Not applied by force: a password that somebody has just set must not be overwritten by the one we read.
         patch: Mapping[str, object] = {
             "metadata": {"resourceVersion": secret.metadata.resource_version, "labels": labels},
@@ -332,9 +337,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
         }
         patched = await self.client.patch(Secret, secret.key, MergePatch(patch))
         wrong = {name for name, value in entries.items() if secret.data.get(name) != value}
-        # Another password is a rotation's, or what somebody declared.
-        if labels or (wrong and "password" not in wrong):
-            self.events.normal(user, "SecretRepaired", f"completed Secret {secret.metadata.name}")
+        # Another password is otherwise a rotation's, or what somebody declared.
+        if lost or labels or (wrong and "password" not in wrong):
+            new = ", with a new password" if lost else ""
+            self.events.normal(user, "SecretRepaired", f"completed Secret {secret.metadata.name}{new}")
         return patched
 
     async def _delete(self, user: DatabaseUser) -> None:
