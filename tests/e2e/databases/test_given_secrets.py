@@ -156,7 +156,7 @@ def test_retained_data_that_no_cluster_is_known_to_have_made_wait_for_their_secr
     with place.telling(one.name, ("AdministratorSecretMissing", "Secret orders-admin ")):
         one.apply(deletionPolicy="Delete")
         said = one.wait_reason("AdministratorSecretMissing")["message"]
-    assert "PersistentVolumeClaim data-orders-0" in said and "restore it" in said
+    assert "PersistentVolumeClaim data-orders-0" in said and "restore the Secret" in said
     assert one.status["phase"] == "Failed" and not one.nodes() and not place.secret("orders-admin")
 
     metadata = {key: lost["metadata"][key] for key in ("name", "labels")}

@@ -154,8 +154,8 @@ class ClusterKeys:
             raise Blocked(
                 "Failed",
                 "AdministratorSecretMissing",
-                f"Secret {key.name} with username and password of the administrator of retained data is missing or "
-                f"incomplete: restore it, or delete {_listed(data.claims)} to start anew without the data",
+                f"Secret {key.name} with username and password of the administrator is missing or incomplete, "
+                f"and nothing else opens the data in {_listed(data.claims)}",
             )
         credentials = present or Credentials(self._administrator, generate_password())
         wanted = {"username": credentials.username.encode(), "password": credentials.password.encode()}
