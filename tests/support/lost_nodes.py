@@ -51,7 +51,7 @@ def power_lost(three: ClusterUnderTest) -> Writing:
     node, other = primary_alone(three)
     former = three.primary
     # Where the operator was on that node, too, the node may be back before anybody could say that it is missed.
-    told = [] if operator_under_test.running(three.place.target)["node"] == node else ["InstanceNotReady"]
+    told = [] if operator_under_test.running(three.place.target).get("node") == node else ["InstanceNotReady"]
     with writing(three, "shop-app", on=other) as seen:
         try:
             with three.place.telling(three.name, *told):

@@ -44,7 +44,7 @@ def given(major, known):
     return upgrade.Given(on_line, {n: v for n, v in told["parameters"].items() if n in known}, told["pg_hba"], ())
 
 def reach(words):
-    if os.environ.get("MOMENT", "none") in words:
+    if (moment := os.environ.get("MOMENT")) and moment in words:
         (place / "reached").touch()
         signal.pause()
 
@@ -58,7 +58,7 @@ sys.exit(upgrade.run(["run"]))
 """
 # A program of pg_upgrade's, which waits as well.
 _HELD = """#!/bin/sh
-case "${{0##*/}} $*" in *"${{MOMENT:-none}}"*) touch {directory}/reached; exec sleep 600;; esac
+case "${{MOMENT:+${{0##*/}} $*}}" in *"${{MOMENT:-none}}"*) touch {directory}/reached; exec sleep 600;; esac
 exec {program} "$@"
 """
 # Of the memory that a process has mapped: numbers and names of what would outlive it. In a pod it goes with the pod.

@@ -203,15 +203,6 @@ def test_a_users_secret_that_somebody_wrote_to_is_completed(three: ClusterUnderT
     assert not is_let_in(three, clerk)
 
 
-def told_of(secret: str, harm: str) -> tuple[str, str]:
-    """Reason and words of the Event for a Secret of the operator's with certificates that is made anew."""
-    if harm == "deleted":
-        return "SecretRepaired", f"made Secret {secret} anew: it was gone"
-    if secret.endswith("-ca"):
-        return "AuthoritiesChanged", f"Secret {secret}: "
-    return "CertificateRenewed", f"Secret {secret} has a new certificate"
-
-
 @EACH
 def test_a_users_secret_whose_username_nobody_has_is_told(three: ClusterUnderTest, clerk: dict[str, str]) -> None:
     """Nobody knows whose password it has: another one is set, as for a Secret that is lost."""
@@ -221,10 +212,20 @@ def test_a_users_secret_whose_username_nobody_has_is_told(three: ClusterUnderTes
         login = place.secret("clerk-user")
         return login["username"] == "clerk" and login["password"] != clerk["password"] and is_let_in(three, login)
 
-    with place.telling("clerk", "PasswordReset", "SecretRepaired"):
+    told = ("SecretRepaired", "completed Secret clerk-user, with a new password")
+    with place.telling("clerk", "PasswordReset", told):
         place.patch("secret", "clerk-user", {"stringData": {"username": "somebody"}})
         three.until("it is the user's, and opens", is_back, HEALED_WITHIN)
     assert not is_let_in(three, clerk)
+
+
+def told_of(secret: str, harm: str) -> tuple[str, str]:
+    """Reason and words of the Event for a Secret of the operator's with certificates that is made anew."""
+    if harm == "deleted":
+        return "SecretRepaired", f"made Secret {secret} anew: it was gone"
+    if secret.endswith("-ca"):
+        return "AuthoritiesChanged", f"Secret {secret}: "
+    return "CertificateRenewed", f"Secret {secret} has a new certificate"
 
 
 @EACH

@@ -23,6 +23,9 @@ def test_they_follow_a_planned_switchover(three: ClusterUnderTest, record_proper
     def leads(annotations: str) -> bool:
         return engine.leader(three.name, json.loads(annotations or "{}")) == wanted
 
+    def left() -> float | None:
+        return next((at for at, names in ro.seen[before:] if f"{wanted}-0" not in names.split()), None)
+
     with (
         watching(place, "configmap", store, "{.metadata.annotations}") as members,
         watching(place, "pod", f"{former}-0", ROLE) as role,
@@ -30,12 +33,13 @@ def test_they_follow_a_planned_switchover(three: ClusterUnderTest, record_proper
         endpoints(place, f"{three.name}-ro") as ro,
         endpoints(place, f"{three.name}-r") as r,
     ):
-        ro.moment("-ro leads to both", lambda names: len(names.split()) == 2)
+        three.until("-ro leads to both", lambda: len(ro.seen[-1][1].split()) == 2, 60)
+        before = len(ro.seen)
         three.annotate("switchover", wanted)
         since = members.moment(f"{wanted} leads", leads)
         moments = {
             "-rw leads to it": rw.moment("-rw leads to it", f"{wanted}-0".__eq__) - since,
-            "it leaves -ro": ro.moment("it leaves -ro", lambda names: f"{wanted}-0" not in names.split()) - since,
+            "it leaves -ro": three.until("it leaves -ro", left, 60) - since,
         }
         follows = role.moment("the former follows", "replica".__eq__)
         joins = ro.moment("the former joins -ro", lambda names: f"{former}-0" in names.split())

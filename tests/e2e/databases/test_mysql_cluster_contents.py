@@ -13,7 +13,7 @@ from cluster_under_test import Client, ClusterUnderTest
 from devcluster.errors import CommandFailed
 from harm import HEALED_WITHIN, Harm, undone
 
-pytestmark = [pytest.mark.xdist_group("mysql-cluster-contents"), pytest.mark.timeout(600), ON_MYSQL]
+pytestmark = [pytest.mark.xdist_group("mysql-cluster-contents"), pytest.mark.timeout(1200), ON_MYSQL]
 
 Record = Callable[[str, object], None]
 LONG_AGO = {"stringData": {"rotated-at": "2000-01-01T00:00:00Z"}}

@@ -56,7 +56,7 @@ def test_one_that_somebody_sets_by_hand(three: ClusterUnderTest, record_property
         with three.place.telling(three.name, ("DriftRepaired", told)):
             undeclared = "SET GLOBAL max_heap_table_size = 33554432"
             # Nobody comes in any more: the agent has its connection.
-            by_hand = "SET PERSIST long_query_time = 7; SET GLOBAL max_connections = 1"
+            by_hand = "SET GLOBAL max_connections = 1, PERSIST long_query_time = 7"
             three.sql(f"{undeclared}; {by_hand}", instance=name)
             began = time.time()
             three.until("it is taken back", lambda: three.shown("long_query_time") == {"3.000000"}, HEALED_WITHIN)

@@ -57,6 +57,7 @@ _PINNED = {
     "lock_timeout": "0",
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
+    "vacuum_cost_delay": "0",
     "exit_on_error": "off",
     "client_min_messages": "error",
 }
@@ -132,11 +133,14 @@ def controlled(text: str) -> dict[str, str]:
 
 
 def like(control: Mapping[str, str]) -> list[str]:
-    """The options of initdb for data that must agree with these. Locales are copied by pg_upgrade itself."""
+    """The options of initdb for data that must agree with these. Locales are copied by pg_upgrade itself.
+
+    So is the encoding. Until then it is none, which takes names of roles, and what is said of them, as they are kept.
+    """
     size = int(control["Bytes per WAL segment"]) // (1024 * 1024)
     checksums = control.get("Data page checksum version", "0") != "0"
     return [
-        *("--encoding=UTF8", "--locale=C.UTF-8", f"--username={ADMINISTRATOR}", "--no-instructions"),
+        *("--encoding=SQL_ASCII", "--locale=C", f"--username={ADMINISTRATOR}", "--no-instructions"),
         *("--auth-local=peer", "--auth-host=scram-sha-256", f"--wal-segsize={size}"),
         *(["--data-checksums"] if checksums else []),
     ]
@@ -390,16 +394,16 @@ class Upgrade:
         command = [str(PROGRAMS / major / "bin" / program), *arguments]
         say(" ".join(f"{program} {' '.join(arguments)}".split())[:300])
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="surrogateescape",
-            cwd=self.sockets, env=variables, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            command, capture_output=True, cwd=self.sockets, env=variables, check=False, stdin=subprocess.DEVNULL
+        )
         if done.returncode:
-            said = f"{done.stdout}\n{done.stderr}".encode(errors="replace").decode()
+            said = f"{done.stdout.decode(errors='replace')}\n{done.stderr.decode(errors='replace')}"
             say(said)
             if done.returncode < 0:
                 raise Interrupted(f"{program} was ended by signal {-done.returncode}")
             raise Refused(f"{program}: {self._words(said)}")
-        return done.stdout
+        # Not as text, whose line ends are made alike: names may have any.
+        return done.stdout.decode(errors="surrogateescape")
 
     def _words(self, printed: str) -> str:
         """The tool's own words, those in the files that it names included."""

@@ -49,7 +49,7 @@ def settle(pod: Volume, major: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (pod.data / "postmaster.pid").unlink(missing_ok=True)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_cut_at_any_moment_15_can_return_and_17_is_reached(pod: Volume, monkeypatch: pytest.MonkeyPatch) -> None:
     pod.fill(CONTENT)
     pod.give({"max_connections": "50"})

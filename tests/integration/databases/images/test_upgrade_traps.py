@@ -52,12 +52,16 @@ INSERT INTO public.bait VALUES ('x'), ('y');
 """
 NAMED = """
 CREATE EXTENSION ltree;
-CREATE INDEX U&"in two\\000Alines" ON public.bait (t);
+CREATE INDEX U&"in two\\000D\\000Alines" ON public.bait (t);
 CREATE INDEX U&"\\00D6" ON public.bait (t);
 COMMENT ON TABLE public.bait IS U&'\\20AC is not in LATIN1';
 """
 LATIN = """
+\\connect template1
+DROP DATABASE postgres;
+CREATE DATABASE postgres ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0;
 \\connect postgres
+COMMENT ON ROLE shop IS U&'H\\00E4ndler';
 CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0;
 \\connect latin
 CREATE TABLE named (t text COLLATE "de-x-icu");
@@ -85,6 +89,8 @@ ALTER DATABASE shop SET idle_session_timeout = 1;
 ALTER DATABASE shop SET idle_in_transaction_session_timeout = 1;
 ALTER DATABASE shop SET client_encoding = 'LATIN1';
 ALTER DATABASE shop SET exit_on_error = on;
+ALTER DATABASE shop SET vacuum_cost_delay = 100;
+ALTER DATABASE shop SET vacuum_cost_limit = 1;
 """
 CAUGHT = "SELECT string_agg(DISTINCT who || ' by ' || trap, ', ') FROM public.trapped"
 
@@ -100,4 +106,6 @@ def test_an_owners_traps_catch_no_superuser_and_nothing_of_his_is_in_the_way(vol
     volume.ask("17", "ALTER DATABASE shop RESET ALL")
     # As what they belong to, which is how PostgreSQL runs them.
     assert '"shop by index, shop by predicate, shop by statistics"' in volume.ask("17", CAUGHT, "shop")
+    commented = r"SELECT shobj_description('shop'::regrole, 'pg_authid') = U&'H\00E4ndler' AS commented"
+    assert 'commented = "t"' in volume.ask("17", commented)
     assert '"1.3"' in volume.ask("17", "SELECT extversion FROM pg_extension WHERE extname = 'ltree'", "shop")

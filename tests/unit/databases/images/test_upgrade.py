@@ -117,7 +117,7 @@ def test_what_a_program_prints_in_no_known_encoding_is_told_all_the_same(
 
     monkeypatch.setattr(upgrade, "main", ask)
     assert upgrade.run(["run"]) == REFUSED
-    assert (volume.parent / "told").read_text() == "psql: relation ? is bad"
+    assert (volume.parent / "told").read_text() == "psql: relation \ufffd is bad"
 
 
 def test_forgetting_takes_the_log_along(volume: Path) -> None:
@@ -161,7 +161,7 @@ def test_only_a_refusal_is_final(
 
 def test_a_program_that_is_killed_has_refused_nothing(volume: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_arguments: object, **_options: object) -> object:
-        return subprocess.CompletedProcess((), -9, "", "")
+        return subprocess.CompletedProcess((), -9, b"", b"")
 
     monkeypatch.setattr(subprocess, "run", killed)
     with pytest.raises(upgrade.Interrupted, match="psql was ended by signal 9"):

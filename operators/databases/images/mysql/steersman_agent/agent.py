@@ -352,8 +352,9 @@ class Agent:
         try:
             parameters = self._deeds.parameters
             parameters.apply(self._agreed.parameters)
-            if names := parameters.restore():
-                self._log.say("restored", f"somebody else had set {', '.join(names)}: as declared again")
+            parameters.restore()
+            if parameters.restored is not None:
+                self._log.say("restored", f"somebody else had set what is declared again: {parameters.restored}")
             for name, words in parameters.stays.items():
                 self._log.say(f"stays {name}", f"somebody else has set {name}, and it stays so: {words}")
         except group.Unreachable as error:

@@ -135,13 +135,18 @@ class LocalServer:
         _set_global(self._kept(), name, value)
 
     def value_of(self, name: str) -> str:
-        """A system variable's global value. Raises Unreachable."""
-        with _asking(self._connect(_ANSWER)) as ask:
-            return _values_of(ask, [name]).get(name, "")
+        """A system variable's global value. As `adjust` has it."""
+        return self.values_of([name]).get(name, "")
 
     def values_of(self, names: Collection[str]) -> Mapping[str, str]:
         """Global values by the names of system variables, of those that it has. As `adjust` has it."""
-        return _values_of(self._kept(), names) if names else {}
+        if not names:
+            return {}
+        found = self._kept()(
+            "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME IN %s",
+            [*names],
+        )
+        return {str(name): str(value) for name, value in found}
 
     def start_group(self, *, founding: bool) -> None:
         """Be in the group, or found it. Raises Unreachable."""
@@ -190,7 +195,18 @@ class LocalServer:
     def _kept(self) -> Ask:
         if self._watching is None:
             self._watching = self._connect(_ANSWER)
-        return _asked(self._watching)
+        asked = _asked(self._watching)
+
+        def ask(statement: str, *arguments: Any) -> Sequence[Sequence[Any]]:
+            try:
+                return asked(statement, *arguments)
+            except Unreachable as error:
+                if not error.answered:
+                    # Whoever asks next has another, and need not fail first.
+                    self.forget()
+                raise
+
+        return ask
 
     def _connect(self, seconds: float) -> Any:
         return _connected(unix_socket=self._socket, user="root", read_timeout=seconds, write_timeout=seconds)
@@ -265,14 +281,6 @@ def _set_global(ask: Ask, name: str, value: int | float | str | None) -> None:
         ask(f"SET GLOBAL {quoted} = DEFAULT")
     else:
         ask(f"SET GLOBAL {quoted.replace('%', '%%')} = %s", value)
-
-
-def _values_of(ask: Ask, names: Collection[str]) -> Mapping[str, str]:
-    found = ask(
-        "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM performance_schema.global_variables WHERE VARIABLE_NAME IN %s",
-        [*names],
-    )
-    return {str(name): str(value) for name, value in found}
 
 
 def _connected(**how: Any) -> Any:

@@ -56,21 +56,23 @@ class Parameters:
     def restore(self) -> Sequence[str]:
         """Set as declared what somebody else has set; the names of what is so again. Raises Unreachable.
 
-        A server rounds and writes values in its own way: what it shows once it was given one is what it has to show.
+        A server rounds and writes values in its own way: what it shows after a start or a change is what it has to
+        show.
         """
         if self._looked is not None and time.monotonic() < self._looked + _EVERY:
             return []
         shown = self.local.values_of(self._running.keys() - _MOVED)
         others = sorted(name for name, value in shown.items() if self._shown.get(name, value) != value)
         # Twice: one may be held in bounds by another.
-        self.stays = {name: words for name in (*others, *others) if (words := self._restore(name))}
+        tried = {name: self._restore(name) for name in (*others, *others)}
         given = self.local.values_of(others)
-        # What a server does not take, without a word where it is busy with the last, is tried again.
-        taken = [name for name in others if given.get(name) != shown[name]]
-        kept = {name: self._shown[name] for name in others if name not in taken}
+        taken = [name for name in others if given.get(name) == self._shown[name]]
+        # Without a word where it is busy with the last, or held in bounds by what nobody declares: it is tried again.
+        self.stays = {name: tried[name] or f"it is {given.get(name)}" for name in others if name not in taken}
         if taken and self._looked is not None:
             self.restored = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "parameters": taken}
-        self._shown, self._looked = {**shown, **given, **kept}, time.monotonic()
+        self._shown = {**shown, **{name: self._shown[name] for name in others}}
+        self._looked = time.monotonic()
         return taken
 
     def _restore(self, name: str) -> str:

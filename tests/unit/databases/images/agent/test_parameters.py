@@ -201,7 +201,7 @@ def test_what_the_server_does_not_take_is_tried_again_and_told_when_it_does(cloc
     server.shows |= {"a": "7.000", "b": "7.000", "c": "7.000"}
     server.busy, server.refuses["b"], clock.at = {"a"}, 1231, 10
     assert parameters.restore() == ["c"], "one does not keep the others"
-    assert parameters.stays == {"b": "the server's words"}
+    assert parameters.stays == {"a": "it is 7.000", "b": "the server's words"}
     server.busy, clock.at = set(), 20
     server.refuses.clear()
     assert parameters.restore() == ["a", "b"] and parameters.stays == {}

@@ -1,0 +1,31 @@
+"""The connection that is kept for looking and adjusting."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pymysql
+import pytest
+
+from steersman_agent.group import LocalServer, Unreachable
+
+
+def connection(error: Exception) -> mock.MagicMock:
+    """One whose statements end so."""
+    made = mock.MagicMock()
+    made.cursor.return_value.__enter__.return_value.execute.side_effect = error
+    return made
+
+
+@pytest.mark.parametrize(("code", "connections"), [(2013, 2), (1231, 1)], ids=["lost", "refused"])
+def test_who_lost_it_has_another_and_who_was_refused_has_not(
+    monkeypatch: pytest.MonkeyPatch, code: int, connections: int
+) -> None:
+    """All others may be taken by clients: it is given up only where it is gone."""
+    connect = mock.Mock(side_effect=lambda **_: connection(pymysql.OperationalError(code, "words")))
+    monkeypatch.setattr(pymysql, "connect", connect)
+    server = LocalServer("socket")
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="words"):
+            server.adjust("max_connections", 1)
+    assert connect.call_count == connections
