@@ -67,5 +67,7 @@ def endpoints(at: Somewhere, service: str) -> AbstractContextManager[Watch]:
     """The pods that a Service leads to, one after the other in a line."""
     chosen = f"--selector=kubernetes.io/service-name={service}"
     found = at.target.get("endpointslices", f"--namespace={at.namespace}", chosen) or {"items": []}
-    name = next(s["metadata"]["name"] for s in found["items"] if s["addressType"] == f"IPv{layout.IP}")
+    of_ip = (s for s in found["items"] if s["addressType"] == f"IPv{layout.IP}")
+    # Kubernetes keeps another for it, which has none.
+    name = next(s["metadata"]["name"] for s in of_ip if s.get("endpoints"))
     return watching(at, "endpointslice", name, _READY)

@@ -22,7 +22,8 @@ def test_who_lost_it_has_another_and_who_was_refused_has_not(
     monkeypatch: pytest.MonkeyPatch, code: int, connections: int
 ) -> None:
     """All others may be taken by clients: it is given up only where it is gone."""
-    connect = mock.Mock(side_effect=lambda **_: connection(pymysql.OperationalError(code, "words")))
+    gone = pymysql.OperationalError(code, "words")
+    connect = mock.Mock(side_effect=[connection(gone), connection(gone)])
     monkeypatch.setattr(pymysql, "connect", connect)
     server = LocalServer("socket")
     for _ in range(2):
