@@ -316,8 +316,9 @@ class Manager:
         if self._lost.is_set():
             # Whatever is still on its way, on behalf of whom, is cut.
             await self._transport.close()
-        await self.cache.stop()
+        # Until it ends, what it is asked may need the cache.
         await asyncio.gather(webhooks, return_exceptions=True)
+        await self.cache.stop()
         await self._endpoints.stop()
         for task in self._tasks:
             task.cancel()

@@ -12,7 +12,7 @@ from steersman.api.core_v1 import LocalObjectReference
 from steersman.client import Client, JsonPatch, MergePatch
 from steersman.crd import definition
 from steersman.errors import ConnectionFailed, InternalError, Invalid
-from steersman.manager import Manager, ManagerOptions
+from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
@@ -69,7 +69,9 @@ class Shop:
             self.server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for kind in KINDS:
             self.server.load(definition(kind))
-        self.manager = Manager(self.server.as_user(OPERATOR), ManagerOptions(webhooks=WEBHOOKS), runtime)
+        # Nobody leads here: every replica answers, those that stand by or end included.
+        options = ManagerOptions(webhooks=WEBHOOKS, leader_election=LeaderElection(name="operator", namespace="shop"))
+        self.manager = Manager(self.server.as_user(OPERATOR), options, runtime)
         setup_webhooks(self.manager, engine_named)
         self.server.grant(OPERATOR, cluster_role("operator", self.manager.permissions))
         self.root = Client(self.server)

@@ -24,7 +24,8 @@ def setup_webhooks(manager: Manager, contents: ContentsOf) -> None:
     Args:
         contents: finds what is inside servers of an engine, whose checks are those of the controllers.
     """
-    rights = Rights(manager.client.live)
+    # Every replica is asked, whoever leads.
+    rights = Rights(manager.unfenced_client.live)
     for webhook in (
         manager.webhook(PostgreSQLCluster, OPTIONS).validates(news(partial(check_cluster, contents=contents))),
         manager.webhook(MySQLCluster, OPTIONS).validates(news(partial(check_cluster, contents=contents))),
