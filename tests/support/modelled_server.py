@@ -48,11 +48,6 @@ class ModelLocal(LocalServer):
         """See ``LocalServer.adjust``."""
         self.set_global(name, value)
 
-    def value_of(self, name: str) -> str:
-        """See ``LocalServer.value_of``."""
-        self._require()
-        return self._mysqld.variables.get(name, "")
-
     def values_of(self, names: Collection[str]) -> Mapping[str, str]:
         """See ``LocalServer.values_of``."""
         self._require()

@@ -9,7 +9,10 @@ import pytest
 from cluster_engines import POSTGRESQL, Engine
 from cluster_under_test import ClusterUnderTest, Place
 from database_under_test import DatabaseUnderTest
+from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
+from devcluster.progress import Progress
 from devcluster.target import Target
+from referred_server import ReferredServer
 
 
 @pytest.fixture(params=["postgresql", "mysql"])
@@ -57,7 +60,24 @@ def three(shared: Place, of: Engine) -> ClusterUnderTest:
     return made
 
 
+@pytest.fixture(scope="module")
+def server(shared: Place, of: Engine) -> ReferredServer:
+    """One of somebody else, for all tests of a module: each leaves it well."""
+    made = ReferredServer(shared, of)
+    made.start()
+    return made
+
+
 @pytest.fixture
 def place(cluster: Target, namespace: str) -> Place:
     """A namespace of the test's own."""
     return Place(cluster, namespace)
+
+
+@pytest.fixture
+def place_of_15(place: Place) -> Place:
+    """As ``place``, with the images of 15 and of its upgrade in the nodes."""
+    if place.target.is_devcluster:
+        for recipe in (POSTGRESQL_15, UPGRADE_15_17):
+            load(ensure(recipe, Progress()))
+    return place

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster_engines import EACH, ON_MYSQL, ON_POSTGRESQL, Engine
+from cluster_engines import EACH, ON_MYSQL, ON_POSTGRESQL
 from cluster_under_test import Place
 from devcluster.target import wait_until
 from referred_server import ReferredServer
@@ -25,14 +25,6 @@ DATABASES = {
     "postgresql": "SELECT COUNT(*) FROM pg_database WHERE datname = 'ledger'",
     "mysql": "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = 'ledger'",
 }
-
-
-@pytest.fixture(scope="module")
-def server(shared: Place, of: Engine) -> ReferredServer:
-    """For all tests of the module: each leaves it well."""
-    made = ReferredServer(shared, of)
-    made.start()
-    return made
 
 
 def delete(place: Place, kind: str, name: str) -> None:

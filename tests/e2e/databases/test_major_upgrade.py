@@ -14,8 +14,7 @@ import pytest
 
 from cluster_under_test import SMALL, Client, ClusterUnderTest, Place, Writing, writing
 from devcluster.errors import CommandFailed
-from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load, tag
-from devcluster.progress import Progress
+from devcluster.images import UPGRADE_15_17, tag
 from steersman_databases.engines.versions import upgrade_image
 
 HEALED_WITHIN = 30.0
@@ -74,12 +73,10 @@ STALE = "SELECT count(*) FROM pg_collation WHERE collversion <> pg_collation_act
 
 
 @pytest.fixture
-def ledger(place: Place) -> ClusterUnderTest:
-    if place.target.is_devcluster:
-        for recipe in (POSTGRESQL_15, UPGRADE_15_17):
-            load(ensure(recipe, Progress()))
+def ledger(place_of_15: Place) -> ClusterUnderTest:
+    if place_of_15.target.is_devcluster:
         tag(UPGRADE_15_17.reference, ANOTHER)
-    return ClusterUnderTest(place, "ledger", dict(SPEC))
+    return ClusterUnderTest(place_of_15, "ledger", dict(SPEC))
 
 
 def run(ledger: ClusterUnderTest, statements: str) -> str:

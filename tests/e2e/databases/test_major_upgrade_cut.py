@@ -8,8 +8,6 @@ import pytest
 
 import operator_under_test
 from cluster_under_test import SMALL, ClusterUnderTest, Place
-from devcluster.images import POSTGRESQL_15, UPGRADE_15_17, ensure, load
-from devcluster.progress import Progress
 from devcluster.target import Target
 
 ROWS = 2000
@@ -31,12 +29,10 @@ IN_THE_MIDDLE = "REINDEX INDEX public.held_slow"
 
 
 @pytest.fixture
-def single(place: Place) -> ClusterUnderTest:
+def single(place_of_15: Place) -> ClusterUnderTest:
     """One instance of 15 with data."""
-    if place.target.is_devcluster:
-        for recipe in (POSTGRESQL_15, UPGRADE_15_17):
-            load(ensure(recipe, Progress()))
-    made = ClusterUnderTest(place, "single", {**SMALL, "version": "15", "instances": 1, "storage": {"size": "1Gi"}})
+    spec = {**SMALL, "version": "15", "instances": 1, "storage": {"size": "1Gi"}}
+    made = ClusterUnderTest(place_of_15, "single", spec)
     made.apply()
     made.wait_ready()
     made.sql(DATA)

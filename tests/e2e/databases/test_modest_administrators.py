@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
-from cluster_under_test import Place
 from referred_server import CARETAKER, ReferredServer, secret
 
 pytestmark = [pytest.mark.xdist_group("modest-administrators"), EACH]
@@ -31,13 +30,6 @@ DATABASES: Mapping[Engine, str] = {
     POSTGRESQL: "SELECT COUNT(*) FROM pg_database WHERE datname = 'estate'",
     MYSQL: "SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'estate'",
 }
-
-
-@pytest.fixture
-def server(shared: Place, of: Engine) -> ReferredServer:
-    made = ReferredServer(shared, of)
-    made.start()
-    return made
 
 
 def test_who_may_make_users_and_databases_is_enough(server: ReferredServer, record_property: Record) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from certificates import Authority
-from cluster_engines import EACH, POSTGRESQL, Engine
+from cluster_engines import EACH, POSTGRESQL
 from cluster_under_test import Place
 from referred_server import REGISTRAR, REGISTRY, ReferredServer, secret
 
@@ -21,14 +21,6 @@ TOLD_WITHIN = 30.0
 DONE_WITHIN = 60.0
 ELSEWHERE = 15432
 """A port of neither engine's."""
-
-
-@pytest.fixture(scope="module")
-def server(shared: Place, of: Engine) -> ReferredServer:
-    """For all tests of the module: each leaves it well."""
-    made = ReferredServer(shared, of)
-    made.start()
-    return made
 
 
 def grants(server: ReferredServer, database: str) -> list[Mapping[str, Any]]:

@@ -408,13 +408,17 @@ class Upgrade:
     def _words(self, printed: str) -> str:
         """The tool's own words, those in the files that it names included."""
         lines = [line.strip() for line in printed.splitlines() if line.strip() and not re.search(r" ok$", line)]
-        files = re.findall(rf"({re.escape(str(VOLUME))}/\S+\.txt)", printed)
-        found = [Path(f).read_text(errors="replace").strip() for f in dict.fromkeys(files) if Path(f).exists()]
+        found = [text.strip() for text in _named(printed, r"\.txt")]
         # Of a database's log no more than its errors: it has commands as well, and those may have passwords.
-        logs = re.findall(rf"({re.escape(str(VOLUME))}/\S+/pg_upgrade_dump_\d+\.log)", printed)
-        logged = [Path(f).read_text(errors="replace") for f in dict.fromkeys(logs) if Path(f).exists()]
-        errors = [line for log in logged for line in log.splitlines() if re.search(r"\b(error|ERROR|FATAL): ", line)]
+        logged = [line for log in _named(printed, r"/pg_upgrade_dump_\d+\.log") for line in log.splitlines()]
+        errors = [line for line in logged if re.search(r"\b(error|ERROR|FATAL): ", line)]
         return "\n".join([*lines[-15:], *found, *errors[-5:]])[-_LONGEST:]
+
+
+def _named(printed: str, ending: str) -> list[str]:
+    """What stands in those files of the volume that are named with this ending, a pattern."""
+    files = re.findall(rf"({re.escape(str(VOLUME))}/\S+{ending})", printed)
+    return [Path(f).read_text(errors="replace") for f in dict.fromkeys(files) if Path(f).exists()]
 
 
 def forget() -> str:

@@ -352,8 +352,7 @@ class Agent:
         try:
             parameters = self._deeds.parameters
             parameters.apply(self._agreed.parameters)
-            parameters.restore()
-            if parameters.restored is not None:
+            if parameters.restore() and parameters.restored is not None:
                 self._log.say("restored", f"somebody else had set what is declared again: {parameters.restored}")
             for name, words in parameters.stays.items():
                 self._log.say(f"stays {name}", f"somebody else has set {name}, and it stays so: {words}")

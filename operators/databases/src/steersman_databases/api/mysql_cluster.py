@@ -19,6 +19,7 @@ from steersman_databases.api.cluster_parts import (
 )
 from steersman_databases.api.group import GROUP, VERSION
 
+MOST_PARAMETERS = 300
 _LONGEST_USER = 32
 _KEPT_DATABASES = "['mysql', 'sys', 'information_schema', 'performance_schema', 'ndbinfo', 'steersman']"
 
@@ -35,7 +36,7 @@ class MySQLSettings(FrozenStruct):
     parameters: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=1024)]],
         Field(
-            max_properties=300,
+            max_properties=MOST_PARAMETERS,
             rules=(
                 Rule(
                     rule="self.all(k, k.size() <= 128 && k.matches('^[a-z][a-z0-9_.]*$'))",
@@ -165,7 +166,7 @@ class RestoredParameters(FrozenStruct):
 
     time: datetime
     """When they were set as declared again."""
-    parameters: Annotated[tuple[str, ...], Field(max_items=300, list_type="set")] = ()
+    parameters: Annotated[tuple[str, ...], Field(max_items=MOST_PARAMETERS, list_type="set")] = ()
     """Their names."""
 
 

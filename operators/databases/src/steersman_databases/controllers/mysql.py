@@ -8,7 +8,14 @@ from typing import cast
 import msgspec
 
 from steersman_databases.api import Cluster, ClusterStatus, MySQLCluster, MySQLClusterStatus
-from steersman_databases.api.mysql_cluster import Loss, MySQLMember, Outage, OutageChoice, RestoredParameters
+from steersman_databases.api.mysql_cluster import (
+    MOST_PARAMETERS,
+    Loss,
+    MySQLMember,
+    Outage,
+    OutageChoice,
+    RestoredParameters,
+)
 from steersman_databases.clusters import recovery
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers import switchovers
@@ -129,7 +136,7 @@ def _words(loss: Consent) -> str:
 
 
 def _given_back(restored: Restored) -> RestoredParameters:
-    return RestoredParameters(time=restored.time, parameters=tuple(restored.parameters))
+    return RestoredParameters(time=restored.time, parameters=tuple(restored.parameters[:MOST_PARAMETERS]))
 
 
 def _told(outage: recovery.Outage) -> Outage:

@@ -212,7 +212,7 @@ def _restored(said: Mapping[str, Any]) -> Restored | None:
     with suppress(ValueError):
         when = datetime.fromisoformat(str(said.get("time")))
         if when.tzinfo is not None:
-            return Restored(time=when, parameters=sorted({*map(str, _list(said.get("parameters")))})[:300])
+            return Restored(time=when, parameters=sorted({*map(str, _list(said.get("parameters")))}))
     return None
 
 
