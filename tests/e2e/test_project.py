@@ -21,6 +21,8 @@ from projects import made, ours
 from steersman.testing.envtest.ports import reserve_port
 from steersman.webhook.certificates import issue
 
+pytestmark = pytest.mark.xdist_group("project")
+
 NAME = "e2e-widgets"
 NAMESPACE = f"{NAME}-system"
 IMAGE = "steersman.dev/e2e-widgets:test"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, permutations
+
+import pytest
 
 from redis_operator.nodes import SLOTS, Address, Entry, Report, Slots
-from redis_operator.plan import Goal, Member, Move, Replace, Shrink, Wait, next_step
+from redis_operator.plan import Goal, Member, Move, Replace, Replicate, Shrink, Wait, next_step
 
 
 def node(number: int, master: int | None = None, slots: Slots | None = None) -> Entry:
@@ -76,3 +79,21 @@ def test_a_replica_that_cannot_follow_a_newer_master_is_replaced() -> None:
     step = next_step(goal, found)
     assert isinstance(step, Replace)
     assert step.at.name == "blue-5"
+
+
+@pytest.mark.parametrize("places", sorted(set(permutations("AABBCC"))), ids="".join)
+def test_no_place_has_both_copies(places: tuple[str, ...]) -> None:
+    """Wherever the scheduler put six pods on three machines."""
+    goal = Goal(replicas=6, pods=6)
+    given = Counter[str]()
+    nodes: list[Entry] = []
+    runs = shares(3)
+    for number, place in enumerate(places):
+        given[place] += 1
+        nodes.append(node(number, slots=runs.pop() if given[place] == 1 else None))
+    found = [replace(m, place=place) for m, place in zip(members(goal, *nodes), places, strict=True)]
+    step = next_step(goal, found)
+    assert isinstance(step, Replicate)
+    assert len(step.pairs) == 3
+    assert all(replica.place != master.place for replica, master in step.pairs)
+    assert len({master.name for _, master in step.pairs}) == 3

@@ -142,13 +142,24 @@ def _replication(view: View, chosen: tuple[Member, ...]) -> Step | None:
         having[master.id] += 1
         pairs.append((m, master))
     if pairs:
-        return Replicate(tuple(pairs))
+        return Replicate(tuple(_apart(pairs)))
     poor = min(chosen, key=lambda o: (having[o.id], o.ordinal))
     rich = max(chosen, key=lambda o: (having[o.id], o.ordinal))
     if having[rich.id] - having[poor.id] < 2:
         return None
     spare = [m for m in view.replicas_of(rich.id) if not m.leaving]
     return Replicate(((max(spare, key=lambda m: (m.place != poor.place, m.ordinal)), poor),))
+
+
+def _apart(pairs: list[tuple[Member, Member]]) -> list[tuple[Member, Member]]:
+    """Pairs that share a place exchange masters with pairs of other places: one machine has not both copies."""
+    found = list(pairs)
+    for at, (m, master) in enumerate(pairs):
+        for other, (replica, its) in enumerate(found):
+            if m.place == master.place and m.place not in (replica.place, its.place):
+                found[at], found[other] = (m, its), (replica, master)
+                break
+    return found
 
 
 def _gone(view: View) -> Step | None:
