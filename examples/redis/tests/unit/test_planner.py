@@ -97,3 +97,13 @@ def test_no_place_has_both_copies(places: tuple[str, ...]) -> None:
     assert len(step.pairs) == 3
     assert all(replica.place != master.place for replica, master in step.pairs)
     assert len({master.name for _, master in step.pairs}) == 3
+
+
+def test_masters_have_as_many_replicas_wherever_pods_are() -> None:
+    """Of two pairs that share a machine each, the second's exchange undid the first's: one master had three."""
+    goal = Goal(replicas=6, pods=6, per_master=2)
+    nodes = [*(node(number, slots=slots) for number, slots in enumerate(shares(2))), *map(node, range(2, 6))]
+    found = [replace(m, place=place) for m, place in zip(members(goal, *nodes), "ADAABD", strict=True)]
+    step = next_step(goal, found)
+    assert isinstance(step, Replicate)
+    assert Counter(master.name for _, master in step.pairs) == {"blue-0": 2, "blue-1": 2}

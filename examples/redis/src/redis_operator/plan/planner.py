@@ -154,7 +154,8 @@ def _replication(view: View, chosen: tuple[Member, ...]) -> Step | None:
 def _apart(pairs: list[tuple[Member, Member]]) -> list[tuple[Member, Member]]:
     """Pairs that share a place exchange masters with pairs of other places: one machine has not both copies."""
     found = list(pairs)
-    for at, (m, master) in enumerate(pairs):
+    for at in range(len(found)):
+        m, master = found[at]
         for other, (replica, its) in enumerate(found):
             if m.place == master.place and m.place not in (replica.place, its.place):
                 found[at], found[other] = (m, its), (replica, master)
