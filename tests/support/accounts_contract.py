@@ -106,7 +106,7 @@ async def at(like_mysql: Server, with_table: Callable[[str, str, tuple[str, ...]
     """A server with one database, in it a table `till` with the columns `coin` and `note`."""
     found = At(like_mysql)
     if SHOP not in await like_mysql.databases():
-        await found.make(DesiredUser("accounts", "0wner", owns=frozenset({SHOP}), exact=False))
+        await found.make(DesiredUser("accounts", "0wner", exact=False))
         await found.make(DesiredDatabase(SHOP, "accounts"))
         result = with_table(SHOP, "till", ("coin", "note"))
         if hasattr(result, "__await__"):
@@ -336,7 +336,7 @@ class TestAccounts:
         """Here grants outlive what they are about."""
         database, till = "accounts_la%st", SecuredObject(ObjectKind.TABLE, "accounts_la%st", None, "till")
         guest = user(guest=True, exact=False, grants=(DesiredGrant(database, frozenset({"SELECT"})),))
-        await at.make(DesiredUser("accounts", "0wner", owns=frozenset({SHOP, database}), exact=False))
+        await at.make(DesiredUser("accounts", "0wner", exact=False))
         await at.make(DesiredDatabase(database, "accounts", claim=claim("first")))
         await at.make(guest)
         await at.do(Grant("clerk", till, ("INSERT", "CREATE"), ""))
@@ -352,6 +352,28 @@ class TestAccounts:
         with pytest.raises(NotPermitted):
             await at.make(guest)
         await at.drop_database(database, other)
+
+    async def test_who_owns_a_database_has_all_of_it_beside_what_is_declared(self, at: At) -> None:
+        database, of = "accounts_h%ld", Claim("c1", "Database", "shop", "held")
+        await at.make(user())
+        await at.make(role("writer"))
+        owned = DesiredDatabase(database, "clerk", claim=of)
+        assert await at.make(owned) == ["DatabaseCreated", "GrantsRestored"]
+        everything = await at.held("clerk", database)
+        assert {what for _, what in everything} > {"SELECT", "DROP", "CREATE ROUTINE"}
+        assert await at.make(user()) == []
+        assert await at.held("clerk", database) == everything
+        assert await at.make(user(grants=(on_table("SELECT"),))) == ["Granted"]
+        assert await at.make(user()) == ["GrantRevoked"]
+        handed_over = replace(owned, owner="writer")
+        assert await at.make(handed_over) == ["DatabaseAltered", "GrantsRestored"]
+        assert await at.make(user()) == ["GrantRevoked"]
+        assert await at.held("clerk", database) == set()
+        assert await at.make(role("writer")) == []
+        await at.drop_database(database, of)
+        # Who owned the former one does not own the next.
+        assert await at.make(owned) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
+        await at.drop_database(database, of)
 
     async def test_a_strangers_role_is_not_taken(self, at: At) -> None:
         await at.make(role("reader"))

@@ -179,14 +179,14 @@ _COPIED = (
 )
 _ON_MYSQL = DatabaseFields(
     cases={},
-    # Owning is having all privileges. Nobody takes them from who had them, and keeps what is not declared.
+    # Owning is having all privileges.
     owner=Case(
         "keeper_one",
         "keeper_two",
         _asked(
             "SELECT GROUP_CONCAT(User ORDER BY User) FROM mysql.db WHERE Db = 'owned' AND Drop_priv = 'Y'", "owned"
         ),
-        ("keeper_one", "keeper_one,keeper_two", "keeper_one,keeper_two,owned"),
+        ("keeper_one", "keeper_two", "owned"),
     ),
     given={
         "copy": Given(

@@ -41,8 +41,7 @@ async def ensure(
     Says what was changed: nothing where all is as desired.
     """
     deadline = asyncio.get_running_loop().time() + timeout
-    owns = frozenset({desired.database})
-    user = DesiredUser(desired.username, desired.password, exact=False, owns=owns, claim=claim)
+    user = DesiredUser(desired.username, desired.password, exact=False, claim=claim)
     database = DesiredDatabase(desired.database, desired.username, claim=claim)
     for one in (user, database):
         contents.check(one, administrator.username)

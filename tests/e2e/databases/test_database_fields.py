@@ -46,7 +46,7 @@ def orders(shared: Place, of: Engine, its: DatabaseFields) -> ClusterUnderTest:
     made.apply()
     roles = ("keeper_one", "keeper_two", "holder_one", "holder_two")
     for role in roles:
-        spec = made.reference(user=role, login=False, undeclaredGrants="Keep")
+        spec = made.reference(user=role, login=False)
         shared.declare("DatabaseUser", role.replace("_", "-"), spec)
     made.wait_ready()
     for role in roles:

@@ -238,6 +238,33 @@ async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_o
 
 
 @virtual_time
+async def test_a_declared_user_owns_a_database_where_owning_is_having_all_privileges() -> None:
+    """Nothing else is declared for it: what comes by owning is not too much, and goes with the ownership."""
+    world = UsersWorld()
+    world.sql = world.servers[Endpoint(HOST.host, 3306)] = ServerInMemory("mysql", now=world.runtime.clock.now)
+
+    def owners() -> set[str]:
+        return {one.grantee for one in world.sql.databases["archive"].privileges if one.privilege == "DROP"}
+
+    async with world.operator():
+        for name in ("keeper", "heir"):
+            await world.user(name, engine="mysql", login=False)
+        await world.database("archive", engine="mysql", owner="keeper")
+        await world.until("made", lambda: world.database_reason("archive") == "DatabaseReady")
+        await world.runtime.clock.sleep(60)
+        writes = world.sql.writes
+        await world.runtime.clock.sleep(600)
+        assert world.sql.writes == writes
+        assert owners() == {"keeper"}
+        assert not [note for note in world.notes() if note.startswith("GrantRevoked")]
+        world.sql.revoke_on_database("archive")
+        await world.until("it has them back", lambda: owners() == {"keeper"}, 30)
+        handed_over = MergePatch({"spec": {"owner": "heir"}})
+        await world.client.patch(Database, ObjectKey("default", "archive"), handed_over)
+        await world.until("the other has all, and it none", lambda: owners() == {"heir"}, 30)
+
+
+@virtual_time
 async def test_an_owner_who_stays_after_all_is_let_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was shut out before it could not be dropped, and has a database by now."""
     world = UsersWorld()

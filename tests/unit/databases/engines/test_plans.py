@@ -65,7 +65,7 @@ class World:
         if kept is not None:
             self.model.users, self.model.databases, self.model.inside = deepcopy(kept)
             return self
-        await self.make(DesiredUser("owner", "pw", owns=frozenset({"shop"})))
+        await self.make(DesiredUser("owner", "pw"))
         await self.make(DesiredUser("reader", "pw"))
         await self.make(DesiredDatabase("shop", "owner"))
         for table in ("orders", "goods"):
@@ -347,9 +347,9 @@ async def test_what_is_taken_over_keeps_its_letters_unless_others_are_declared()
 async def test_a_guest_copies_no_database_of_others() -> None:
     world = await World(PostgreSQL()).start()
     of_others, claim = Claim("c1", "Database", "shop", "ledger"), Claim("c1", "Database", "guests", "till")
-    await world.make(DesiredUser("shop", "pw", owns=frozenset({"ledger"}), claim=of_others))
+    await world.make(DesiredUser("shop", "pw", claim=of_others))
     await world.make(DesiredDatabase("ledger", "shop", claim=of_others))
-    await world.make(DesiredUser("till", "pw", owns=frozenset({"till", "copy"}), claim=claim))
+    await world.make(DesiredUser("till", "pw", claim=claim))
     copy = DesiredDatabase("copy", "till", template="ledger", claim=claim, guest=True)
     with pytest.raises(NotPermitted, match="ledger"):
         await world.make(copy)
@@ -364,7 +364,7 @@ async def test_a_guest_copies_no_database_of_others() -> None:
 async def test_a_guest_gets_trusted_extensions_only(version: str | None) -> None:
     world = await World(PostgreSQL()).start()
     claim = Claim("c1", "Database", "guests", "till")
-    await world.make(DesiredUser("till", "pw", owns=frozenset({"till"}), claim=claim))
+    await world.make(DesiredUser("till", "pw", claim=claim))
     till = DesiredDatabase("till", "till", claim=claim, guest=True)
     await world.make(replace(till, extensions=(DesiredExtension("pgcrypto", version),)))
     untrusted = replace(till, extensions=(DesiredExtension("pageinspect"),))
@@ -382,7 +382,7 @@ async def test_a_guest_changes_no_extension_of_others() -> None:
     world = await World(PostgreSQL()).start()
     claim = Claim("c1", "Database", "guests", "till")
     for owner in ("till", "former"):
-        await world.make(DesiredUser(owner, "pw", owns=frozenset({"till"}), claim=claim))
+        await world.make(DesiredUser(owner, "pw", claim=claim))
     till = DesiredDatabase("till", "till", claim=claim, guest=True)
     wanted = replace(till, extensions=(DesiredExtension("pgcrypto", "1.2"),))
     dropped = replace(till, extensions=(DesiredExtension("pgcrypto", present=False),))

@@ -92,7 +92,6 @@ def owner_of(database: Database, password: Password, claim: Claim) -> DesiredUse
         name=database.username,
         password=password,
         exact=False,
-        owns=frozenset({database.database_name}),
         claim=claim,
         adopt=database.spec.adopt,
     )
@@ -129,7 +128,6 @@ def initial_of(initial: InitialDatabase, password: str, claim: Claim) -> tuple[D
         name=initial.owner,
         password=password,
         exact=False,
-        owns=frozenset({initial.database}),
         claim=claim,
         adopt=True,
     )

@@ -95,7 +95,7 @@ class MarkUser:
 
 @dataclass(frozen=True, slots=True)
 class MarkDatabase:
-    """Leave a claim's text at a database, as its owner."""
+    """Leave a claim's text at a database: as its owner, or, where databases have none, with its owner's name."""
 
     name: str
     text: str

@@ -132,8 +132,8 @@ class DesiredUser:
     """One user, exactly.
 
     `second` is `None` for who has one credential only. With `exact`, privileges and memberships that are not
-    declared are revoked; what comes by owning the databases in `owns` is not counted. Without a `claim`, whatever is
-    found under the name is taken as this user's; with `adopt` as well, unless another object of this cluster has it.
+    declared are revoked; what comes by owning a database is not counted. Without a `claim`, whatever is found under
+    the name is taken as this user's; with `adopt` as well, unless another object of this cluster has it.
     On MySQL `replication` is the privilege of that name on the whole server, and `valid_until` is nothing that an
     account has: who has `ended` is locked.
     A `guest` is from another namespace than the server, and may refer only to what its own namespace made there.
@@ -154,7 +154,6 @@ class DesiredUser:
     roles: tuple[DesiredMembership, ...] = ()
     grants: tuple[DesiredGrant, ...] = ()
     exact: bool = True
-    owns: frozenset[str] = frozenset()
     claim: Claim | None = None
     adopt: bool = False
     guest: bool = False

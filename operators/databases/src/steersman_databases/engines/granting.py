@@ -26,7 +26,7 @@ class Granting:
 
     vocabulary: Vocabulary
     acting: Callable[[Survey, str, str], str]
-    automatic: Callable[[DesiredUser, Privilege], bool]
+    automatic: Callable[[Survey, DesiredUser, Privilege], bool]
     spelled: Callable[[SecuredObject], str]
     option_apart: bool = False
 
@@ -44,7 +44,7 @@ def plan_grants(survey: Survey, desired: DesiredUser, how: Granting) -> Plan:
     own = [one for one in held if one.grantor == desired.name]
     back = [step for _, step in _revokes(survey, desired, own, {}, how)]
     held = [one for one in held if one not in own]
-    surplus = [one for one in held if _is_surplus(one, wanted) and not how.automatic(desired, one)]
+    surplus = [one for one in held if _is_surplus(one, wanted) and not how.automatic(survey, desired, one)]
     # The rest is done: else whoever passes one privilege on would keep whatever comes after it.
     stays = _staying(surplus, held, _passed_on(survey, desired.name))
     missing += tuple(sorted({_told(one, others, wanted) for one, others in stays.items()}))

@@ -100,9 +100,11 @@ class State(Held):
     @apply.register
     def _(self, action: MarkDatabase) -> None:
         if not self.owners_matter and action.name not in self.databases:
+            self._marks["owner", action.name] = action.owner
             self._marks["database", action.name] = action.text
             return
-        self.databases[action.name] = replace(self._database(action.name), mark=action.text)
+        state = replace(self._database(action.name), mark=action.text)
+        self.databases[action.name] = state if self.owners_matter else replace(state, owner=action.owner)
 
     @apply.register
     def _(self, action: GrantRole) -> None:
@@ -174,7 +176,8 @@ class State(Held):
         held = frozenset(one for one in self.left if one.on.database == action.name)
         self.left -= held
         on_it = frozenset(one for one in held if one.on.kind is ObjectKind.DATABASE)
-        made = replace(made, mark=self._marks.pop(("database", action.name), None), privileges=on_it)
+        owner, mark = (self._marks.pop((kind, action.name), None) for kind in ("owner", "database"))
+        made = replace(made, owner=owner or "", mark=mark, privileges=on_it)
         self.inside[action.name] = ModelInside(privileges=set(held - on_it))
         if self.owners_matter:
             on = SecuredObject(ObjectKind.DATABASE, action.name)

@@ -260,7 +260,7 @@ def _of_database(desired: DesiredDatabase) -> Scope:
 def _of_user(desired: DesiredUser) -> Scope:
     scope = Scope(
         users=frozenset({desired.name, *(role.role for role in desired.roles)}),
-        databases=frozenset({*desired.owns, *(grant.database for grant in desired.grants)}),
+        databases=frozenset(grant.database for grant in desired.grants),
     )
     for grant in desired.grants:
         inside: dict[str, frozenset[str]] = {}

@@ -106,6 +106,7 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case MarkUser():
             await write_mark(session, "user", action.name, action.text)
         case MarkDatabase():
+            await write_mark(session, "owner", action.name, action.owner)
             await write_mark(session, "database", action.name, action.text)
         case DropUser(role=False):
             await _shut_out(session, action.name)
@@ -116,7 +117,8 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case _:
             await session.run(*statement(action, dialect))
     if isinstance(action, DropDatabase):
-        await remove_mark(session, "database", action.name)
+        for kind in ("database", "owner"):
+            await remove_mark(session, kind, action.name)
     # Whose it was decides who may have the name while something still acts as this user.
     if isinstance(action, DropUser) and not await definers(session, [action.name]):
         await remove_mark(session, "user", action.name)

@@ -27,21 +27,29 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         steps += _cleared(survey, desired)
         # The mark first: it counts only where the database is there, and one without would be nobody's.
         if mark is not None:
-            steps.append(Step(MarkDatabase(desired.name, mark, "")))
+            steps.append(Step(MarkDatabase(desired.name, mark, desired.owner)))
         create = CreateDatabase(desired.name, desired.encoding or CHARACTER_SET, desired.collation, None, "")
         steps.append(Step(create, Change("DatabaseCreated", f"created database {desired.name}")))
     else:
         require_ours("database", desired.name, state.mark, desired.claim, desired.adopt)
         steps += _letters(state, desired)
-        if mark is not None and state.mark != mark:
-            change = Change("DatabaseAdopted", f"took over database {desired.name}")
-            steps.append(Step(MarkDatabase(desired.name, mark, ""), change))
+        if mark is not None and (state.mark, state.owner) != (mark, desired.owner):
+            steps.append(Step(MarkDatabase(desired.name, mark, desired.owner), _taken(state, desired)))
     held = {one.privilege for one in state.privileges if one.grantee == desired.owner} if state else set[str]()
     if lacking := vocabulary(survey)[ObjectKind.DATABASE] - held:
         on = SecuredObject(ObjectKind.DATABASE, desired.name)
         change = Change("GrantsRestored", f"granted ALL on database {desired.name} to {desired.owner}")
         steps.append(Step(Grant(desired.owner, on, tuple(sorted(lacking)), ""), change))
     return Plan(tuple(steps))
+
+
+def _taken(state: DatabaseState, desired: DesiredDatabase) -> Change | None:
+    if desired.claim is not None and state.mark != desired.claim.text:
+        return Change("DatabaseAdopted", f"took over database {state.name}")
+    # An earlier version did not write down whose it is.
+    return (
+        Change("DatabaseAltered", f"altered database {state.name} (owner {desired.owner})") if state.owner else None
+    )
 
 
 def _letters(state: DatabaseState, desired: DesiredDatabase) -> Iterator[Step]:

@@ -1,8 +1,8 @@
 """What may be granted on MySQL and MariaDB.
 
 Privileges are held per level: on the server, a database, a table, a column, a routine. There are no owners; who is
-to own a database holds every privilege on it. Sources: MySQL Reference Manual, 8.2.2 "Privileges Provided by MySQL";
-MariaDB Knowledge Base, GRANT.
+to own a database holds every privilege on it, and stands beside its mark. Sources: MySQL Reference Manual, 8.2.2
+"Privileges Provided by MySQL"; MariaDB Knowledge Base, GRANT.
 """
 
 from __future__ import annotations
@@ -61,19 +61,20 @@ def _acting(_: Survey, __: str, ___: str) -> str:
     return ""
 
 
-def _automatic(desired: DesiredUser, privilege: Privilege) -> bool:
-    """What comes by owning a database, by the field `replication`, or by having created a routine."""
+def _automatic(survey: Survey, desired: DesiredUser, privilege: Privilege) -> bool:
+    """What comes by the field `replication`, or by having created a routine."""
     if privilege.on.kind is ObjectKind.SERVER:
         return desired.replication and privilege.privilege == REPLICATION and not privilege.grantable
+    if privilege.on.kind is not ObjectKind.FUNCTION:
+        return False
     database = privilege.on.database
-    if privilege.on.kind is ObjectKind.FUNCTION:
-        # The server gives them to whoever creates one, and does not remember who it was (automatic_sp_privileges).
-        creates = any(
-            one.kind is ObjectKind.DATABASE and one.database == database and one.privileges & {ALL, "CREATE ROUTINE"}
-            for one in desired.grants
-        )
-        return privilege.privilege in ON_ROUTINES and (creates or database in desired.owns)
-    return privilege.on.kind is ObjectKind.DATABASE and database in desired.owns
+    # The server gives them to whoever creates one, and does not remember who it was (automatic_sp_privileges).
+    creates = any(
+        one.kind is ObjectKind.DATABASE and one.database == database and one.privileges & {ALL, "CREATE ROUTINE"}
+        for one in desired.grants
+    )
+    owns = (state := survey.databases.get(database)) is not None and state.owner == desired.name
+    return privilege.privilege in ON_ROUTINES and (creates or owns)
 
 
 def _spelled(on: SecuredObject) -> str:

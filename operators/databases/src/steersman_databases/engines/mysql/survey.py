@@ -92,9 +92,13 @@ def _databases(
     for name in names:
         on = frozenset(one for one in held.get(name, ()) if not one.on.kind.is_inside)
         if (row := there.get(name)) is not None:
-            mark = marks.get(("database", name))
             found[name] = DatabaseState(
-                name, encoding=row["encoding"], collation=row["collation"], mark=mark, privileges=on
+                name,
+                owner=marks.get(("owner", name), ""),
+                encoding=row["encoding"],
+                collation=row["collation"],
+                mark=marks.get(("database", name)),
+                privileges=on,
             )
         elif held.get(name):
             # What is held on databases that are not there (or everywhere, or by a pattern) is held nevertheless.

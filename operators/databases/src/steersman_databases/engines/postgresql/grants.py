@@ -38,7 +38,7 @@ def _acting(survey: Survey, database: str, owner: str) -> str:
     return state.owner if owner == DATABASE_OWNER and state is not None else owner
 
 
-def _automatic(_: DesiredUser, __: Privilege) -> bool:
+def _automatic(_: Survey, __: DesiredUser, ___: Privilege) -> bool:
     # What an owner has by owning is left out of the survey already.
     return False
 
