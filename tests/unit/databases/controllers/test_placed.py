@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from contents_in_memory import ServerInMemory
+from contents_in_memory import ContentsInMemory, ServerInMemory
 from steersman.api.events_v1 import Event
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
-from steersman.testing import virtual_time
+from steersman.testing import virtual_runtime, virtual_time
 from steersman_databases.api import Database
 from steersman_databases.controllers.servers import Located
 from steersman_databases.controllers.surveys import Surveys
@@ -20,7 +20,8 @@ from steersman_databases.engines import Endpoint
 from steersman_databases.engines.actions import Action, DropDatabase, DropUser, FinishDatabase
 from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.errors import SqlFailed
-from steersman_databases.engines.survey import Scope, SecuredObject
+from steersman_databases.engines.sessions import Sessions
+from steersman_databases.engines.survey import Scope, SecuredObject, Survey
 from users_world import FORCED, HOST, UsersWorld
 
 
@@ -235,6 +236,55 @@ async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_o
         assert not {"billing", "till"} & world.sql.users.keys()
         await world.runtime.clock.sleep(60)
         assert world.database_reason("archive") == "DatabaseReady"
+
+
+@virtual_time
+async def test_a_server_that_stays_away_costs_less_and_less() -> None:
+    world = UsersWorld()
+    names = [f"shop{number}" for number in range(10)]
+    async with world.operator():
+        for name in names:
+            await world.database(name)
+        for name in names:
+            await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
+        world.sql.up = False
+        for name in names:
+            await world.until("told", lambda name=name: world.database_reason(name) == "ServerUnreachable", 30)
+        await world.runtime.clock.sleep(120)
+        world.server.requests.clear()
+        await world.runtime.clock.sleep(3600)
+        tries = [one for one in world.server.requests if one.path.endswith("/secrets/admin")]
+        assert len(tries) < len(names) * 3600 / 20, "each looks for the password every half a minute"
+        world.sql.up = True
+        for name in names:
+            await world.until("it is well", lambda name=name: world.database_reason(name) == "DatabaseReady", 45)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@virtual_time
+async def test_a_look_that_is_refused_is_tried_again_within_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    world = UsersWorld(virtual_runtime(seed=seed))
+    look, refuses = ContentsInMemory.survey, True
+
+    async def survey(self: ContentsInMemory, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        if refuses:
+            raise SqlFailed("looking at accounts", "42501", "SELECT command denied to user")
+        return await look(self, sessions, scope, timeout)
+
+    monkeypatch.setattr(ContentsInMemory, "survey", survey)
+    async with world.operator():
+        await world.user()
+        await world.database()
+        await world.failed("SELECT command denied to user")
+        for _ in range(5):
+            await world.runtime.clock.sleep(60 + 30 * world.runtime.random.random())
+            refuses = False
+            await world.ready(seconds=30)
+            await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady", 30)
+            refuses = True
+            await world.failed("SELECT command denied to user")
 
 
 @virtual_time

@@ -259,9 +259,10 @@ class PlacedDatabase:
 
     def _blocked(self, error: EngineError) -> Blocked:
         if isinstance(error, ServerUnreachable):
+            if self.cluster is None:
+                return Blocked("Pending", "ServerUnreachable", with_next_step(error), backs_off=True)
             # A server of its own is heard of in other ways, and one that has just been made is starting.
-            phase = "Pending" if self.cluster is None else "Provisioning"
-            return Blocked(phase, "ServerUnreachable", with_next_step(error), retry_after=5.0)
+            return Blocked("Provisioning", "ServerUnreachable", with_next_step(error), retry_after=5.0)
         if isinstance(error, Raced):
             return Blocked("Provisioning", "SqlFailed", str(error), retry_after=2.0)
         reason, told = reason_of(error, DATABASE["Ready"]), with_next_step(error)

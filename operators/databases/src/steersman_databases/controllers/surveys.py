@@ -43,7 +43,8 @@ _VISIT_SECONDS = 0.5
 LOGIN_SECONDS = 300.0
 """Where verifiers cannot be read, each password is tried by a login this often."""
 _LOGINS_AT_ONCE = 20
-_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
+# The longest with its jitter, and the time to the next look that nobody asks for, are less than 30 s.
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 # Of the controllers' workers: a server that hangs must leave enough of them for the others. So for one that has not
 # answered yet, or not since it failed, a single one waits. No more than get their share of its few sessions in time.
 _MOST_AT_WORK = 16
