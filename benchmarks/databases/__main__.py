@@ -72,7 +72,8 @@ def main(
             if cut:
                 break
     judged = verdicts(summarise(every), TARGETS)
-    console.print(report.targets(judged))
+    if judged:
+        console.print(report.targets(judged))
     raise typer.Exit(1 if failed or not all(verdict.met for verdict in judged) else 0)
 
 
