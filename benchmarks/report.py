@@ -61,7 +61,8 @@ def targets(verdicts: Sequence[Verdict]) -> Table:
         limit = f"{sign} {number(verdict.limit)} {verdict.unit}".rstrip()
         if target.relative:
             limit += f" (x{target.limit:g})"
+        figure = f"{target.metric}, worst" if target.worst else target.metric
         outcome = "[green]met[/green]" if verdict.met else "[red]missed[/red]"
         value = f"{number(verdict.value)} {verdict.unit}".rstrip()
-        table.add_row(target.scenario, target.metric, verdict.peer, value, limit, outcome)
+        table.add_row(target.scenario, figure, verdict.peer, value, limit, outcome)
     return table

@@ -14,9 +14,12 @@ from rich.markup import escape
 
 from benchmarks import machine, plot, report, results
 from benchmarks.databases.catalogue import SCENARIOS, picture
+from benchmarks.databases.contents import DATABASES, USERS
 from benchmarks.databases.scenarios import Bench, Scenario
+from benchmarks.databases.targets import TARGETS
 from benchmarks.measurement import Measurement
 from benchmarks.summary import summarise
+from benchmarks.targets import verdicts
 from devcluster.errors import DevclusterError
 from devcluster.operator import install
 from devcluster.progress import Progress
@@ -24,7 +27,6 @@ from devcluster.target import target
 
 DIRECTORY = Path(__file__).parent / "results"
 PLOT = Path(__file__).parents[2] / "docs" / "assets" / "benchmarks-databases.svg"
-DATABASES, USERS = 200, 1000
 console = Console(highlight=False)
 
 
@@ -44,17 +46,21 @@ def main(
         typer.Option(help="Add to the runs that were kept, instead of replacing them; so do those before Ctrl-C."),
     ] = False,
 ) -> None:
-    """Measure the database operator of this checkout on the devcluster, or with CLUSTER=current on yours."""
+    """Measure the database operator of this checkout on the devcluster, or with CLUSTER=current on yours.
+
+    Fails where a target is missed.
+    """
     unknown = sorted(set(scenario or ()) - {s.name for s in SCENARIOS})
     if unknown:
         raise typer.BadParameter(f"there is no scenario {', '.join(unknown)}")
     cluster = target(Progress(console))
     install(cluster, Progress(console))
-    failed = False
+    failed, every = False, list[Measurement]()
     for each in SCENARIOS:
         if scenario is None or each.name in scenario:
             bench = Bench(cluster, runs or each.runs, databases, users, _tell)
             measured, error = _measured(bench, each)
+            every += measured
             failed |= error is not None or bool(bench.left_out)
             cut = isinstance(error, KeyboardInterrupt)
             # Half of a scenario is more of the same, but no replacement for a whole one. And where one run fails, the
@@ -65,7 +71,10 @@ def main(
                 _keep(measured, add=add)
             if cut:
                 break
-    raise typer.Exit(1 if failed else 0)
+    judged = verdicts(summarise(every), TARGETS)
+    if judged:
+        console.print(report.targets(judged))
+    raise typer.Exit(1 if failed or not all(verdict.met for verdict in judged) else 0)
 
 
 def _tell(line: str) -> None:
@@ -92,17 +101,19 @@ def _keep(measured: Sequence[Measurement], *, add: bool) -> None:
     told = {
         "machine": machine.description(),
         "python": platform.python_version(),
-        "runs": str(max(len(summary.values) for summary in summarise(measured))),
+        # Of all figures: some are taken several times in a run.
+        "runs": str(min(len(summary.values) for summary in summarise(measured))),
         "day": f"{datetime.now(UTC):%F}",
     }
     merged = results.merge(results.load(DIRECTORY), measured, told, add=add)
     merged.measurements = results.in_order(merged.measurements, [s.title for s in SCENARIOS])
     summaries = results.write(merged, DIRECTORY)
-    PLOT.write_text(plot.draw(summaries, _caption(merged), picture(summaries)))
+    PLOT.write_text(plot.draw(summaries, caption(merged), picture(summaries)))
     console.print(f"written to {DIRECTORY}", soft_wrap=True)
 
 
-def _caption(runs: results.Runs) -> list[str]:
+def caption(runs: results.Runs) -> list[str]:
+    """Lines below the picture: machines, and how often and when it was measured."""
     told = list(runs.machines.values())
     machines = " / ".join(dict.fromkeys(one["machine"] for one in told))
     counts, days = sorted({int(one["runs"]) for one in told}), sorted({one["day"] for one in told})

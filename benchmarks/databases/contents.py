@@ -14,6 +14,7 @@ from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
 from cluster_under_test import API, ClusterUnderTest, Place
 
+DATABASES, USERS = 200, 1000
 _BATCH = 100
 _PATIENCE = 3600.0
 _LOOKS = 5  # at the connections, for each at the objects: to list 1,200 takes the processors from who is waited for
@@ -21,6 +22,16 @@ _REST_SECONDS = 180.0
 _CALM_SECONDS = 60.0
 _HEALINGS = 5
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'steersman'"
+
+
+def declared(databases: int, users: int) -> str:
+    """Whom the figures are of."""
+    return f"{databases} Databases, {users} DatabaseUsers"
+
+
+def healing(harm: str) -> str:
+    """The figure of how long one of the harms lasts."""
+    return f"{harm}: healed after"
 
 
 def measure(bench: Bench, title: str) -> Iterator[Measurement]:
@@ -31,7 +42,7 @@ def measure(bench: Bench, title: str) -> Iterator[Measurement]:
 
 
 def _run(bench: Bench, title: str, cluster: ClusterUnderTest) -> Iterator[Measurement]:
-    who = f"{bench.databases} Databases, {bench.users} DatabaseUsers"
+    who = declared(bench.databases, bench.users)
 
     def figure(metric: str, value: float, unit: str) -> Measurement:
         bench.tell(f"{metric}: {value:.1f} {unit}".rstrip())
@@ -83,7 +94,7 @@ def _healed(bench: Bench, cluster: ClusterUnderTest, figure: Any) -> Iterator[Me
     cluster.sql("SET ROLE owner_0; CREATE TABLE kept (n int)", "shop_0")
     each = drift.spoiling(cluster, "shop_0", drift.harms("owner_0", "clerk_0"))
     for name, seconds in drift.healed(bench, _HEALINGS, each):
-        yield figure(f"{name}: healed after", seconds, "s")
+        yield figure(healing(name), seconds, "s")
 
 
 def objects(cluster: str, databases: int, users: int) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,9 @@ from cluster_under_test import ClusterUnderTest
 
 Spoil = Callable[[], float]
 """Does a harm and waits; gives after how many seconds it was healed."""
+WHO = "healed after"
+PARAMETER, SERVICE = "parameter changed", "Service deleted"
+"""The harms outside the servers."""
 _PATIENCE = 120
 # Longer than any two looks of the operator at a server are apart.
 _PHASE_SECONDS = 10.0
@@ -74,13 +77,13 @@ def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     with bench.cluster("drift", 1) as cluster:
         _furnish(cluster)
         outside: dict[str, Spoil] = {
-            "parameter changed": lambda: _parameter_changed(cluster),
-            "Service deleted": lambda: _service_deleted(cluster),
+            PARAMETER: lambda: _parameter_changed(cluster),
+            SERVICE: lambda: _service_deleted(cluster),
         }
         inside = spoiling(cluster, "shop", harms("shop", "clerk"))
         for name, seconds in healed(bench, bench.runs, {**inside, **outside}):
             bench.tell(f"{name}: healed after {seconds:.1f} s")
-            yield Measurement(title, "healed after", name, seconds, "s")
+            yield Measurement(title, WHO, name, seconds, "s")
 
 
 def healed(bench: Bench, times: int, each: Mapping[str, Spoil]) -> Iterator[tuple[str, float]]:

@@ -33,6 +33,7 @@ from steersman_databases.engines.cluster import SynchronousMode
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
 VERSION = "17"
 RATE = 50.0  # rows a second
+MODES: tuple[SynchronousMode, ...] = ("Quorum", "Priority")
 _CALM = 5.0  # seconds of writing before a fault and after everything is well again
 _PATIENCE = 180.0
 
@@ -210,15 +211,14 @@ def cluster_of(where: Target, image: str, version: str, mode: SynchronousMode) -
 
 def measure(bench: Bench, title: str) -> Iterator[Measurement]:
     """Each fault in each synchronous mode. Raises as `target` and `wait_until` do."""
-    modes: tuple[SynchronousMode, ...] = ("Quorum", "Priority")
     image = ensure(RECIPES[VERSION], Progress())
     load(image)
-    with cluster_of(bench.target, image.reference, VERSION, modes[0]) as cluster:
+    with cluster_of(bench.target, image.reference, VERSION, MODES[0]) as cluster:
         apart = len({*cluster.nodes().values()}) == len(cluster.nodes())
         if not apart:
             bench.leave_out(NODE, "it needs a node for each member (make cluster NODES=3)")
         chosen: list[Fault] = [fault for fault in FAULTS if apart or fault != NODE]
-        for mode in modes:
+        for mode in MODES:
             configured = with_mode(cluster, mode)
             configured.apply()
             for _ in range(bench.runs):

@@ -28,7 +28,7 @@ from lost_nodes import cut_off
 
 INSTANCES = 3
 NODE = "node-cut-off"
-_WHO = "no operator"
+WHO = "no operator"
 _CALM = 5.0  # seconds of writing before a fault and after everything is well again
 _PATIENCE = 300.0
 
@@ -108,7 +108,7 @@ def _each(
             for _ in range(bench.runs):
                 for name, fault in chosen.items():
                     run = partial(_run, cluster, fault, over, by_node=name == NODE)
-                    yield from bench.measured(title, _WHO, run, f"{name}: ")
+                    yield from bench.measured(title, WHO, run, f"{name}: ")
 
 
 def _run(

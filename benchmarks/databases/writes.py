@@ -17,6 +17,7 @@ from cluster_engines import POSTGRESQL, Engine
 from cluster_under_test import ClusterUnderTest, writing
 
 INSTANCES = 3
+DIRECTLY, POOLED = "without pooler", "with pooler"
 _CALM = 5.0  # seconds of writing before a change and after everything is well again
 
 
@@ -44,11 +45,11 @@ def _measure(bench: Bench, title: str, name: str, change: Change, engine: Engine
         place = cluster.place
         place.declare("Database", "shop", cluster.reference())
         place.wait_reason("database", "shop", "DatabaseReady")
-        ways = {"without pooler": ""}
+        ways = {DIRECTLY: ""}
         if pooler:
             rollout = ("rollout", "status", f"deployment/{cluster.name}-pooler-rw", "--timeout=120s")
             place.kubectl(*rollout, seconds=130)
-            ways["with pooler"] = f"{cluster.name}-pooler-rw.{place.namespace}.svc"
+            ways[POOLED] = f"{cluster.name}-pooler-rw.{place.namespace}.svc"
         turn = itertools.count()
         for _ in range(bench.runs):
             for who, host in ways.items():

@@ -17,6 +17,7 @@ from devcluster.process import run
 NAME = "leavings"
 TITLE = f"steersman-devcluster-{NAME}"
 KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
+DOWN_WITHIN = 120.0
 FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding")
 
 USER = """
@@ -35,10 +36,10 @@ spec:
 """
 
 
-def devcluster(*arguments: str) -> str:
+def devcluster(*arguments: str, seconds: float = 600) -> str:
     command = [sys.executable, "-m", "devcluster", *arguments]
     environment = {**os.environ, "DEVCLUSTER": NAME, "CLUSTER": ""}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -86,10 +87,11 @@ def leavings() -> list[str]:
 @pytest.mark.addresses
 @pytest.mark.parametrize("crashed", [False, True], ids=["running", "crashed"])
 def test_down_leaves_nothing(crashed: bool) -> None:
+    """Nor does it wait for a node whose cable is bad."""
     devcluster("down")
     before = host()
     assert not leavings()
-    devcluster("up", "--nodes", "1")
+    devcluster("up", "--nodes", "2")
     state = json.loads(Path(f"/var/lib/{TITLE}/state.json").read_text())
     firsts = [machine["first"][0] for machine in state["machines"].values()]
     own = set[str]().union(*(namespaces(Path(f"/proc/{pid}")) for pid in firsts)) - namespaces(Path("/proc/self"))
@@ -100,9 +102,10 @@ def test_down_leaves_nothing(crashed: bool) -> None:
     assert any("loop" in line for line in leavings())
     assert host() != before
 
+    devcluster("lose", "2", "--to", "100", "--sent", "30")
     if crashed:
         os.kill(firsts[0], signal.SIGKILL)
-    devcluster("down")
+    devcluster("down", seconds=DOWN_WITHIN)
 
     assert leavings() == []
     assert host() == before

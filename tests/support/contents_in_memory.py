@@ -40,7 +40,7 @@ class ServerInMemory(ModelServer):
         self.hangs = hangs
         self.refuses = ""
         """Words with which it refuses whatever would change it."""
-        self.looks = self.refusals = 0
+        self.attempts = self.looks = self.refusals = 0
 
     @property
     def others(self) -> set[str]:
@@ -80,6 +80,8 @@ class ContentsInMemory(ModelContents):
         self._all = servers
 
     async def survey(self, sessions: Sessions, scope: Scope, timeout: float = 15.0) -> Survey:
+        if (held := self._all.get(sessions.server.endpoint)) is not None:
+            held.attempts += 1
         survey = await super().survey(sessions, scope, timeout)
         self._all[sessions.server.endpoint].looks += 1
         return survey

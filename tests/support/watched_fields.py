@@ -29,16 +29,19 @@ class Somewhere(Protocol):
 
 
 class Watch:
-    """When a field of an object got which value: asking again and again takes too long to tell."""
+    """When kubectl said which line, as it goes on saying them: asking again and again takes too long to tell."""
 
-    def __init__(self, at: Somewhere, kind: str, name: str, field: str) -> None:
+    def __init__(self, at: Somewhere, what: str, *arguments: str) -> None:
         config = [] if at.target.kubeconfig is None else [f"--kubeconfig={at.target.kubeconfig}"]
-        command = [at.target.kubectl_path, *config, f"--namespace={at.namespace}"]
-        command += ["get", kind, name, "--watch", f"--output=jsonpath={field}{{'\\n'}}"]
+        command = [at.target.kubectl_path, *config, f"--namespace={at.namespace}", *arguments]
         self.seen: list[tuple[float, str]] = []
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self._read, daemon=True).start()
-        wait_until(f"{kind} {name} is watched", lambda: bool(self.seen), seconds=20)
+        try:
+            wait_until(f"{what} is watched", lambda: bool(self.seen), seconds=20)
+        except BaseException:
+            self.end()
+            raise
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -56,11 +59,25 @@ class Watch:
 
 @contextmanager
 def watching(at: Somewhere, kind: str, name: str, field: str) -> Generator[Watch]:
-    watch = Watch(at, kind, name, field)
+    """When a field of an object got which value."""
+    output = f"--output=jsonpath={field}{{'\\n'}}"
+    with saying(at, f"{kind} {name}", "get", kind, name, "--watch", output) as watch:
+        yield watch
+
+
+@contextmanager
+def saying(at: Somewhere, what: str, *arguments: str) -> Generator[Watch]:
+    """What a command of kubectl says that does not end by itself."""
+    watch = Watch(at, what, *arguments)
     try:
         yield watch
     finally:
         watch.end()
+
+
+def given_back(lock: Watch, former: str) -> bool:
+    """Whether Patroni's lock was given back by the pod that had it: one that expires is another's at once."""
+    return next((holder for _, holder in lock.seen if holder != former), former) == ""
 
 
 def endpoints(at: Somewhere, service: str) -> AbstractContextManager[Watch]:

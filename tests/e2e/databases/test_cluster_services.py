@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cluster_engines import EACH
 from cluster_under_test import ClusterUnderTest
 from watched_fields import FOLLOWS, ROLE, endpoints, watching
+from watched_roles import leaders
 
 pytestmark = [pytest.mark.xdist_group("cluster-services"), EACH]
 
@@ -17,17 +17,13 @@ Record = Callable[[str, object], None]
 
 
 def test_they_follow_a_planned_switchover(three: ClusterUnderTest, record_property: Record) -> None:
-    place, engine, former, wanted = three.place, three.engine, three.primary, three.replicas[-1]
-    store = f"{three.name}-{engine.store}"
-
-    def leads(annotations: str) -> bool:
-        return engine.leader(three.name, json.loads(annotations or "{}")) == wanted
+    place, former, (witness, wanted) = three.place, three.primary, three.replicas
 
     def left() -> float | None:
         return next((at for at, names in ro.seen[before:] if f"{wanted}-0" not in names.split()), None)
 
     with (
-        watching(place, "configmap", store, "{.metadata.annotations}") as members,
+        leaders(three, witness) as members,
         watching(place, "pod", f"{former}-0", ROLE) as role,
         endpoints(place, f"{three.name}-rw") as rw,
         endpoints(place, f"{three.name}-ro") as ro,
@@ -36,7 +32,7 @@ def test_they_follow_a_planned_switchover(three: ClusterUnderTest, record_proper
         three.until("-ro leads to both", lambda: len(ro.seen[-1][1].split()) == 2, 60)
         before = len(ro.seen)
         three.annotate("switchover", wanted)
-        since = members.moment(f"{wanted} leads", leads)
+        since = members.moment(f"{wanted} leads", f"{wanted}-0".__eq__)
         moments = {
             "-rw leads to it": rw.moment("-rw leads to it", f"{wanted}-0".__eq__) - since,
             "it leaves -ro": three.until("it leaves -ro", left, 60) - since,

@@ -44,7 +44,7 @@ def another_second(place: Place, kind: str, name: str) -> None:
 
 @EACH
 def test_the_older_of_two_users_keeps_the_name(server: ReferredServer) -> None:
-    """Against a database whose owner would be called so, too."""
+    """Scenario 9: two objects claim one role; against a database whose owner would be called so, too."""
     place, verifier = server.place, VERIFIER[server.engine.settings]
     clerk = {**server.on(), "user": "clerk"}
     place.declare("DatabaseUser", "first", clerk)

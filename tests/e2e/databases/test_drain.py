@@ -16,6 +16,8 @@ import pytest
 from cluster_engines import EACH, POSTGRESQL, Engine
 from cluster_under_test import ClusterUnderTest, Place, writing
 from devcluster.errors import CommandFailed
+from watched_fields import given_back
+from watched_roles import leaders
 
 # What others want on the node waits until the drain is over.
 pytestmark = [pytest.mark.xdist_group("drain"), pytest.mark.disruptive, EACH]
@@ -93,7 +95,7 @@ def on(three: ClusterUnderTest, count: int) -> str:
 
 
 def test_the_primarys_node(three: ClusterUnderTest, record_property: Record) -> None:
-    """Behind a pooler too, which nobody tells beforehand."""
+    """Behind a pooler too, which nobody tells beforehand. How MySQL's hands over, test_mysql_group.py has."""
     node, former = on(three, 1), three.primary
     pooler = f"{three.name}-pooler-rw.{three.place.namespace}.svc"
     with ExitStack() as stack:
@@ -101,9 +103,13 @@ def test_the_primarys_node(three: ClusterUnderTest, record_property: Record) -> 
         writers = [seen]
         if three.engine is POSTGRESQL:
             writers.append(stack.enter_context(writing(three, "shop-app", pooler, table="pooled")))
+        leader = stack.enter_context(leaders(three, three.replicas[0]))
         with drained(three, node, 120) as said:
             assert said == ""
-            three.until("another leads", lambda: three.leader not in ("", former), 60)
+            leader.moment("another leads", lambda pod: pod not in ("", f"{former}-0"))
+            assert three.engine is not POSTGRESQL or given_back(leader, f"{former}-0"), (
+                "it is asked to go, and hands over"
+            )
             seen.goes_on(time.time())
             three.wait_reason("Unschedulable")
         three.wait_ready()

@@ -152,6 +152,7 @@ HARM_TO_A_USER = {
 
 
 def test_what_was_changed_behind_our_back_is_healed(shop: ClusterUnderTest, record_property: Record) -> None:
+    """Scenario 11: a grant is revoked behind the operator's back, and more."""
     for role in ("readers", "writers"):
         declare(shop, role, login=False)
     declare(

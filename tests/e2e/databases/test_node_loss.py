@@ -15,6 +15,8 @@ from devcluster import cluster as devcluster
 from devcluster.errors import CommandFailed
 from devcluster.target import Target
 from lost_nodes import cut_off, number_of, power_lost, primary_alone
+from watched_fields import FOLLOWS, endpoints
+from watched_roles import leaders
 
 pytestmark = [pytest.mark.xdist_group("node-loss"), pytest.mark.disruptive]
 
@@ -59,9 +61,12 @@ def test_a_primary_cut_off_leaves_rw_with_the_operator_away(
         inside = stack.enter_context(writing(three, "shop-app", on=node, table="inside"))
         hasty = stack.enter_context(writing(three, "shop-app", on=node, table="hasty", settings=LOCALLY))
         stack.enter_context(operator_under_test.away(cluster))
+        lock = stack.enter_context(leaders(three, others[0]))
+        rw = stack.enter_context(endpoints(three.place, f"{three.name}-rw"))
         with cut_off(node) as since:
-            three.until("another leads", lambda: three.leader not in ("", former), 90)
-            three.until("-rw leads to it", lambda: three.leads() == [f"{three.leader}-0"], 30)
+            locked = lock.moment("another leads", lambda pod: pod not in ("", f"{former}-0"))
+            leader = f"{three.leader}-0"
+            assert rw.moment("-rw leads to it", leader.__eq__) - locked <= FOLLOWS
             three.until("the former takes no writes", lambda: not takes_writes(three, former, node), 60)
             outside.goes_on(time.time())
             assert not takes_writes(three, former, node)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cluster_under_test import SMALL, Client, ClusterUnderTest, writing
+from cluster_under_test import SMALL, Client, ClusterUnderTest, Writing, writing
 from devcluster.errors import CommandFailed
 from pooler_clients import reading
 
@@ -17,9 +17,12 @@ pytestmark = pytest.mark.xdist_group("pooler")
 Change = Callable[[ClusterUnderTest], Callable[[], bool]]
 """Asks for something, and gives what tells that it is done."""
 Record = Callable[[str, object], None]
-# That much longer than who writes without a pooler: on a machine with other things to do, even he waits for 20 s now
-# and then. A pooler that waits for its probe, or for a switchover that it did not see end, takes longer.
-PAUSE = 5.0
+# Measured were 0.9 s, and 1.4 s as the worst of forty, with nothing else on the machine. A pooler that waits for its
+# probe, or for a switchover that it did not see end, takes longer.
+PAUSE = 3.0
+# Who writes without a pooler waits for less if he can. A machine with other things to do keeps even him from writing,
+# for 20 s now and then, and whoever is behind a pooler as well.
+DIRECTLY = 1.0
 # Poolers connect anew as soon as another leads, and once more when all nodes have led to it for 10 s: then they are
 # looked at again within as long.
 LETS_GO = 30.0
@@ -60,6 +63,11 @@ def through(client: Client, role: str, **changed: str) -> str:
     words = dict(word.split("=", 1) for word in client.login.split())
     words |= {"host": host(client.cluster, role), **changed}
     return " ".join(f"{key}={value}" for key, value in words.items())
+
+
+def pause(seen: Writing, direct: Writing) -> float:
+    """The longest gap of who writes through a pooler, less what the machine took from who has none."""
+    return seen.gap - max(0.0, direct.gap - DIRECTLY)
 
 
 def test_rw_writes_and_ro_reads_what_was_written(client: Client) -> None:
@@ -157,7 +165,7 @@ def test_a_planned_change_is_a_pause_and_no_error(
         record_property("a primary answered who reads from replicas for", f"{read.strayed:.1f} s")
         assert seen.errors == [] and beside.errors == []
         assert seen.lost() == 0
-        assert seen.gap - direct.gap < PAUSE
+        assert pause(seen, direct) < PAUSE
         # Nobody holds up who reads from a replica that restarts.
         assert change is not switched_over or read.errors == []
 
@@ -196,7 +204,7 @@ def test_a_session_has_a_server_of_its_own_for_as_long_as_that_serves(by_session
         direct.goes_on(over)
         assert len(seen.errors) == 1, "one session, and the next one waited"
         assert seen.lost() == 0
-        assert seen.gap - direct.gap < PAUSE
+        assert pause(seen, direct) < PAUSE
         assert client.sql("SELECT pg_is_in_recovery()") == "f"
         orders.until("they read on", lambda: read.goes_on(over), 30)
         assert read.errors == []

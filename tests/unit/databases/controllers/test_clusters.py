@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cluster_world import KEY, NAMES, ClusterWorld
+from group_world import GroupWorld
 from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
@@ -239,9 +241,10 @@ async def test_hibernation_stops_the_primary_last_and_wakes_it_first() -> None:
         assert world.status.primary == "orders-1"
 
 
+@pytest.mark.parametrize("made", [ClusterWorld, GroupWorld])
 @virtual_time
-async def test_paused_changes_nothing() -> None:
-    world = ClusterWorld()
+async def test_paused_changes_nothing(made: Callable[[], ClusterWorld]) -> None:
+    world = made()
     async with world.operator():
         await world.create(instances=1)
         await world.ready(1)

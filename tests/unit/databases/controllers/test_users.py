@@ -42,6 +42,20 @@ async def test_a_user_is_made_and_then_nothing_is_written() -> None:
 
 
 @virtual_time
+async def test_thirty_users_of_a_server_share_its_looks() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        for number in range(30):
+            await world.user(f"clerk{number}")
+        for number in range(30):
+            await world.ready(f"clerk{number}")
+        version, looks = world.server.resource_version, world.sql.looks
+        await world.runtime.clock.sleep(600)
+        assert world.server.resource_version == version
+        assert 80 < world.sql.looks - looks < 110, "one look in six seconds, for all of them"
+
+
+@virtual_time
 async def test_a_given_password_is_followed_at_once() -> None:
     world = UsersWorld()
     async with world.operator():
@@ -211,8 +225,9 @@ async def test_a_server_away_for_an_hour_costs_one_attempt_for_all_its_users(eng
         await world.failed(f"cannot reach {at}", "clerk0")
         version = world.server.resource_version
         await world.until("told", lambda: told_of_database(world).get("ServerUnreachable"), 30)
-        told = told_of_database(world)
+        told, attempts = told_of_database(world), world.sql.attempts
         await world.runtime.clock.sleep(3600)
+        assert 3600 / 40 < world.sql.attempts - attempts < 3600 / 20, "one in 20 to 30 seconds, for all of them"
         assert world.server.resource_version - version < 100, "nobody is told of the same thing all the time"
         assert world.database_reason("shop") == "ServerUnreachable"
         assert told_of_database(world) == told

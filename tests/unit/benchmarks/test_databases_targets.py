@@ -1,0 +1,102 @@
+"""The database operator's targets: each is of a figure that is measured, and to miss one fails the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from benchmarks import plot, results
+from benchmarks.databases import __main__ as command
+from benchmarks.databases.catalogue import ROLLING, SCENARIOS, picture
+from benchmarks.databases.scenarios import Bench, Scenario
+from benchmarks.databases.targets import TARGETS
+from benchmarks.databases.writes import DIRECTLY, POOLED
+from benchmarks.measurement import Measurement
+from benchmarks.summary import summarise
+from benchmarks.targets import verdicts
+
+
+def test_each_target_is_of_a_figure_that_is_kept() -> None:
+    """One with a name that nothing has would be left out, and so never missed."""
+    kept = {(s.scenario, s.metric, s.peer) for s in summarise(results.load(command.DIRECTORY).measurements)}
+    assert {(t.scenario, t.metric, peer) for t in TARGETS for peer in t.peers} <= kept
+
+
+def test_what_is_committed_meets_its_targets() -> None:
+    judged = verdicts(summarise(results.load(command.DIRECTORY).measurements), TARGETS)
+    assert judged and [v for v in judged if not v.met] == []
+
+
+def test_each_scenario_but_the_making_of_a_cluster_has_a_target() -> None:
+    assert {scenario.title for scenario in SCENARIOS} - {target.scenario for target in TARGETS} == {
+        "A cluster is made"
+    }
+
+
+@pytest.mark.parametrize(
+    ("gaps", "code", "outcome"),
+    [((0.9, 2.0), 0, "met"), ((0.9, 0.9, 0.9, 2.1), 1, "missed")],
+)
+def test_the_worst_run_decides_what_the_command_ends_with(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    gaps: tuple[float, ...],
+    code: int,
+    outcome: str,
+) -> None:
+    """That of who writes without a pooler has no target."""
+
+    def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+        for gap in gaps:
+            yield Measurement(title, POOLED, "write gap", gap, "s")
+            yield Measurement(title, DIRECTLY, "write gap", 60.0, "s")
+
+    def nothing(*_: object) -> None: ...
+
+    scenarios = (Scenario("rolling", ROLLING, measure), Scenario("drift", "drift", nothing_measured))
+    for name, value in {"SCENARIOS": scenarios, "target": nothing, "install": nothing}.items():
+        monkeypatch.setattr(command, name, value)
+    # A narrow terminal would break the row that is read.
+    monkeypatch.setattr(command.console, "width", 200)
+    with pytest.raises(typer.Exit) as ended:
+        command.main(["rolling"], runs=1, keep=False)
+    assert ended.value.exit_code == code
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "write gap, worst" in line)
+    assert POOLED in row and "≤ 2 s" in row and outcome in row
+
+
+def nothing_measured(bench: Bench, title: str) -> Iterator[Measurement]:
+    pytest.fail("it was not asked for")
+
+
+def test_the_committed_picture_is_of_the_committed_runs() -> None:
+    runs = results.load(command.DIRECTORY)
+    summaries = summarise(runs.measurements)
+    assert command.PLOT.read_text() == plot.draw(summaries, command.caption(runs), picture(summaries))
+
+
+def test_runs_are_counted_by_the_figure_that_was_measured_least(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A run may take one several times, and is one run."""
+
+    def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+        yield Measurement(title, "who", "all Ready", 1.0, "s")
+        yield from (Measurement(title, "who", "healed after", value, "s") for value in (2.0, 3.0))
+
+    def nothing(*_: object) -> None: ...
+
+    given = {
+        "DIRECTORY": tmp_path,
+        "PLOT": tmp_path / "picture.svg",
+        "SCENARIOS": (Scenario("t", "t", measure),),
+        "target": nothing,
+        "install": nothing,
+    }
+    for name, value in given.items():
+        monkeypatch.setattr(command, name, value)
+    with pytest.raises(typer.Exit):
+        command.main(None)
+    assert results.load(tmp_path).machines["t"]["runs"] == "1"
