@@ -38,7 +38,7 @@ def init(
 ) -> None:
     """Make a project in the current directory.
 
-    Example: steersman init --domain handsomeguy.cn --repo handsomeguy.cn/databaseuser
+    Example: steersman init --domain example.com --repo example.com/databaseuser
 
     Example: steersman init --domain example.com --project-name shop-operator --license none --dry-run
     """

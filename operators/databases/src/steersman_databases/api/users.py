@@ -155,7 +155,7 @@ class DatabaseUserSpec(Spec):
     """The server that the user is on, where it is none of this operator's. Neither given nor taken away
     later; host, service and port are immutable."""
     engine: Annotated[EngineName | None, Field(immutable=True)] = None
-    """Database engine of serverRef: postgresql or mysql. Immutable."""
+    """Database engine: postgresql or mysql. Needed with serverRef, allowed with the label target. Immutable."""
     password: KeySelector | None = None
     """The key of a Secret with the password. One is generated unless given."""
     secret_name: Annotated[str | None, Field(min_length=1, max_length=253, immutable=True)] = None
