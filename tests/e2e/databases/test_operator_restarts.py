@@ -75,6 +75,8 @@ def test_it_is_killed_at_any_moment_of_a_clusters_life(
         three.until("another leads", lambda: three.primary not in ("", former), 120)
         three.wait_ready(4)
 
+        # What is declared goes through its webhook.
+        operator_under_test.rolled_out(cluster)
         name, value = RESTARTING[of]
         place.patch(three.kind, three.name, {"spec": with_one_more(of, name, value)})
         kill()
