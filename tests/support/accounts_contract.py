@@ -97,7 +97,8 @@ class At:
         await self.contents.carry_out(self.sessions, self.contents.plan_drop_database(survey, name, claim))
 
     async def drop(self, name: str) -> None:
-        survey = await self.contents.survey(self.sessions, Scope(frozenset({name})))
+        names = frozenset({name})
+        survey = await self.contents.survey(self.sessions, Scope(names, dropped=names))
         await self.contents.carry_out(self.sessions, self.contents.plan_drop_user(survey, name, claim(name), None))
 
 

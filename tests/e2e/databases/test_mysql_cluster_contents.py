@@ -227,6 +227,26 @@ def test_a_table_that_is_granted_and_gone_is_told(shop: ClusterUnderTest) -> Non
     shop.place.kubectl("delete", "databaseuser", "finder", "--timeout=60s", seconds=70)
 
 
+def test_who_defined_something_stays_until_it_is_gone_and_others_use_it_meanwhile(shop: ClusterUnderTest) -> None:
+    count, there = "SELECT COUNT(*) FROM parts", "SELECT COUNT(*) FROM mysql.user WHERE User = 'author'"
+    declare(shop, "author", {"database": "shop", "privileges": ["SELECT", "CREATE VIEW", "CREATE ROUTINE"]})
+    author = logged_in(shop, "author")
+    author.sql(f"CREATE VIEW counted AS {count}; CREATE PROCEDURE tell() {count}")
+    author.stop()
+    view = {"database": "shop", "tables": ["counted"], "privileges": ["SELECT"]}
+    declare(shop, "visitor", view, {"database": "shop", "functions": ["tell"], "privileges": ["EXECUTE"]})
+    shop.place.kubectl("delete", "databaseuser", "author", "--wait=false")
+    shop.place.wait_reason("databaseuser", "author", "ProvisionFailed", seconds=60)
+    told = "author is the definer of procedure shop.tell and view shop.counted: give each another definer, or drop it"
+    assert told in shop.place.condition("databaseuser", "author")["message"]
+    visitor = logged_in(shop, "visitor")
+    assert visitor.sql("SELECT * FROM counted") == visitor.sql("CALL tell()") == "1"
+    visitor.stop()
+    shop.sql("DROP VIEW counted; DROP PROCEDURE tell", "shop")
+    shop.until("it is dropped", lambda: shop.sql(there) == "0", 60)
+    shop.place.kubectl("delete", "databaseuser", "visitor", "--timeout=60s", seconds=70)
+
+
 def test_a_password_rotates_and_the_former_one_goes_on(shop: ClusterUnderTest) -> None:
     """One name with two passwords: who has the former logs in until the overlap is over."""
     rotation = {"every": "720h", "overlap": "45s"}

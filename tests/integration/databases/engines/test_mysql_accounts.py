@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 
 import asyncmy
 import pytest
 
-from accounts_contract import SHOP, At, TestAccounts, at, on_server, user
+from accounts_contract import SHOP, At, TestAccounts, at, claim, on_server, on_table, role, user
 from mysql_server import MySQLServer
 from steersman_databases.engines import Credentials
-from steersman_databases.engines.desired import Claim, DesiredGrant, ObjectKind
-from steersman_databases.engines.errors import InvalidName, ObjectsMissing, SqlFailed
+from steersman_databases.engines.desired import Claim, DesiredDatabase, DesiredGrant, ObjectKind
+from steersman_databases.engines.errors import EngineError, InvalidName, ObjectsMissing, SqlFailed
 from steersman_databases.engines.mysql.verifiers import NATIVE, native
+from steersman_databases.engines.settle import settle
+from steersman_databases.engines.survey import Scope
 
 __all__ = ["TestAccounts", "at"]
 
@@ -86,21 +89,156 @@ async def test_grants_follow_where_the_server_begins_to_read_names_otherwise(mys
         await at.close()
 
 
-async def test_who_goes_leaves_what_it_made(at: At, mysql_server: MySQLServer) -> None:
-    """A view runs with the rights of who defined it, and MySQL does not let that one go unless it may."""
-    routine = DesiredGrant(
-        SHOP, frozenset({"ALL"}), ObjectKind.FUNCTION, None, ("count_all",), with_grant_option=True
-    )
+DEFINED = {
+    "view v": "CREATE DEFINER = {}@'%' VIEW {}.v AS SELECT coin FROM {}.till",
+    "function f": "CREATE DEFINER = {}@'%' FUNCTION {}.f() RETURNS int READS SQL DATA RETURN (SELECT 1 FROM {}.till)",
+    "procedure p": "CREATE DEFINER = {}@'%' PROCEDURE {}.p() SELECT coin FROM {}.till",
+    "trigger t": "CREATE DEFINER = {}@'%' TRIGGER {}.t BEFORE INSERT ON {}.till FOR EACH ROW SET NEW.note = 1",
+    "event e": "CREATE DEFINER = {}@'%' EVENT {}.e ON SCHEDULE EVERY 1 DAY DISABLE DO DELETE FROM {}.till",
+}
+"""What acts as a user, and how it is made."""
+READS = DesiredGrant(SHOP, frozenset({"SELECT"}), ObjectKind.TABLE, None, ("v",))
+CALLS = DesiredGrant(SHOP, frozenset({"EXECUTE"}), ObjectKind.FUNCTION, None, ("p",))
+READER = Credentials("reader", "s3cret")
+
+
+@contextlib.asynccontextmanager
+async def defined(server: MySQLServer, definer: str, *which: str) -> AsyncGenerator[None]:
+    """What acts as a user, during the block."""
+    try:
+        for what in which:
+            await server.execute_unprepared(DEFINED[what], definer, SHOP, SHOP)
+        yield
+    finally:
+        for what in which:
+            kind, _, name = what.partition(" ")
+            await server.execute_unprepared(f"DROP {kind} IF EXISTS {{}}.{{}}", SHOP, name)
+
+
+async def refused(at: At, name: str = "clerk") -> str:
+    """Why a user is not dropped, told the same each time."""
+    told: set[str] = set()
+    for _ in range(2):
+        with pytest.raises(EngineError) as caught:
+            await at.drop(name)
+        told.add(str(caught.value))
+    [words] = told
+    assert await at.state(name) is not None
+    return words
+
+
+async def test_whom_something_acts_as_is_locked_and_stays_until_nothing_does(
+    at: At, mysql_server: MySQLServer
+) -> None:
     await at.make(user())
-    await mysql_server.execute("CREATE DEFINER = {}@'%' VIEW {}.{} AS SELECT 1 AS one", "clerk", SHOP, "v")
-    create = "CREATE DEFINER = {}@'%' PROCEDURE {}.{}() SELECT 1"
-    await mysql_server.execute_unprepared(create, "clerk", SHOP, "count_all")
-    await at.make(user(grants=(routine,)))
-    assert {privilege for _, privilege in await at.held("clerk")} == {"EXECUTE", "ALTER ROUTINE", "GRANT OPTION"}
+    async with defined(mysql_server, "clerk", "view v", "procedure p"):
+        await at.make(user(grants=(on_table("SELECT"), CALLS)))
+        await at.make(user("reader", grants=(READS, CALLS)))
+        told = f"clerk is the definer of procedure {SHOP}.p and view {SHOP}.v"
+        assert await refused(at) == f"{told}: give each another definer, or drop it"
+        assert not await mysql_server.can_log_in(CLERK, SHOP)
+        for use in ("SELECT * FROM v", "CALL p()"):
+            await mysql_server.execute(use, credentials=READER, database=SHOP)
+        await mysql_server.execute_unprepared("DROP VIEW {}.v", SHOP)
+        assert f"the definer of procedure {SHOP}.p:" in await refused(at)
+        await mysql_server.execute_unprepared("DROP PROCEDURE {}.p", SHOP)
+        await mysql_server.execute_unprepared(DEFINED["procedure p"], "accounts", SHOP, SHOP)
+        await at.make(user("reader", grants=(CALLS,)))
+        await at.drop("clerk")
+        assert "clerk" not in await mysql_server.users()
+        await mysql_server.execute("CALL p()", credentials=READER, database=SHOP)
+
+
+async def test_all_that_acts_as_who_is_dropped_is_named_in_few_words(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user())
+    async with defined(mysql_server, "clerk", *DEFINED):
+        named = f"event {SHOP}.e, function {SHOP}.f, procedure {SHOP}.p and 2 more:"
+        assert named in await refused(at)
+    for what in DEFINED:
+        async with defined(mysql_server, "clerk", what):
+            assert what.replace(" ", f" {SHOP}.") in await refused(at)
     await at.drop("clerk")
     assert "clerk" not in await mysql_server.users()
-    await mysql_server.execute("DROP VIEW {}.{}", SHOP, "v")
-    await mysql_server.execute_unprepared("DROP PROCEDURE {}.{}", SHOP, "count_all")
+
+
+async def test_what_is_defined_between_look_and_drop_is_not_lost(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user())
+    names = frozenset({"clerk"})
+    survey = await at.contents.survey(at.sessions, Scope(names, dropped=names))
+    plan = at.contents.plan_drop_user(survey, "clerk", claim("clerk"), None)
+    async with defined(mysql_server, "clerk", "view v"):
+        with pytest.raises(EngineError, match="clerk is the definer of view"):
+            await at.contents.carry_out(at.sessions, plan)
+        assert await at.state("clerk") is not None
+
+
+async def test_what_acts_as_another_account_of_the_name_is_no_reason_to_stay(
+    at: At, mysql_server: MySQLServer
+) -> None:
+    await at.make(user())
+    others = DEFINED["view v"].replace("'%'", "'10.%'")
+    await mysql_server.execute("CREATE USER {}@'10.%'", "clerk")
+    await mysql_server.execute(others, "clerk", SHOP, SHOP)
+    try:
+        async with defined(mysql_server, "Clerk", "procedure p"):
+            await at.drop("clerk")
+        assert await at.state("clerk") is None
+    finally:
+        await mysql_server.execute("DROP VIEW {}.v", SHOP)
+        await mysql_server.execute("DROP USER {}@'10.%'", "clerk")
+
+
+async def test_what_is_in_a_database_goes_before_who_defined_it(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user(owns=frozenset({"definers"}), exact=False))
+    await at.make(DesiredDatabase("definers", "clerk", claim=claim("clerk")))
+    await mysql_server.execute("CREATE DEFINER = {}@'%' VIEW definers.v AS SELECT 1 AS one", "clerk")
+    assert "view definers.v" in await refused(at)
+    await at.drop_database("definers", claim("clerk"))
+    await at.drop("clerk")
+    assert "clerk" not in await mysql_server.users()
+
+
+async def test_an_administrator_who_may_leave_no_definers_is_told_the_same(mysql: MySQLServer) -> None:
+    """As that of many managed servers: there the server refuses to drop them, error 4006."""
+    at, right = At(mysql), "ALLOW_NONEXISTENT_DEFINER"
+    await mysql.execute(f"REVOKE {right} ON *.* FROM {{}}@'%'", mysql.administrator.username)
+    try:
+        await mysql.execute("CREATE DATABASE {}", "modest")
+        await at.make(user())
+        await mysql.execute("CREATE DEFINER = {}@'%' VIEW modest.v AS SELECT 1 AS one", "clerk")
+        assert "the definer of view modest.v:" in await refused(at)
+        await mysql.execute("DROP DATABASE {}", "modest")
+        await at.drop("clerk")
+        assert "clerk" not in await mysql.users()
+    finally:
+        await mysql.execute("DROP DATABASE IF EXISTS {}", "modest")
+        await mysql.execute("DROP USER IF EXISTS {}@'%'", "clerk")
+        await mysql.execute(f"GRANT {right} ON *.* TO {{}}@'%'", mysql.administrator.username)
+        await at.close()
+
+
+async def test_what_acts_as_a_role_or_as_who_becomes_one_is_not_lost(mariadb: MySQLServer) -> None:
+    """There a role is no account: who becomes one is dropped and made anew."""
+    at = At(mariadb)
+    await mariadb.execute("CREATE DATABASE {}", "modest")
+    try:
+        for one, other, definer in ((role("clerk"), user(), "{}"), (user(), role("clerk"), "{}@'%'")):
+            await at.make(one)
+            await mariadb.execute(f"CREATE DEFINER = {definer} VIEW modest.v AS SELECT 1 AS one", "clerk")
+            await mariadb.execute_unprepared(f"CREATE DEFINER = {definer} PROCEDURE modest.p() SELECT 1", "clerk")
+            assert "the definer of procedure modest.p and view modest.v:" in await refused(at)
+            with pytest.raises(EngineError, match=r"the definer of procedure modest.p and view modest.v:"):
+                await settle(at.contents, at.sessions, other)
+            assert await mariadb.execute("SELECT one FROM modest.v") == [(1,)]
+            await mariadb.execute("DROP VIEW modest.v")
+            await mariadb.execute_unprepared("DROP PROCEDURE modest.p")
+            await at.make(other)
+            await at.drop("clerk")
+            assert await at.state("clerk") is None
+    finally:
+        await mariadb.execute("DROP DATABASE {}", "modest")
+        await at.drop("clerk")
+        await at.close()
 
 
 async def test_nobody_acts_as_the_next_user_of_the_name(at: At, mysql_server: MySQLServer) -> None:
@@ -108,7 +246,7 @@ async def test_nobody_acts_as_the_next_user_of_the_name(at: At, mysql_server: My
     await at.make(user())
     create = "CREATE DEFINER = {}@'%' PROCEDURE {}.{}() SELECT 1"
     await mysql_server.execute_unprepared(create, "clerk", SHOP, "count_all")
-    await at.drop("clerk")
+    await mysql_server.execute("DROP USER {}@'%'", "clerk")
     try:
         other = replace(user(), claim=Claim("c1", "DatabaseUser", "elsewhere", "clerk"))
         for _ in range(2):
@@ -116,7 +254,7 @@ async def test_nobody_acts_as_the_next_user_of_the_name(at: At, mysql_server: My
                 await at.make(other)
         assert "clerk" not in await mysql_server.users()
         assert "UserCreated" in await at.make(user()), "the same one may come back"
-        await at.drop("clerk")
+        await mysql_server.execute("DROP USER {}@'%'", "clerk")
         assert "UserCreated" in await at.make(replace(other, adopt=True))
     finally:
         await mysql_server.execute_unprepared("DROP PROCEDURE {}.{}", SHOP, "count_all")

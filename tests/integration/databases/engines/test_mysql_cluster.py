@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -48,6 +49,32 @@ async def rights_of(mysql: MySQLServer, *names: str) -> list[str]:
     """All that SHOW GRANTS tells of the cluster's own accounts."""
     told = [await mysql.execute("SHOW GRANTS FOR {}@'%'", name) for name in names]
     return sorted(grant for rows in told for (grant,) in rows)
+
+
+OPERATORS = {
+    # Of those that are not dynamic there is one option for all.
+    True: {
+        *("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "REFERENCES", "INDEX", "ALTER", "EXECUTE"),
+        *("CREATE TEMPORARY TABLES", "LOCK TABLES", "CREATE VIEW", "SHOW VIEW", "CREATE ROUTINE", "ALTER ROUTINE"),
+        *("EVENT", "TRIGGER", "PROCESS", "SHOW DATABASES", "REPLICATION SLAVE", "REPLICATION CLIENT"),
+        *("CREATE USER", "SHUTDOWN"),
+        *("FLUSH_OPTIMIZER_COSTS", "FLUSH_STATUS", "RESOURCE_GROUP_USER", "SHOW_ROUTINE"),
+    },
+    False: {"ALLOW_NONEXISTENT_DEFINER", "CONNECTION_ADMIN", "ROLE_ADMIN"},
+}
+"""All privileges of the operator's account, by whether it may hand them on. Think before you add one: with
+SYSTEM_USER a mistake could touch the administrator's account.
+"""
+
+
+async def test_the_operator_has_these_privileges_and_no_others(mysql: MySQLServer) -> None:
+    await furnish(administrated(mysql), Credentials("root", "other"), HOLDER)
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for grant in await rights_of(mysql, OPERATOR):
+        match = re.fullmatch(r"GRANT (.*) ON \*\.\* TO `steersman_operator`@`%`( WITH GRANT OPTION)?", grant)
+        assert match is not None, grant
+        found[match[2] is not None] |= set(re.split(", ?", match[1]))
+    assert found == OPERATORS
 
 
 async def test_accounts_are_narrowed_to_what_is_declared_wherever_it_is_cut(mysql: MySQLServer) -> None:

@@ -188,7 +188,7 @@ class DatabaseUserSpec(Spec):
     rotation: Rotation | None = None
     """A new password from time to time. The user name in the Secret may change with it."""
     reassign_to: SqlName | None = None
-    """Who owns what the user made when it is dropped; the owner of the database unless given."""
+    """PostgreSQL: who owns what the user made when it is dropped; the owner of the database unless given."""
     adopt: bool = False
     """Take a user of this name that is on the server already, and that nobody claims."""
     deletion_policy: DeletionPolicy = "Delete"

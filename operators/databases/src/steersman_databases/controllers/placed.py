@@ -27,7 +27,7 @@ from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import HeirMissing, Raced
+from steersman_databases.engines.errors import Raced, StillNeeded
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope, Survey
@@ -197,17 +197,17 @@ class PlacedDatabase:
             nonlocal left
             try:
                 plan = located.contents.plan_drop_user(survey, name, claim, None)
-            except HeirMissing as missing:
-                plan = Plan(failure=missing)
-            if isinstance(plan.failure, HeirMissing):
+            except StillNeeded as needs:
+                plan = Plan(failure=needs)
+            if isinstance(plan.failure, StillNeeded):
                 left = plan.failure.cause
             elif plan:
                 left = needed
             if not left:
                 return plan
-            # Nor is it shut out, as a user is that waits for an heir: nothing here waits. An attempt before may have.
+            # Nor is it shut out, as a user that waits to be dropped: nothing here waits. An attempt before may have.
             password = _password_in(secret)
-            if not password or (state := survey.users.get(name)) is None or state.login:
+            if not password or (state := survey.users.get(name)) is None or (state.login and not state.locked):
                 return Plan()
             return located.contents.plan_user(survey, owner_of(self.database, password, claim))
 
@@ -231,7 +231,7 @@ class PlacedDatabase:
     async def _carry_out(self, located: Located, planned: Callable[[Survey], Plan]) -> None:
         database = self.database
         names = frozenset({database.username, located.contents.second_username(database.username)})
-        scope = Scope(users=names, databases=frozenset({database.database_name}))
+        scope = Scope(users=names, databases=frozenset({database.database_name}), dropped=names)
         try:
             self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
         except EngineError as error:

@@ -373,7 +373,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
                 return _NAMESPACE_ENDS
             raise Failed(advised(str(reason), reason.reason)) from None
         name = user.spec.user
-        scope = Scope(users=frozenset({name, located.contents.second_username(name)}))
+        both = frozenset({name, located.contents.second_username(name)})
+        scope = Scope(users=both, dropped=both)
         if user.spec.reassign_to:
             scope |= Scope(users=frozenset({user.spec.reassign_to}))
         claim, heir, left = await self._claim(user), user.spec.reassign_to, ""

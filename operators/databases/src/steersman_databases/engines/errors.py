@@ -10,7 +10,9 @@ EngineError
 ├── ImmutableOnServer      it is there, otherwise, and cannot be changed
 ├── ExtensionUnavailable   the server has no such extension, or not in this version
 ├── OwnerMissing           the role that is to own something is not there
-├── HeirMissing            there is nobody to give what a user owns to
+├── StillNeeded            a user is not dropped: what it made would be lost
+│   ├── HeirMissing        there is nobody to give what it owns to
+│   └── DefinerNeeded      something stored acts as it, and fails without it
 ├── ObjectsMissing         all is done but what waits for objects that are not there yet
 ├── Raced                  somebody else was at it at the same time: look again
 ├── UnknownEngine          no such engine
@@ -135,14 +137,35 @@ class OwnerMissing(EngineError):
         self.owner = owner
 
 
-class HeirMissing(EngineError):
-    """A user owns things, and there is nobody to give them to. `cause` says so without what to do about it."""
+_NAMED = 3
+
+
+class StillNeeded(EngineError):
+    """A user is not dropped: what it made would be lost. `cause` says so without what to do about it."""
 
     next_step = ""
 
+    def __init__(self, cause: str, step: str) -> None:
+        self.cause = cause
+        super().__init__(f"{cause}: {step}")
+
+
+class HeirMissing(StillNeeded):
+    """A user owns things, and there is nobody to give them to."""
+
     def __init__(self, user: str, database: str, reason: str) -> None:
-        self.cause = f"{user} owns things in database {database} and {reason}"
-        super().__init__(f"{self.cause}: name in spec.reassignTo who shall have them")
+        cause = f"{user} owns things in database {database} and {reason}"
+        super().__init__(cause, "name in spec.reassignTo who shall have them")
+
+
+class DefinerNeeded(StillNeeded):
+    """Views or stored programs act as a user, and fail without it. `acting` are they: `view shop.sums`, …"""
+
+    def __init__(self, user: str, acting: Sequence[str]) -> None:
+        more = len(acting) - _NAMED
+        named = [*acting[:_NAMED], *([f"{more} more"] if more > 0 else [])]
+        listed = " and ".join(part for part in (", ".join(named[:-1]), named[-1]) if part)
+        super().__init__(f"{user} is the definer of {listed}", "give each another definer, or drop it")
 
 
 class ObjectsMissing(EngineError):

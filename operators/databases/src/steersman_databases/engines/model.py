@@ -74,6 +74,8 @@ class ModelServer(State):
         """For whom it is set that commits wait for no replica."""
         self.accounts_altered = False
         """Whether somebody has changed the accounts of the cluster itself."""
+        self.acting: dict[str, tuple[str, ...]] = {}
+        """What acts as a user (MySQL), in words."""
         self.writes = 0
         """Statements that changed something or tried to."""
 
@@ -193,6 +195,7 @@ class ModelServer(State):
             },
             hasty=frozenset(self.hasty if scope.commits else ()),
             accounts_altered=scope.accounts and self.accounts_altered,
+            acting={name: self.acting[name] for name in scope.dropped if name in self.acting},
         )
 
     def _seen_user(self, name: str) -> UserState:

@@ -88,7 +88,9 @@ class Contents(Protocol):
 
         What it owns goes to `heir`; at `None` to the owner of the database in which it lies.
 
-        Raises `HeirMissing` where there is nobody to give it to.
+        The survey's scope must hold it among those who are dropped.
+
+        Raises `StillNeeded` where what it made would be lost, or gives that as the plan's failure.
         """
         ...
 

@@ -175,6 +175,7 @@ class Survey:
     verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
     accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `orphaned`
     are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
+    `acting` says of those who are to be dropped what acts as them, in words.
     `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
     cluster's own accounts are other than they were made (PostgreSQL).
     `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
@@ -192,6 +193,7 @@ class Survey:
     opened: Mapping[str, bool] = field(default_factory=dict[str, bool])
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
     orphaned: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
+    acting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hasty: frozenset[str] = frozenset()
     accounts_altered: bool = False
     unseen: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -204,6 +206,7 @@ class Scope:
     `users` are followed: databases in which one of them stands are looked at and inside of, too, wherever nothing is
     declared. `unfollowed` are users who are not. `columns` are those to look for, as columns of tables. `commits`:
     also who does not wait with them. `accounts`: also whether somebody has changed those of the cluster itself.
+    `dropped` are users who are to be dropped: also what acts as them, which is dear to find (MySQL).
 
     Those who look at one server share a look: of two scopes, `|` makes one that shows all that either would.
     """
@@ -216,6 +219,7 @@ class Scope:
     unfollowed: frozenset[str] = frozenset()
     commits: bool = False
     accounts: bool = False
+    dropped: frozenset[str] = frozenset()
 
     @property
     def all_users(self) -> frozenset[str]:
@@ -243,6 +247,7 @@ class Scope:
             self.unfollowed | other.unfollowed,
             self.commits or other.commits,
             self.accounts or other.accounts,
+            self.dropped | other.dropped,
         )
 
 

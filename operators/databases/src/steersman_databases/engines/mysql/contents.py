@@ -9,7 +9,7 @@ from typing import cast
 
 from ..actions import Action, AlterDatabase, DropDatabase, DropUser, MarkDatabase, MarkUser
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..errors import LimitReached, LoginRejected, Raced, SqlFailed
+from ..errors import DefinerNeeded, LimitReached, LoginRejected, Raced, SqlFailed
 from ..plan import Change, Plan, carried_out
 from ..server import Credentials, Login, Server
 from ..sessions import Sessions
@@ -19,7 +19,7 @@ from .claims import remove_mark, write_mark
 from .pool import MySQLSessions
 from .session import ANYWHERE, LOCKED, Session, account, connect
 from .statements import Dialect, statement
-from .survey import definers, look, names_are_literal, roles_of_mariadb
+from .survey import acting_as, look, names_are_literal, roles_of_mariadb
 
 
 class MySQL:
@@ -108,20 +108,27 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case MarkDatabase():
             await write_mark(session, "owner", action.name, action.owner)
             await write_mark(session, "database", action.name, action.text)
-        case DropUser(role=False):
-            await _shut_out(session, action.name)
+        case DropDatabase():
             await session.run(*statement(action, dialect))
+            for kind in ("database", "owner"):
+                await remove_mark(session, kind, action.name)
+        case DropUser():
+            await _drop_user(session, action, dialect)
         case AlterDatabase():
             # Error 1295 where it is to be prepared.
             await session.command(*statement(action, dialect))
         case _:
             await session.run(*statement(action, dialect))
-    if isinstance(action, DropDatabase):
-        for kind in ("database", "owner"):
-            await remove_mark(session, kind, action.name)
-    # Whose it was decides who may have the name while something still acts as this user.
-    if isinstance(action, DropUser) and not await definers(session, [action.name]):
-        await remove_mark(session, "user", action.name)
+
+
+async def _drop_user(session: Session, action: DropUser, dialect: Dialect) -> None:
+    if not action.role:
+        await _shut_out(session, action.name)
+    # Once it is out: until then it may have defined more than was seen.
+    if acting := (await acting_as(session, [action.name])).get(action.name):
+        raise DefinerNeeded(action.name, acting)
+    await session.run(*statement(action, dialect))
+    await remove_mark(session, "user", action.name)
 
 
 async def _shut_out(session: Session, name: str) -> None:

@@ -50,8 +50,8 @@ _OPERATOR_GIVES = sorted(grants.ON_DATABASES | grants.ON_SERVER | grants.ON_MYSQ
 The server also takes it from who may write its own tables, of dynamic privileges, but does not say that it does.
 """
 _OPERATOR_DOES = ("CREATE USER", "SHUTDOWN", "ROLE_ADMIN", "CONNECTION_ADMIN", "ALLOW_NONEXISTENT_DEFINER")
-"""It restarts servers, comes in where clients have taken all connections, and makes and drops users who have defined
-views. No SYSTEM_USER: so none of its statements about accounts touches the administrator by mistake.
+"""It restarts servers, comes in where clients have taken all connections, and makes users as whom views act that are
+there already. No SYSTEM_USER: so none of its statements about accounts touches the administrator by mistake.
 """
 _UNLIMITED = (
     "WITH MAX_QUERIES_PER_HOUR 0 MAX_UPDATES_PER_HOUR 0 MAX_CONNECTIONS_PER_HOUR 0 MAX_USER_CONNECTIONS 0"

@@ -37,6 +37,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
         absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
+        acting = await acting_as(session, sorted({*absent, *scope.dropped}))
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
             version=(int(major), int(minor)),
@@ -48,7 +49,8 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
                 for name in scope.all_users
                 if (others := accounts.others(name))
             },
-            orphaned={name: marks.get(("user", name)) for name in await definers(session, absent)},
+            orphaned={name: marks.get(("user", name)) for name in absent if name in acting},
+            acting={name: acting[name] for name in scope.dropped if name in acting},
             inside={
                 name: Inside(
                     objects=objects.get(name, {}),
@@ -144,23 +146,34 @@ async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[
     return left
 
 
-_ACTING = ("VIEWS", "TRIGGERS", "EVENTS", "ROUTINES")
+_ACTING = {
+    "EVENTS": "'EVENT' AS kind, EVENT_SCHEMA AS place, EVENT_NAME AS name",
+    "ROUTINES": "ROUTINE_TYPE AS kind, ROUTINE_SCHEMA AS place, ROUTINE_NAME AS name",
+    "TRIGGERS": "'TRIGGER' AS kind, TRIGGER_SCHEMA AS place, TRIGGER_NAME AS name",
+    "VIEWS": "'VIEW' AS kind, TABLE_SCHEMA AS place, TABLE_NAME AS name",
+}
+"""What has a definer, by the table that tells it."""
 
 
-async def definers(session: Session, names: list[str]) -> set[str]:
-    """As which of some users and roles something stored acts: whoever gets the name acts for whoever calls it."""
-    if not names:
-        return set()
-    accounts = {f"{name}@{ANYWHERE}": name for name in names} | {name: name for name in names}
-    found: set[str] = set()
-    for table in _ACTING:
+async def acting_as(session: Session, names: list[str]) -> dict[str, tuple[str, ...]]:
+    """What acts as some users and roles, in words, of what the operator may see: whoever gets the name acts for
+    whoever calls it, and without anybody of the name it fails.
+    """
+    accounts = {f"{name}@{ANYWHERE}": name for name in names}
+    if session.is_mariadb:
+        # Of roles, which have no host: those of routines are told without the @.
+        accounts |= {told: name for name in names for told in (name, f"{name}@{NOWHERE}")}
+    found: dict[str, set[str]] = defaultdict(set)
+    for table, columns in _ACTING.items():
         for row in await session.rows(
             "looking for what acts as its definer",
-            f"SELECT DISTINCT DEFINER AS definer FROM information_schema.{table} WHERE DEFINER IN ?",  # noqa: S608
+            f"SELECT DEFINER AS definer, {columns} FROM information_schema.{table} WHERE DEFINER IN ?",  # noqa: S608
             sorted(accounts),
         ):
-            found |= {accounts[row["definer"]]} if row["definer"] in accounts else set()
-    return found
+            # Not compared by the server alone, to which "orders" and "Orders" may be the same here.
+            if row["definer"] in accounts:
+                found[accounts[row["definer"]]].add(f"{row['kind'].lower()} {row['place']}.{row['name']}")
+    return {name: tuple(sorted(acting)) for name, acting in found.items()}
 
 
 def _granted_on(row: Mapping[str, Any], literal: bool) -> SecuredObject:

@@ -21,7 +21,7 @@ from ..actions import (
 )
 from ..claims import is_kin, is_ours, require_ours
 from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind, Password
-from ..errors import InvalidName, NotSupported, SqlFailed
+from ..errors import DefinerNeeded, InvalidName, NotSupported, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
 from ..survey import Membership, SecuredObject, Survey, UserState
@@ -51,10 +51,16 @@ def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
 
 
 def plan_drop_user(survey: Survey, name: str, claim: Claim | None) -> Plan:
-    """See `Contents.plan_drop_user`. What it made stays: nothing has an owner here."""
+    """See `Contents.plan_drop_user`. Nothing has an owner here, but what it defined acts as it."""
     state = survey.users.get(name)
     if state is None or not is_ours(state.mark, claim):
         return Plan()
+    if acting := survey.acting.get(name):
+        needed = DefinerNeeded(name, acting)
+        if not state.login or state.locked:
+            raise needed
+        # What a locked account has defined works on.
+        return Plan((_lock(name),), failure=needed)
     return Plan((Step(DropUser(name, role=not state.login), Change("UserDropped", f"dropped user {name}")),))
 
 
@@ -98,9 +104,7 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
         return
     wanted = _wanted(desired, is_role)
     if wanted.locked and not state.locked:
-        yield Step(
-            AlterUser(desired.name, Attributes(locked=True)), Change("UserLocked", f"locked user {desired.name}")
-        )
+        yield _lock(desired.name)
     limits = Attributes(
         connection_limit=wanted.connection_limit if state.connection_limit != wanted.connection_limit else None,
         limits=wanted.limits if state.limits != wanted.limits else None,
@@ -114,6 +118,10 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
         # Last: the password that it had when it was locked must not open it again.
         change = Change("UserUnlocked", f"unlocked user {desired.name}")
         yield Step(AlterUser(desired.name, Attributes(locked=False)), change)
+
+
+def _lock(name: str) -> Step:
+    return Step(AlterUser(name, Attributes(locked=True)), Change("UserLocked", f"locked user {name}"))
 
 
 def _require_no_heritage(survey: Survey, desired: DesiredUser) -> None:
