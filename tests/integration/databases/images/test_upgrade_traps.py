@@ -70,8 +70,8 @@ CREATE INDEX U&"\\00D6" ON named (t);
 # Divides by zero where a trap catches nobody who comes without care.
 THEY_WORK = f"""
 \\connect shop
-SELECT 1 FROM pg_extension WHERE extname = 'amcheck';
-{upgrade.DOUBTFUL_INDEXES};
+SELECT format('%I.%I', n.nspname, e.extname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+WHERE e.extname = 'ltree';
 {upgrade.STALE_COLLATIONS};
 SET search_path = pg_catalog;
 SELECT 1 / count(*) FILTER (WHERE trap = 'name') / count(*) FILTER (WHERE trap = 'oid')
