@@ -83,11 +83,14 @@ class Interrupted(Exception):
 # What is copied has what the former version computed; it is compared with what this one does. Each time the table is
 # read: pg_amcheck --heapallindexed would have that done for indexes of columns alone, too, which have what it has.
 COMPUTED_INDEXES = """
-SELECT format('SELECT %I.bt_index_check(%s::regclass, true)', n.nspname, x.oid)
-FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace, pg_index i JOIN pg_class x ON x.oid = i.indexrelid
-WHERE e.extname = 'amcheck' AND x.relam = (SELECT oid FROM pg_am WHERE amname = 'btree')
-AND x.relkind = 'i' AND x.relpersistence <> 't' AND i.indisvalid
-AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+SELECT format('SELECT bt_index_check(%s::regclass, true)', x.oid)
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+WHERE x.relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND x.relkind = 'i' AND x.relpersistence <> 't'
+AND i.indisvalid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL)
+"""
+WHERE_AMCHECK_WAS = """
+SELECT format('ALTER EXTENSION amcheck SET SCHEMA %I', n.nspname)
+FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck'
 """
 STALE_COLLATIONS = """
 SELECT format('ALTER COLLATION %I.%I REFRESH VERSION', n.nspname, c.collname)
@@ -351,13 +354,16 @@ class Upgrade:
         return f"{len(databases)} databases, {rebuilt} indexes rebuilt for their collations, amcheck clean"
 
     def _check(self, databases: Sequence[str]) -> None:
-        without = [d for d in databases if not self._ask(d, "SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")]
-        self._do(self.major, "pg_amcheck", "--all", "--install-missing")
+        before: dict[str, list[str]] = {}
         for database in databases:
-            for statement in self._ask(database, COMPUTED_INDEXES):
+            before[database] = self._ask(database, WHERE_AMCHECK_WAS) or ["DROP EXTENSION amcheck"]
+            self._ask(database, "CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA pg_catalog")
+            # Whoever may create in its schema could have a superuser run functions of the same names.
+            self._ask(database, "ALTER EXTENSION amcheck SET SCHEMA pg_catalog")
+        self._do(self.major, "pg_amcheck", "--all")
+        for database in databases:
+            for statement in [*self._ask(database, COMPUTED_INDEXES), *before[database]]:
                 self._ask(database, statement)
-        for database in without:
-            self._ask(database, "DROP EXTENSION amcheck")
 
     def _start(self, major: str, data: Path, options: str = _ALONE) -> None:
         given = f"-c listen_addresses= -c unix_socket_directories={self.sockets} {options}"
