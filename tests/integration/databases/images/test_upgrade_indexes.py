@@ -1,4 +1,4 @@
-"""Which indexes `steersman-upgrade` rebuilds: every one whose order or content a collation decides, and few others."""
+"""Which indexes `steersman-upgrade` rebuilds: every one whose order or rows a collation decides, and few others."""
 
 from __future__ import annotations
 
