@@ -36,7 +36,8 @@ WITH RECURSIVE doubtful_collation (oid) AS (
         FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam JOIN pg_attribute a
         ON a.attrelid = x.oid OR m.amname <> 'gin' AND a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
     -- Each node of an expression names its type, its collation, and the one that it hands to its function.
-    UNION ALL SELECT indexrelid, (regexp_matches(tree, ':\w*(?:coll|typ)\w* (\d+)', 'g'))[1]::oid
+    -- No backslashes: what they mean in a string is a setting.
+    UNION ALL SELECT indexrelid, (regexp_matches(tree, ':[^ ]*(?:coll|typ)[^ ]* ([0-9]+)', 'g'))[1]::oid
         FROM pg_index, concat(indexprs, indpred) tree
     -- Operator classes that are not built in may take the default for texts of any collation: those of pg_trgm do.
     UNION ALL SELECT p.objid, doubtful_default.oid

@@ -10,7 +10,7 @@ from steersman_databases.resources.upgrade_job import REFUSED
 from upgraded_volume import Volume
 
 # Unicode has this letter since 16, so ICU 76 has it before Han characters. For ICU 72 it is after them.
-NEWER, HAN = r"U&'\+010D50'", r"U&'\4E2D'"
+NEWER, HAN = "'\U00010d50'", "'\u4e2d'"
 # What is called due is rebuilt, and what is called kept is not.
 GERMAN = f"""
 CREATE EXTENSION btree_gist;
@@ -74,6 +74,7 @@ CREATE INDEX kept_when_text ON entry (id) WHERE plain < 'm' AND usual < 'm';
 CREATE INDEX kept_expression ON entry ((facts ->> 'who'), lower(usual), (id + 1));
 """
 ICU = f"""
+ALTER DATABASE postgres SET standard_conforming_strings = off;
 CREATE DATABASE icu TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'de-DE';
 \\connect icu
 CREATE EXTENSION pg_trgm;
