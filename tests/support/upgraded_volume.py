@@ -35,6 +35,7 @@ upgrade = sys.modules["upgrade"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(upgrade)
 upgrade.VOLUME, upgrade.WAL, upgrade.RUN = place / "volume", place / "wal", place / "run"
 upgrade.PROGRAMS, upgrade.TOLD = place / "programs", place / "told"
+upgrade.DOUBTFUL_INDEXES = place / "doubtful_indexes.sql"
 upgrade.ADMINISTRATOR = upgrade._ENVIRONMENT["PGUSER"] = sys.argv[1]
 upgrade.major_of_image = lambda: "17"
 
@@ -217,7 +218,8 @@ def volume_of_15() -> Generator[Volume]:
         run(["touch", "told"], directory)
         for major, programs in majors.items():
             (directory / "programs" / major).symlink_to(programs)
-        shutil.copy(IMAGES / "postgresql/upgrade.py", directory)
+        for name in ("upgrade.py", "doubtful_indexes.sql"):
+            shutil.copy(IMAGES / "postgresql" / name, directory)
         (directory / "driver.py").write_text(_DRIVER)
         administrator = pwd.getpwuid(NOBODY if os.getuid() == 0 else os.getuid()).pw_name
         made = Volume(directory, administrator)

@@ -32,6 +32,7 @@ WAL = Path("/var/lib/steersman/wal")
 RUN = Path("/run/steersman")
 PROGRAMS = Path("/usr/lib/postgresql")
 SHARED = Path("/usr/share/postgresql")
+DOUBTFUL_INDEXES = Path("/usr/local/share/steersman/doubtful_indexes.sql")
 CONFIGURATION = Path("/etc/steersman/patroni/patroni.yaml")
 TOLD = Path("/dev/termination-log")
 ADMINISTRATOR = "postgres"
@@ -60,6 +61,8 @@ _PINNED = {
     "vacuum_cost_delay": "0",
     "exit_on_error": "off",
     "client_min_messages": "error",
+    # Compiling a query of the catalogs takes longer than the query.
+    "jit": "off",
 }
 _ENVIRONMENT = {
     "PGOPTIONS": " ".join(f"-c {name}={value}" for name, value in _PINNED.items()),
@@ -77,25 +80,19 @@ class Interrupted(Exception):
     """Something ended a program from outside: it may come through when it is tried again."""
 
 
-# Source: documentation of REINDEX and ALTER COLLATION. The majors of an image have ICU libraries of their
-# own, whatever versions are recorded; the C library is the same for both, and its recorded version tells.
-DOUBTFUL_INDEXES = """
-WITH doubtful AS (
-    SELECT c.oid FROM pg_collation c, pg_database d
-    WHERE d.datname = current_database() AND CASE c.collprovider
-        WHEN 'i' THEN true
-        WHEN 'd' THEN d.datlocprovider = 'i'
-            OR d.datcollversion IS DISTINCT FROM pg_database_collation_actual_version(d.oid)
-        ELSE c.collversion IS DISTINCT FROM pg_collation_actual_version(c.oid) END
-)
-SELECT format('REINDEX INDEX %I.%I', n.nspname, x.relname)
-FROM pg_class x JOIN pg_namespace n ON n.oid = x.relnamespace
-WHERE x.relkind = 'i' AND x.oid IN (
-    SELECT i.indexrelid FROM pg_index i, unnest(i.indcollation) AS used(oid)
-    WHERE used.oid IN (SELECT oid FROM doubtful)
-    UNION SELECT p.objid FROM pg_depend p WHERE p.classid = 'pg_class'::regclass
-        AND p.refclassid = 'pg_collation'::regclass AND p.refobjid IN (SELECT oid FROM doubtful)
-) ORDER BY 1
+# What is copied has what the former version computed; it is compared with what this one does. Each time the table is
+# read: pg_amcheck --heapallindexed would have that done for indexes of columns alone, too, which have what it has.
+# What calls somebody's function was rebuilt, and such a function may say another thing each time.
+COMPUTED_INDEXES = """
+SELECT format('SELECT bt_index_check(%s::regclass, true)', x.oid)
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid
+WHERE x.relam = (SELECT oid FROM pg_am WHERE amname = 'btree') AND x.relkind = 'i' AND x.relpersistence <> 't'
+AND i.indisvalid AND (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND NOT EXISTS (SELECT FROM pg_depend p
+    WHERE p.objid = x.oid AND p.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass))
+"""
+WHERE_AMCHECK_WAS = """
+SELECT format('ALTER EXTENSION amcheck SET SCHEMA %I', n.nspname)
+FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'amcheck'
 """
 STALE_COLLATIONS = """
 SELECT format('ALTER COLLATION %I.%I REFRESH VERSION', n.nspname, c.collname)
@@ -345,9 +342,9 @@ class Upgrade:
         for script in sorted(self.sockets.glob("*.sql")):
             self._psql("postgres", "-f", str(script))
         databases = self._ask("postgres", "SELECT datname FROM pg_database WHERE datallowconn ORDER BY 1")
-        rebuilt = 0
+        doubtful_indexes, rebuilt = DOUBTFUL_INDEXES.read_text(), 0
         for database in databases:
-            doubtful = self._ask(database, DOUBTFUL_INDEXES)
+            doubtful = self._ask(database, doubtful_indexes)
             for statement in [*doubtful, *self._ask(database, STALE_COLLATIONS)]:
                 self._ask(database, statement)
             rebuilt += len(doubtful)
@@ -359,10 +356,16 @@ class Upgrade:
         return f"{len(databases)} databases, {rebuilt} indexes rebuilt for their collations, amcheck clean"
 
     def _check(self, databases: Sequence[str]) -> None:
-        without = [d for d in databases if not self._ask(d, "SELECT 1 FROM pg_extension WHERE extname = 'amcheck'")]
-        self._do(self.major, "pg_amcheck", "--all", "--install-missing")
-        for database in without:
-            self._ask(database, "DROP EXTENSION amcheck")
+        before: dict[str, list[str]] = {}
+        for database in databases:
+            before[database] = self._ask(database, WHERE_AMCHECK_WAS) or ["DROP EXTENSION amcheck"]
+            self._ask(database, "CREATE EXTENSION IF NOT EXISTS amcheck SCHEMA pg_catalog")
+            # Whoever may create in its schema could have a superuser run functions of the same names.
+            self._ask(database, "ALTER EXTENSION amcheck SET SCHEMA pg_catalog")
+        self._do(self.major, "pg_amcheck", "--all")
+        for database in databases:
+            for statement in [*self._ask(database, COMPUTED_INDEXES), *before[database]]:
+                self._ask(database, statement)
 
     def _start(self, major: str, data: Path, options: str = _ALONE) -> None:
         given = f"-c listen_addresses= -c unix_socket_directories={self.sockets} {options}"

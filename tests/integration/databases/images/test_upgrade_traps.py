@@ -14,6 +14,7 @@ TRAPS = """
 CREATE ROLE shop;
 CREATE DATABASE shop OWNER shop;
 \\connect shop
+CREATE EXTENSION amcheck;
 SET SESSION AUTHORIZATION shop;
 CREATE TABLE public.trapped (who name, trap text);
 CREATE TABLE public.later (trap text);
@@ -38,6 +39,10 @@ CREATE FUNCTION public.format(f text, a name, b name) RETURNS text LANGUAGE plpg
   $$ BEGIN PERFORM public.spring('format'); RETURN pg_catalog.format(f, a, b); END $$;
 CREATE FUNCTION public.pg_collation_actual_version(o oid) RETURNS text LANGUAGE plpgsql AS
   $$ BEGIN PERFORM public.spring('version'); RETURN pg_catalog.pg_collation_actual_version(o); END $$;
+CREATE FUNCTION public.bt_index_check(index oid, heapallindexed boolean) RETURNS void LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM public.spring('check'); END $$;
+CREATE FUNCTION public.bt_index_check(index oid, heapallindexed boolean, checkunique boolean) RETURNS void
+  LANGUAGE plpgsql AS $$ BEGIN PERFORM public.spring('check'); END $$;
 CREATE VIEW public.pg_extension AS SELECT * FROM pg_catalog.pg_extension WHERE public.spring('view');
 ALTER DATABASE shop SET search_path = public, pg_catalog;
 """
@@ -70,8 +75,8 @@ CREATE INDEX U&"\\00D6" ON named (t);
 # Divides by zero where a trap catches nobody who comes without care.
 THEY_WORK = f"""
 \\connect shop
-SELECT 1 FROM pg_extension WHERE extname = 'amcheck';
-{upgrade.DOUBTFUL_INDEXES};
+SELECT format('%I.%I', n.nspname, e.extname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+WHERE e.extname = 'ltree';
 {upgrade.STALE_COLLATIONS};
 SET search_path = pg_catalog;
 SELECT 1 / count(*) FILTER (WHERE trap = 'name') / count(*) FILTER (WHERE trap = 'oid')
@@ -94,6 +99,8 @@ ALTER DATABASE shop SET vacuum_cost_limit = 1;
 """
 CAUGHT = "SELECT string_agg(DISTINCT who || ' by ' || trap, ', ') FROM public.trapped"
 
+AMCHECK = "SELECT extnamespace::regnamespace FROM pg_extension WHERE extname = 'amcheck'"
+
 
 @pytest.mark.timeout(600)
 def test_an_owners_traps_catch_no_superuser_and_nothing_of_his_is_in_the_way(volume: Volume) -> None:
@@ -108,4 +115,5 @@ def test_an_owners_traps_catch_no_superuser_and_nothing_of_his_is_in_the_way(vol
     assert '"shop by index, shop by predicate, shop by statistics"' in volume.ask("17", CAUGHT, "shop")
     commented = r"SELECT shobj_description('shop'::regrole, 'pg_authid') = U&'H\00E4ndler' AS commented"
     assert 'commented = "t"' in volume.ask("17", commented)
+    assert '"public"' in volume.ask("17", AMCHECK, "shop")
     assert '"1.3"' in volume.ask("17", "SELECT extversion FROM pg_extension WHERE extname = 'ltree'", "shop")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from image_script import script
+from image_script import IMAGES, script
 from steersman_databases.resources.upgrade_job import REFUSED
 
 upgrade = script("postgresql", "upgrade")
@@ -32,6 +32,7 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(upgrade, name, tmp_path / name.lower())
         (tmp_path / name.lower()).mkdir()
     monkeypatch.setattr(upgrade, "TOLD", tmp_path / "told")
+    monkeypatch.setattr(upgrade, "DOUBTFUL_INDEXES", IMAGES / "postgresql/doubtful_indexes.sql")
     return tmp_path / "volume"
 
 
