@@ -34,7 +34,14 @@ from steersman_databases.engines.desired import (
     ObjectKind,
     SecondCredential,
 )
-from steersman_databases.engines.errors import AlreadyExists, InvalidName, NotPermitted, NotSupported, ObjectsMissing
+from steersman_databases.engines.errors import (
+    AlreadyExists,
+    InvalidName,
+    NotPermitted,
+    NotSupported,
+    ObjectsMissing,
+    OwnerNeeded,
+)
 from steersman_databases.engines.mysql import verifiers
 from steersman_databases.engines.plan import Plan, Step
 from steersman_databases.engines.server import Credentials, Login, TLSMode, Verification
@@ -367,13 +374,31 @@ class TestAccounts:
         assert await at.make(user(grants=(on_table("SELECT"),))) == ["Granted"]
         assert await at.make(user()) == ["GrantRevoked"]
         handed_over = replace(owned, owner="writer")
+        with pytest.raises(OwnerNeeded, match=f"clerk owns database {database}: name another owner"):
+            await at.drop("clerk")
         assert await at.make(handed_over) == ["DatabaseAltered", "GrantsRestored"]
-        assert await at.make(user()) == ["GrantRevoked"]
+        assert await at.make(user()) == ["UserUnlocked", "GrantRevoked"]
         assert await at.held("clerk", database) == set()
         assert await at.make(role("writer")) == []
         await at.drop_database(database, of)
         # Who owned the former one does not own the next.
         assert await at.make(owned) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
+        await at.drop_database(database, of)
+
+    async def test_an_owner_has_no_more_by_owning_than_all_of_the_one_database(self, at: At) -> None:
+        database, of = "accounts_h_ld", Claim("c1", "Database", "shop", "held")
+        on, everything = SecuredObject(ObjectKind.DATABASE, database), frozenset({"ALL"})
+        await at.make(user())
+        await at.make(DesiredDatabase(database, "clerk", claim=of))
+        declared = user(grants=(DesiredGrant(database, everything, with_grant_option=True),))
+        assert await at.make(declared) == ["Granted"]
+        assert (str(on), "GRANT OPTION") in await at.held("clerk", database)
+        assert await at.make(user()) == ["GrantRevoked"]
+        assert (str(on), "GRANT OPTION") not in await at.held("clerk", database)
+        await at.do(Revoke("clerk", on, ("SELECT",), ""))
+        assert await at.make(user()) == []
+        # What is declared is granted, whether the owner has it by owning or not.
+        assert await at.make(user(grants=(DesiredGrant(database, everything),))) == ["Granted"]
         await at.drop_database(database, of)
 
     async def test_a_strangers_role_is_not_taken(self, at: At) -> None:

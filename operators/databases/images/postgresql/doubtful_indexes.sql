@@ -30,17 +30,18 @@ WITH RECURSIVE doubtful_collation (oid) AS (
     UNION SELECT t.oid::oid FROM doubtful_default, unnest('{json,jsonb,jsonpath,tsvector,tsquery}'::regtype[]) t (oid)
     UNION SELECT part.whole FROM part JOIN doubtful ON part.oid = doubtful.oid
 ), used (indexrelid, oid) AS (
-    SELECT indexrelid, unnest(indcollation) FROM pg_index
+    SELECT indexrelid, unnest(indcollation)::text FROM pg_index
     -- GIN keeps parts of a value; other methods keep the value, or something that was made of all of it.
-    UNION ALL SELECT i.indexrelid, a.atttypid
+    UNION ALL SELECT i.indexrelid, a.atttypid::text
         FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam JOIN pg_attribute a
         ON a.attrelid = x.oid OR m.amname <> 'gin' AND a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
     -- Each node of an expression names its type, its collation, and the one that it hands to its function.
     -- No backslashes: what they mean in a string is a setting.
-    UNION ALL SELECT indexrelid, (regexp_matches(tree, ':[^ ]*(?:coll|typ)[^ ]* ([0-9]+)', 'g'))[1]::oid
+    -- Names that somebody chose are in there, too: a number may be none of an oid's, so it is compared as text.
+    UNION ALL SELECT indexrelid, (regexp_matches(tree, ':[^ ]*(?:coll|typ)[^ ]* ([0-9]+)', 'g'))[1]
         FROM pg_index, concat(indexprs, indpred) tree
     -- Operator classes that are not built in may take the default for texts of any collation: those of pg_trgm do.
-    UNION ALL SELECT p.objid, doubtful_default.oid
+    UNION ALL SELECT p.objid, doubtful_default.oid::text
         FROM doubtful_default, pg_depend p JOIN pg_index i ON i.indexrelid = p.objid
         WHERE p.classid = 'pg_class'::regclass AND p.refclassid = 'pg_opclass'::regclass
         AND EXISTS (SELECT 1 FROM unnest(i.indcollation) c (oid) WHERE c.oid <> 0)
@@ -48,7 +49,7 @@ WITH RECURSIVE doubtful_collation (oid) AS (
 SELECT format('REINDEX INDEX %I.%I', n.nspname, x.relname)
 FROM pg_class x JOIN pg_namespace n ON n.oid = x.relnamespace
 WHERE x.relkind = 'i' AND x.oid IN (
-    SELECT used.indexrelid FROM used JOIN doubtful ON used.oid = doubtful.oid
+    SELECT used.indexrelid FROM used JOIN doubtful ON used.oid = doubtful.oid::text
     -- What a function or an operator that is not built in does with which collation is not known.
     UNION SELECT p.objid FROM pg_depend p WHERE p.classid = 'pg_class'::regclass
         AND p.refclassid IN ('pg_proc'::regclass, 'pg_operator'::regclass)

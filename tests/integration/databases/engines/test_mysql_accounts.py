@@ -189,7 +189,7 @@ async def test_what_acts_as_another_account_of_the_name_is_no_reason_to_stay(
 
 
 async def test_what_is_in_a_database_goes_before_who_defined_it(at: At, mysql_server: MySQLServer) -> None:
-    await at.make(user(owns=frozenset({"definers"}), exact=False))
+    await at.make(user(exact=False))
     await at.make(DesiredDatabase("definers", "clerk", claim=claim("clerk")))
     await mysql_server.execute("CREATE DEFINER = {}@'%' VIEW definers.v AS SELECT 1 AS one", "clerk")
     assert "view definers.v" in await refused(at)

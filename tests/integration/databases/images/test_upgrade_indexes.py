@@ -24,6 +24,7 @@ CREATE TYPE nested AS (pairs pair[]);
 CREATE FUNCTION before(int) RETURNS boolean LANGUAGE sql IMMUTABLE
   AS $$ SELECT $1::text COLLATE public.german < 'm' $$;
 CREATE FUNCTION another(int) RETURNS float LANGUAGE sql IMMUTABLE AS 'SELECT $1 * random()';
+CREATE FUNCTION named("x:typ 99999999999" int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
 CREATE TABLE entry (id int PRIMARY KEY, who text COLLATE german, plain text COLLATE "C", usual text, list text[],
   said phrase, span span, spans spans, stretch stretch, stretches stretch[], pair pair, nested nested, sure sure,
   facts jsonb, done boolean, during int4range);
@@ -61,6 +62,7 @@ CREATE INDEX due_boolean ON entry ((who < {HAN}));
 CREATE INDEX due_number ON entry ((CASE WHEN who < 'm' THEN 1 ELSE 2 END));
 CREATE INDEX due_own ON entry (before(id));
 CREATE INDEX due_own_another ON entry (another(id));
+CREATE INDEX due_own_named ON entry (named("x:typ 99999999999" => id));
 
 CREATE INDEX kept_column ON entry (plain);
 CREATE INDEX kept_usual ON entry (usual);

@@ -13,7 +13,7 @@ from steersman.api.events_v1 import Event
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_runtime, virtual_time
-from steersman_databases.api import Database
+from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.controllers.servers import Located
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Endpoint
@@ -215,9 +215,7 @@ async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_o
             await world.database(name, engine="mysql", deletionPolicy="Delete")
             await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
         await world.database("archive", engine="mysql", owner="orders")
-        # Nobody's who says so from elsewhere, or of another server, or is going itself.
-        await world.namespace("strangers")
-        await world.database("taken", "strangers", engine="mysql", owner="billing")
+        # Not for one of another server, or that is going itself.
         await world.database("ledger", owner="billing")
         await world.database("tills", engine="mysql", owner="till", deletionPolicy="Delete")
         for name in ("archive", "tills"):
@@ -231,7 +229,7 @@ async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_o
             )
         assert "archive" in world.sql.databases and "orders" not in world.sql.databases
         assert world.sql.lets_in("orders", held["password"]) and world.entries("orders-app") == held
-        told = "user orders was not dropped: Database archive names it as its owner"
+        told = "user orders was not dropped: orders owns database archive"
         assert f"DataRetained: {told}; Secret orders-app opens it, and is kept" in world.notes()
         assert not {"billing", "till"} & world.sql.users.keys()
         await world.runtime.clock.sleep(60)
@@ -312,6 +310,13 @@ async def test_a_declared_user_owns_a_database_where_owning_is_having_all_privil
         handed_over = MergePatch({"spec": {"owner": "heir"}})
         await world.client.patch(Database, ObjectKey("default", "archive"), handed_over)
         await world.until("the other has all, and it none", lambda: owners() == {"heir"}, 30)
+        # Whoever got its name next would get the database with it.
+        await world.client.delete(DatabaseUser, ObjectKey("default", "heir"))
+        await world.failed("heir owns database archive: name another owner in its Database", "heir")
+        handed_back = MergePatch({"spec": {"owner": "keeper"}})
+        await world.client.patch(Database, ObjectKey("default", "archive"), handed_back)
+        await world.until("it goes", lambda: world.read("heir") is None, 45)
+        assert owners() == {"keeper"} and "heir" not in world.sql.users
 
 
 @virtual_time

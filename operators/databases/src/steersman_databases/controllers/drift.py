@@ -27,15 +27,15 @@ def stood_in(survey: Survey, names: frozenset[str]) -> set[str]:
 def moved_between(former: Survey, latest: Survey) -> frozenset[str]:
     """Whose privileges are others than before, in whatever database: once a look, however many objects there are.
 
-    Owning is a privilege.
+    Where all privileges are what owning is, so is that.
     """
     changed: set[Privilege] = set()
     nothing = Inside()
     for before, after in ((former.databases, latest.databases), (former.inside, latest.inside)):
         for name in before.keys() | after.keys():
             changed |= before.get(name, nothing).privileges ^ after.get(name, nothing).privileges
-    owners = {(name, state.owner) for name, state in former.databases.items()}
-    owners ^= {(name, state.owner) for name, state in latest.databases.items()}
+    owners = {(name, state.marked_owner) for name, state in former.databases.items()}
+    owners ^= {(name, state.marked_owner) for name, state in latest.databases.items()}
     return frozenset({name for one in changed for name in (one.grantee, one.grantor)} | {name for _, name in owners})
 
 

@@ -211,13 +211,13 @@ class PlacedDatabase:
                 return Plan()
             return located.contents.plan_user(survey, owner_of(self.database, password, claim))
 
-        await self._carry_out(located, planned)
+        await self._carry_out(located, planned, drops_owner=True)
         return left
 
     async def _owner_is_needed(self, home: str | None) -> str:
         """Who says that the owner is its own, too; empty if nobody does whom the server lets say that.
 
-        The server may know nothing of it: MySQL has no owners, and what is declared may not be made yet.
+        The server may know nothing of it: what is declared may not be made yet.
         """
         ours, place = self.database.metadata.namespace, places(self.database)
         for other in await self.client.list(Database):
@@ -228,10 +228,13 @@ class PlacedDatabase:
                 return f"{named} names it as its owner"
         return ""
 
-    async def _carry_out(self, located: Located, planned: Callable[[Survey], Plan]) -> None:
+    async def _carry_out(
+        self, located: Located, planned: Callable[[Survey], Plan], *, drops_owner: bool = False
+    ) -> None:
         database = self.database
         names = frozenset({database.username, located.contents.second_username(database.username)})
-        scope = Scope(users=names, databases=frozenset({database.database_name}), dropped=names)
+        dropped = names if drops_owner else frozenset[str]()
+        scope = Scope(users=names, databases=frozenset({database.database_name}), dropped=dropped)
         try:
             self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
         except EngineError as error:

@@ -104,7 +104,7 @@ class State(Held):
             self._marks["database", action.name] = action.text
             return
         state = replace(self._database(action.name), mark=action.text)
-        self.databases[action.name] = state if self.owners_matter else replace(state, owner=action.owner)
+        self.databases[action.name] = state if self.owners_matter else replace(state, marked_owner=action.owner)
 
     @apply.register
     def _(self, action: GrantRole) -> None:
@@ -177,7 +177,7 @@ class State(Held):
         self.left -= held
         on_it = frozenset(one for one in held if one.on.kind is ObjectKind.DATABASE)
         owner, mark = (self._marks.pop((kind, action.name), None) for kind in ("owner", "database"))
-        made = replace(made, owner=owner or "", mark=mark, privileges=on_it)
+        made = replace(made, marked_owner=owner or "", mark=mark, privileges=on_it)
         self.inside[action.name] = ModelInside(privileges=set(held - on_it))
         if self.owners_matter:
             on = SecuredObject(ObjectKind.DATABASE, action.name)

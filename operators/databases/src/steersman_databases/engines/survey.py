@@ -115,6 +115,7 @@ class UserState:
 class DatabaseState:
     """A database, as seen from outside of it. `privileges` are those of everybody on the database itself.
 
+    MySQL has no owners: `marked_owner` is who is to have all privileges, as stands beside the mark.
     MySQL keeps privileges on databases that are not there: then `exists` is false, and they are those of everybody.
     """
 
@@ -127,6 +128,7 @@ class DatabaseState:
     allows_connections: bool = True
     is_template: bool = False
     mark: str | None = None
+    marked_owner: str = ""
     exists: bool = True
     privileges: frozenset[Privilege] = frozenset()
 

@@ -1,7 +1,8 @@
 """Whose what is on a MySQL or MariaDB server: a table of the operator's own.
 
 MySQL's databases and MariaDB's accounts have no place for a mark, so all marks stand in `steersman`.`claims`. A mark
-is written before what it is about, and counts only while that is there.
+is written before what it is about, and counts only while that is there. Beside a database's stands who is to own it,
+which nothing else there says.
 """
 
 from __future__ import annotations
@@ -22,27 +23,54 @@ SETUP = (
 
 async def read_marks(session: Session) -> dict[tuple[str, str], str]:
     """The marks by kind (`user`, `database`) and name; none before there is the table."""
-    there = await session.rows(
-        "looking for marks",
-        "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'claims'",
-        DATABASE,
-    )
-    if not there:
+    if not await _is_there(session):
         return {}
     rows = await session.rows("looking at marks", f"SELECT kind, name, mark FROM `{DATABASE}`.`claims`")  # noqa: S608
     return {(row["kind"], row["name"]): row["mark"] for row in rows}
 
 
+async def read_owners(session: Session) -> dict[str, str]:
+    """Who is to own each database that has a mark."""
+    if not await _is_there(session):
+        return {}
+    rows = await session.rows(
+        "looking at owners",
+        f"SELECT o.name, o.mark FROM `{DATABASE}`.`claims` o JOIN `{DATABASE}`.`claims` d"  # noqa: S608
+        " ON d.kind = 'database' AND d.name = o.name WHERE o.kind = 'owner'",
+    )
+    return {row["name"]: row["mark"] for row in rows}
+
+
+async def _is_there(session: Session) -> bool:
+    rows = await session.rows(
+        "looking for marks",
+        "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'claims'",
+        DATABASE,
+    )
+    return bool(rows)
+
+
 async def write_mark(session: Session, kind: str, name: str, mark: str) -> None:
     """Leave a mark, or another in its place."""
+    await _write(session, name, {kind: mark})
+
+
+async def mark_database(session: Session, name: str, mark: str, owner: str) -> None:
+    """Leave a mark with its database's owner, or others in their place."""
+    await _write(session, name, {"database": mark, "owner": owner})
+
+
+async def _write(session: Session, name: str, marks: dict[str, str]) -> None:
     for statement in SETUP:
         await session.run("making the table of marks", statement)
-    statement = f"REPLACE INTO `{DATABASE}`.`claims` (kind, name, mark) VALUES (?, ?, ?)"  # noqa: S608
-    await session.rows(f"marking {kind} {name}", statement, kind, name, mark)
+    values = ", ".join(["(?, ?, ?)"] * len(marks))
+    statement = f"REPLACE INTO `{DATABASE}`.`claims` (kind, name, mark) VALUES {values}"  # noqa: S608
+    parameters = [value for kind, mark in marks.items() for value in (kind, name, mark)]
+    await session.rows(f"marking {next(iter(marks))} {name}", statement, *parameters)
 
 
-async def remove_mark(session: Session, kind: str, name: str) -> None:
-    """Take a mark away, where there is one."""
-    if (kind, name) in await read_marks(session):
-        statement = f"DELETE FROM `{DATABASE}`.`claims` WHERE kind = ? AND name = ?"  # noqa: S608
-        await session.rows(f"removing the mark of {kind} {name}", statement, kind, name)
+async def remove_marks(session: Session, name: str, *kinds: str) -> None:
+    """Take marks away, where there are any."""
+    if await _is_there(session):
+        statement = f"DELETE FROM `{DATABASE}`.`claims` WHERE name = ? AND kind IN ?"  # noqa: S608
+        await session.rows(f"removing the mark of {kinds[0]} {name}", statement, name, list(kinds))

@@ -15,7 +15,7 @@ from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
-from .claims import remove_mark, write_mark
+from .claims import mark_database, remove_marks, write_mark
 from .pool import MySQLSessions
 from .session import ANYWHERE, LOCKED, Session, account, connect
 from .statements import Dialect, statement
@@ -106,12 +106,10 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case MarkUser():
             await write_mark(session, "user", action.name, action.text)
         case MarkDatabase():
-            await write_mark(session, "owner", action.name, action.owner)
-            await write_mark(session, "database", action.name, action.text)
+            await mark_database(session, action.name, action.text, action.owner)
         case DropDatabase():
             await session.run(*statement(action, dialect))
-            for kind in ("database", "owner"):
-                await remove_mark(session, kind, action.name)
+            await remove_marks(session, action.name, "database", "owner")
         case DropUser():
             await _drop_user(session, action, dialect)
         case AlterDatabase():
@@ -122,13 +120,18 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
 
 
 async def _drop_user(session: Session, action: DropUser, dialect: Dialect) -> None:
+    # Nobody is shut out for what is not done then; and who is not out yet may define more.
+    await _require_no_definer(session, action.name)
     if not action.role:
         await _shut_out(session, action.name)
-    # Once it is out: until then it may have defined more than was seen.
-    if acting := (await acting_as(session, [action.name])).get(action.name):
-        raise DefinerNeeded(action.name, acting)
+        await _require_no_definer(session, action.name)
     await session.run(*statement(action, dialect))
-    await remove_mark(session, "user", action.name)
+    await remove_marks(session, action.name, "user")
+
+
+async def _require_no_definer(session: Session, name: str) -> None:
+    if acting := (await acting_as(session, [name])).get(name):
+        raise DefinerNeeded(name, acting)
 
 
 async def _shut_out(session: Session, name: str) -> None:

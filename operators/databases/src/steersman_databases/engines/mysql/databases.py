@@ -10,7 +10,7 @@ from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
 from ..plan import Change, Plan, Step
-from ..survey import DatabaseState, Inside, SecuredObject, Survey
+from ..survey import DatabaseState, Inside, Privilege, SecuredObject, Survey
 from .grants import vocabulary
 
 CHARACTER_SET = "utf8mb4"
@@ -33,11 +33,13 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     else:
         require_ours("database", desired.name, state.mark, desired.claim, desired.adopt)
         steps += _letters(state, desired)
-        if mark is not None and (state.mark, state.owner) != (mark, desired.owner):
+        if mark is not None and (state.mark, state.marked_owner) != (mark, desired.owner):
             steps.append(Step(MarkDatabase(desired.name, mark, desired.owner), _taken(state, desired)))
-    held = {one.privilege for one in state.privileges if one.grantee == desired.owner} if state else set[str]()
+    on = SecuredObject(ObjectKind.DATABASE, desired.name)
+    # Not by a pattern, which means other databases, too.
+    found = state.privileges if state is not None else frozenset[Privilege]()
+    held = {one.privilege for one in found if (one.grantee, one.on) == (desired.owner, on)}
     if lacking := vocabulary(survey)[ObjectKind.DATABASE] - held:
-        on = SecuredObject(ObjectKind.DATABASE, desired.name)
         change = Change("GrantsRestored", f"granted ALL on database {desired.name} to {desired.owner}")
         steps.append(Step(Grant(desired.owner, on, tuple(sorted(lacking)), ""), change))
     return Plan(tuple(steps))
@@ -46,10 +48,10 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
 def _taken(state: DatabaseState, desired: DesiredDatabase) -> Change | None:
     if desired.claim is not None and state.mark != desired.claim.text:
         return Change("DatabaseAdopted", f"took over database {state.name}")
-    # An earlier version did not write down whose it is.
-    return (
-        Change("DatabaseAltered", f"altered database {state.name} (owner {desired.owner})") if state.owner else None
-    )
+    if not state.marked_owner:
+        # An earlier version did not write it down.
+        return None
+    return Change("DatabaseAltered", f"altered database {state.name} (owner {desired.owner})")
 
 
 def _letters(state: DatabaseState, desired: DesiredDatabase) -> Iterator[Step]:

@@ -62,18 +62,21 @@ def _acting(_: Survey, __: str, ___: str) -> str:
 
 
 def _automatic(survey: Survey, desired: DesiredUser, privilege: Privilege) -> bool:
-    """What comes by the field `replication`, or by having created a routine."""
+    """What comes by owning a database, by the field `replication`, or by having created a routine."""
     if privilege.on.kind is ObjectKind.SERVER:
         return desired.replication and privilege.privilege == REPLICATION and not privilege.grantable
-    if privilege.on.kind is not ObjectKind.FUNCTION:
-        return False
     database = privilege.on.database
+    owns = (state := survey.databases.get(database)) is not None and state.marked_owner == desired.name
+    if privilege.on.kind is not ObjectKind.FUNCTION:
+        # Neither what a pattern of names gives, nor the right to pass on.
+        everything = vocabulary(survey)[ObjectKind.DATABASE]
+        on = SecuredObject(ObjectKind.DATABASE, database)
+        return owns and privilege.on == on and privilege.privilege in everything
     # The server gives them to whoever creates one, and does not remember who it was (automatic_sp_privileges).
     creates = any(
         one.kind is ObjectKind.DATABASE and one.database == database and one.privileges & {ALL, "CREATE ROUTINE"}
         for one in desired.grants
     )
-    owns = (state := survey.databases.get(database)) is not None and state.owner == desired.name
     return privilege.privilege in ON_ROUTINES and (creates or owns)
 
 

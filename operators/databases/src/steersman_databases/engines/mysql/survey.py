@@ -12,7 +12,7 @@ from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
 from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
 from .accounts import NOWHERE, TABLES, Account, Accounts, read_accounts
-from .claims import read_marks
+from .claims import read_marks, read_owners
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
 from .session import ANYWHERE, Session, pattern
@@ -31,10 +31,13 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         literal = await names_are_literal(session)
         for one in await held_by(session, accounts, own, literal=literal):
             held[one.on.database].add(one)
-        there = await _schemata(session, sorted(scope.databases | held.keys()))
+        # An owner is written down before all is granted: later read, who has it is known to own it.
+        owners = await read_owners(session)
+        named = {*scope.databases, *held, *(name for name, owner in owners.items() if owner in scope.dropped)}
+        there = await _schemata(session, sorted(named))
         for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
             held[one.on.database].add(one)
-        databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
+        databases = _databases(sorted({*named, *held}), there, marks, owners, held)
         absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
         acting = await acting_as(session, sorted({*absent, *scope.dropped}))
@@ -88,6 +91,7 @@ def _databases(
     names: list[str],
     there: Mapping[str, Mapping[str, Any]],
     marks: Mapping[tuple[str, str], str],
+    owners: Mapping[str, str],
     held: Mapping[str, set[Privilege]],
 ) -> dict[str, DatabaseState]:
     found: dict[str, DatabaseState] = {}
@@ -96,10 +100,10 @@ def _databases(
         if (row := there.get(name)) is not None:
             found[name] = DatabaseState(
                 name,
-                owner=marks.get(("owner", name), ""),
                 encoding=row["encoding"],
                 collation=row["collation"],
                 mark=marks.get(("database", name)),
+                marked_owner=owners.get(name, ""),
                 privileges=on,
             )
         elif held.get(name):
