@@ -229,7 +229,7 @@ async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_o
             )
         assert "archive" in world.sql.databases and "orders" not in world.sql.databases
         assert world.sql.lets_in("orders", held["password"]) and world.entries("orders-app") == held
-        told = "user orders was not dropped: orders owns database archive"
+        told = "user orders was not dropped: Database archive names it as its owner"
         assert f"DataRetained: {told}; Secret orders-app opens it, and is kept" in world.notes()
         assert not {"billing", "till"} & world.sql.users.keys()
         await world.runtime.clock.sleep(60)

@@ -27,7 +27,7 @@ from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import Raced, StillNeeded
+from steersman_databases.engines.errors import OwnerNeeded, Raced, StillNeeded
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope, Survey
@@ -199,7 +199,10 @@ class PlacedDatabase:
                 plan = located.contents.plan_drop_user(survey, name, claim, None)
             except StillNeeded as needs:
                 plan = Plan(failure=needs)
-            if isinstance(plan.failure, StillNeeded):
+            if isinstance(plan.failure, OwnerNeeded) and needed:
+                # Tells no names of other namespaces.
+                left = needed
+            elif isinstance(plan.failure, StillNeeded):
                 left = plan.failure.cause
             elif plan:
                 left = needed
