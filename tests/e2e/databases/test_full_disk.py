@@ -18,7 +18,7 @@ FILLER = "/var/lib/steersman/data/filler"
 # Twice what the volume has: the server's words are not ours to choose, and it may be the log that finds no room. On
 # MySQL in many transactions, since a group takes none that is large, each of which is in the binary log as well; what
 # finds no room there waits.
-_MEGABYTES = ", ".join(["(REPEAT(MD5(1), 32768))"] * 8)
+_MEGABYTES = ", ".join(["(REPEAT('0123456789abcdef', 65536))"] * 8)
 FLOOD = {
     "postgresql": "CREATE TABLE flood AS SELECT repeat(md5(i::text), 30) AS words FROM generate_series(1, 1200000) i",
     "mysql": "CREATE TABLE flood (number bigint AUTO_INCREMENT PRIMARY KEY, words longtext); "
