@@ -15,7 +15,8 @@ from devcluster.target import Target, wait_until
 FOLLOWS = 2.0
 """Seconds in which Services follow roles, as is promised."""
 ROLE = "{.metadata.labels.databases\\.steersman\\.dev/role}"
-_READY = "{.endpoints[?(@.conditions.ready==true)].targetRef.name}"
+# By a path, kubectl gives up on a slice that has no endpoints at the moment.
+_READY = '{{range .endpoints}}{{if .conditions.ready}}{{.targetRef.name}} {{end}}{{end}}{{"\\n"}}'
 
 
 class Somewhere(Protocol):
@@ -87,4 +88,4 @@ def endpoints(at: Somewhere, service: str) -> AbstractContextManager[Watch]:
     of_ip = (s for s in found["items"] if s["addressType"] == f"IPv{layout.IP}")
     # Kubernetes keeps another for it, which has none.
     name = next(s["metadata"]["name"] for s in of_ip if s.get("endpoints"))
-    return watching(at, "endpointslice", name, _READY)
+    return saying(at, f"slice {name}", "get", "endpointslice", name, "--watch", f"--output=go-template={_READY}")
