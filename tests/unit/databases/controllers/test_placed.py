@@ -215,7 +215,9 @@ async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_o
             await world.database(name, engine="mysql", deletionPolicy="Delete")
             await world.until("made", lambda name=name: world.database_reason(name) == "DatabaseReady")
         await world.database("archive", engine="mysql", owner="orders")
-        # Not for one of another server, or that is going itself.
+        # Nobody's who says so from elsewhere, or of another server, or is going itself.
+        await world.namespace("strangers")
+        await world.database("taken", "strangers", engine="mysql", owner="billing")
         await world.database("ledger", owner="billing")
         await world.database("tills", engine="mysql", owner="till", deletionPolicy="Delete")
         for name in ("archive", "tills"):
@@ -312,7 +314,7 @@ async def test_a_declared_user_owns_a_database_where_owning_is_having_all_privil
         await world.until("the other has all, and it none", lambda: owners() == {"heir"}, 30)
         # Whoever got its name next would get the database with it.
         await world.client.delete(DatabaseUser, ObjectKey("default", "heir"))
-        await world.failed("heir owns database archive: name another owner in its Database", "heir")
+        await world.failed("Database archive names it as its owner: name another one there", "heir")
         handed_back = MergePatch({"spec": {"owner": "keeper"}})
         await world.client.patch(Database, ObjectKey("default", "archive"), handed_back)
         await world.until("it goes", lambda: world.read("heir") is None, 45)

@@ -14,20 +14,19 @@ from steersman.meta import to_builtins
 from steersman_databases.api import Database
 from steersman_databases.api.conditions import DATABASE
 from steersman_databases.api.group import FORCE_DELETE, is_forced
-from steersman_databases.clusters.claims import places
 from steersman_databases.clusters.desires import claim_of, database_of, owner_of
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import Blocked, Outcome, advised, reason_of, with_next_step
 from steersman_databases.controllers.own_cluster import OwnCluster
-from steersman_databases.controllers.rivals import Rivals, require_tenant
+from steersman_databases.controllers.rivals import Rivals, named_owner, require_tenant
 from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
 from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import OwnerNeeded, Raced, StillNeeded
+from steersman_databases.engines.errors import Raced, StillNeeded
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope, Survey
@@ -35,7 +34,6 @@ from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
 KIND = Database.api_resource.kind
-_SOMEBODYS = "a Database of another namespace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ class PlacedDatabase:
     async def _drop_owner(self, located: Located, claim: Claim) -> str:
         """Drops the owner, or says why it is left as it is: whoever has more on the server goes on with it."""
         name, left = self.database.username, ""
-        needed, secret = await self._owner_is_needed(located.home), await self._own_secret()
+        needed, secret = await named_owner(self.client, self.database, name, located.home), await self._own_secret()
 
         def planned(survey: Survey) -> Plan:
             nonlocal left
@@ -199,10 +197,7 @@ class PlacedDatabase:
                 plan = located.contents.plan_drop_user(survey, name, claim, None)
             except StillNeeded as needs:
                 plan = Plan(failure=needs)
-            if isinstance(plan.failure, OwnerNeeded) and needed:
-                # Tells no names of other namespaces.
-                left = needed
-            elif isinstance(plan.failure, StillNeeded):
+            if isinstance(plan.failure, StillNeeded):
                 left = plan.failure.cause
             elif plan:
                 left = needed
@@ -216,20 +211,6 @@ class PlacedDatabase:
 
         await self._carry_out(located, planned, drops_owner=True)
         return left
-
-    async def _owner_is_needed(self, home: str | None) -> str:
-        """Who says that the owner is its own, too; empty if nobody does whom the server lets say that.
-
-        The server may know nothing of it: what is declared may not be made yet.
-        """
-        ours, place = self.database.metadata.namespace, places(self.database)
-        for other in await self.client.list(Database):
-            if other.spec.owner != self.database.username or other.metadata.deletion_timestamp is not None:
-                continue
-            if other.metadata.namespace in (ours, home) and places(other) == place:
-                named = f"Database {other.metadata.name}" if other.metadata.namespace == ours else _SOMEBODYS
-                return f"{named} names it as its owner"
-        return ""
 
     async def _carry_out(
         self, located: Located, planned: Callable[[Survey], Plan], *, drops_owner: bool = False

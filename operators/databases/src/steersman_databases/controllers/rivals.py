@@ -16,6 +16,7 @@ from steersman_databases.engines.survey import Scope
 
 CLAIMS = "claims"
 """The index of all kinds by what they claim."""
+_SOMEBODYS = "a Database of another namespace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,22 @@ class Rivals:
         found |= {f"database {name}": survey.databases.get(name) for name in databases}
         mark = claim_of(of, await self.mark.read()).text
         return frozenset(thing for thing, state in found.items() if state is not None and state.mark == mark)
+
+
+async def named_owner(client: CachedClient, of: Database | DatabaseUser, username: str, home: str | None) -> str:
+    """Who names a user of this object's as the owner of another database; empty if nobody does who is heard.
+
+    The server may know nothing of it: what is declared may not be made yet. Without the user, whoever got its
+    name next would get the database, too.
+    """
+    ours, there = of.metadata.namespace, set(claims.places(of))
+    for other in await client.list(Database):
+        if other.spec.owner != username or other.metadata.deletion_timestamp is not None:
+            continue
+        if other.metadata.namespace in (ours, home) and not there.isdisjoint(claims.places(other)):
+            named = f"Database {other.metadata.name}" if other.metadata.namespace == ours else _SOMEBODYS
+            return f"{named} names it as its owner"
+    return ""
 
 
 def require_tenant(of: Database | DatabaseUser, home: str | None) -> None:

@@ -27,7 +27,7 @@ from steersman_databases.controllers.failures import Failures, is_of_its_end, is
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import advised, with_next_step
-from steersman_databases.controllers.rivals import Rivals, require_tenant
+from steersman_databases.controllers.rivals import Rivals, named_owner, require_tenant
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
@@ -373,6 +373,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
                 return _NAMESPACE_ENDS
             raise Failed(advised(str(reason), reason.reason)) from None
         name = user.spec.user
+        if needed := await named_owner(self.client, user, name, located.home):
+            raise Failed(f"{needed}: name another one there, or delete it", None)
         both = frozenset({name, located.contents.second_username(name)})
         scope = Scope(users=both, dropped=both)
         if user.spec.reassign_to:

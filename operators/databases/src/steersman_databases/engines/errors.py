@@ -12,7 +12,6 @@ EngineError
 ├── OwnerMissing           the role that is to own something is not there
 ├── StillNeeded            a user is not dropped: what it made would be lost
 │   ├── HeirMissing        there is nobody to give what it owns to
-│   ├── OwnerNeeded        a database is to be its own
 │   └── DefinerNeeded      something stored acts as it, and fails without it
 ├── ObjectsMissing         all is done but what waits for objects that are not there yet
 ├── Raced                  somebody else was at it at the same time: look again
@@ -157,13 +156,6 @@ class HeirMissing(StillNeeded):
     def __init__(self, user: str, database: str, reason: str) -> None:
         cause = f"{user} owns things in database {database} and {reason}"
         super().__init__(cause, "name in spec.reassignTo who shall have them")
-
-
-class OwnerNeeded(StillNeeded):
-    """A database is to be a user's, and would be that of whoever has its name next (MySQL)."""
-
-    def __init__(self, user: str, database: str) -> None:
-        super().__init__(f"{user} owns database {database}", "name another owner in its Database, or delete that")
 
 
 class DefinerNeeded(StillNeeded):

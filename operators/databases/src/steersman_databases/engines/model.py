@@ -162,7 +162,6 @@ class ModelServer(State):
         if not self.owners_matter:
             # There one query shows all that somebody was granted.
             named |= {name for name in self.databases if names & self._grantees(name)}
-            named |= {name for name, state in self.databases.items() if state.marked_owner in scope.dropped}
         databases = {name: self.databases[name] for name in named & self.databases.keys()}
         elsewhere = {one for one in self.on_server if one.grantee in names}
         elsewhere |= {one for one in self.left if one.grantee in names or one.on.database in scope.databases}

@@ -291,7 +291,8 @@ class State(Held):
             self.users[name] = replace(self.users[name], members=members)
         for name, state in self.databases.items():
             kept = frozenset(one for one in state.privileges if one.grantee != action.name)
-            self.databases[name] = replace(state, privileges=kept)
+            owner = "" if state.marked_owner == action.name else state.marked_owner
+            self.databases[name] = replace(state, privileges=kept, marked_owner=owner)
         for inside in self.inside.values():
             inside.privileges = {one for one in inside.privileges if one.grantee != action.name}
         self.on_server = frozenset(one for one in self.on_server if one.grantee != action.name)

@@ -69,8 +69,18 @@ async def _write(session: Session, name: str, marks: dict[str, str]) -> None:
     await session.rows(f"marking {next(iter(marks))} {name}", statement, *parameters)
 
 
-async def remove_marks(session: Session, name: str, *kinds: str) -> None:
-    """Take marks away, where there are any."""
+async def forget_database(session: Session, name: str) -> None:
+    """Take its mark away with its owner, where there are any."""
+    await _remove(session, f"database {name}", "name = ? AND kind IN ('database', 'owner')", name)
+
+
+async def forget_user(session: Session, name: str) -> None:
+    """Take a user's mark away, where there is one. It owns nothing any more."""
+    where = "(kind = 'user' AND name = ?) OR (kind = 'owner' AND mark COLLATE utf8mb4_bin = ?)"
+    await _remove(session, f"user {name}", where, name, name)
+
+
+async def _remove(session: Session, what: str, where: str, *names: str) -> None:
     if await _is_there(session):
-        statement = f"DELETE FROM `{DATABASE}`.`claims` WHERE name = ? AND kind IN ?"  # noqa: S608
-        await session.rows(f"removing the mark of {kinds[0]} {name}", statement, name, list(kinds))
+        statement = f"DELETE FROM `{DATABASE}`.`claims` WHERE {where}"  # noqa: S608
+        await session.rows(f"removing the mark of {what}", statement, *names)

@@ -15,7 +15,7 @@ from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
-from .claims import mark_database, remove_marks, write_mark
+from .claims import forget_database, forget_user, mark_database, write_mark
 from .pool import MySQLSessions
 from .session import ANYWHERE, LOCKED, Session, account, connect
 from .statements import Dialect, statement
@@ -109,7 +109,7 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
             await mark_database(session, action.name, action.text, action.owner)
         case DropDatabase():
             await session.run(*statement(action, dialect))
-            await remove_marks(session, action.name, "database", "owner")
+            await forget_database(session, action.name)
         case DropUser():
             await _drop_user(session, action, dialect)
         case AlterDatabase():
@@ -126,7 +126,7 @@ async def _drop_user(session: Session, action: DropUser, dialect: Dialect) -> No
         await _shut_out(session, action.name)
         await _require_no_definer(session, action.name)
     await session.run(*statement(action, dialect))
-    await remove_marks(session, action.name, "user")
+    await forget_user(session, action.name)
 
 
 async def _require_no_definer(session: Session, name: str) -> None:

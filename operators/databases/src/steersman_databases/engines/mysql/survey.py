@@ -33,11 +33,10 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
             held[one.on.database].add(one)
         # An owner is written down before all is granted: later read, who has it is known to own it.
         owners = await read_owners(session)
-        named = {*scope.databases, *held, *(name for name, owner in owners.items() if owner in scope.dropped)}
-        there = await _schemata(session, sorted(named))
+        there = await _schemata(session, sorted(scope.databases | held.keys()))
         for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
             held[one.on.database].add(one)
-        databases = _databases(sorted({*named, *held}), there, marks, owners, held)
+        databases = _databases(sorted(scope.databases | held.keys()), there, marks, owners, held)
         absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
         acting = await acting_as(session, sorted({*absent, *scope.dropped}))

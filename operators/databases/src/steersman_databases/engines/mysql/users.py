@@ -21,7 +21,7 @@ from ..actions import (
 )
 from ..claims import is_kin, is_ours, require_ours
 from ..desired import NO_LIMITS, Claim, DesiredUser, NoPassword, ObjectKind, Password
-from ..errors import DefinerNeeded, InvalidName, NotSupported, OwnerNeeded, SqlFailed, StillNeeded
+from ..errors import DefinerNeeded, InvalidName, NotSupported, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
 from ..survey import Membership, SecuredObject, Survey, UserState
@@ -55,19 +55,13 @@ def plan_drop_user(survey: Survey, name: str, claim: Claim | None) -> Plan:
     state = survey.users.get(name)
     if state is None or not is_ours(state.mark, claim):
         return Plan()
-    if (needed := _still_needed(survey, name)) is not None:
+    if acting := survey.acting.get(name):
+        needed = DefinerNeeded(name, acting)
         if not state.login or state.locked:
             raise needed
         # What a locked account has defined works on.
         return Plan((_lock(name),), failure=needed)
     return Plan((Step(DropUser(name, role=not state.login), Change("UserDropped", f"dropped user {name}")),))
-
-
-def _still_needed(survey: Survey, name: str) -> StillNeeded | None:
-    if acting := survey.acting.get(name):
-        return DefinerNeeded(name, acting)
-    owned = sorted(state.name for state in survey.databases.values() if state.marked_owner == name)
-    return OwnerNeeded(name, owned[0]) if owned else None
 
 
 def new_verifier(survey: Survey, password: str) -> str:
