@@ -15,7 +15,7 @@ from cluster_under_test import ClusterUnderTest, Writing, writing
 from devcluster import layout
 from devcluster.errors import CommandFailed
 from shown_certificates import shown_by
-from watched_fields import endpoints
+from watched_fields import FOLLOWS, endpoints
 from watched_roles import leaders
 
 pytestmark = pytest.mark.xdist_group("cluster-losses")
@@ -82,6 +82,7 @@ def test_a_lost_pod_of_the_primary(three: ClusterUnderTest, record_property: Rec
             since = members.moment("another leads", is_another)
             follows = rw.moment("-rw leads to another", is_another) - since
             record_property("seconds until -rw leads to it", round(follows, 2))
+            assert follows <= FOLLOWS
             three.until("the operator says so", lambda: three.primary not in ("", lost), 90)
             three.until("-rw leads to it", lambda: three.leads() == [f"{three.primary}-0"], 30)
             seen.goes_on(time.time())

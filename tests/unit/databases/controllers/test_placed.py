@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -319,6 +320,41 @@ async def test_a_declared_user_owns_a_database_where_owning_is_having_all_privil
         await world.client.patch(Database, ObjectKey("default", "archive"), handed_back)
         await world.until("it goes", lambda: world.read("heir") is None, 45)
         assert owners() == {"keeper"} and "heir" not in world.sql.users
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@virtual_time
+async def test_an_owner_whom_a_database_names_is_dropped_when_it_names_another(engine: str) -> None:
+    """Whoever is none there goes at once, and an end is kept meanwhile."""
+    world = UsersWorld()
+    sql = ServerInMemory(engine, now=world.runtime.clock.now)
+    world.servers[Endpoint(HOST.host, sql.like.port)] = world.sql = sql
+    end = (world.runtime.clock.now() + timedelta(seconds=120)).isoformat()
+
+    async def delete(name: str) -> None:
+        await world.client.delete(DatabaseUser, ObjectKey("default", name))
+
+    async with world.operator():
+        await world.user("keeper", engine=engine, validUntil=end)
+        await world.user("heir", engine=engine, login=False)
+        for name in ("keeper", "heir"):
+            await world.ready(name)
+        await world.database("archive", engine=engine, owner="keeper")
+        await world.until("made", lambda: world.database_reason("archive") == "DatabaseReady")
+        password = world.entries("keeper-user")["password"]
+        await world.user("typo", engine=engine, user="keeper")
+        await world.failed("keeper", "typo")
+        for name in ("typo", "keeper"):
+            await delete(name)
+        await world.until("it made nothing", lambda: world.read("typo") is None, 30)
+        await world.failed("Database archive names it as its owner: name another one there", "keeper")
+        assert sql.lets_in("keeper", password)
+        await world.runtime.clock.sleep(180)
+        assert not sql.lets_in("keeper", password) and "keeper" in sql.users
+        handed_over = MergePatch({"spec": {"owner": "heir"}})
+        await world.client.patch(Database, ObjectKey("default", "archive"), handed_over)
+        await world.until("it goes", lambda: world.read("keeper") is None, 45)
+        assert "keeper" not in sql.users
 
 
 @virtual_time

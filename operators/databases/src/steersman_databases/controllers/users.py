@@ -33,7 +33,7 @@ from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
 from steersman_databases.engines.claims import require_kin, retained
 from steersman_databases.engines.desired import Claim, NoPassword
-from steersman_databases.engines.errors import AccessRefused, ObjectsMissing
+from steersman_databases.engines.errors import AccessRefused, ObjectsMissing, StillNeeded
 from steersman_databases.engines.plan import Change as ServerChange
 from steersman_databases.engines.plan import Plan
 from steersman_databases.engines.survey import Scope, Survey
@@ -373,8 +373,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
                 return _NAMESPACE_ENDS
             raise Failed(advised(str(reason), reason.reason)) from None
         name = user.spec.user
-        if needed := await named_owner(self.client, user, name, located.home):
-            raise Failed(f"{needed}: name another one there, or delete it", None)
+        needed = await named_owner(self.client, user, name, located.home)
         both = frozenset({name, located.contents.second_username(name)})
         scope = Scope(users=both, dropped=both)
         if user.spec.reassign_to:
@@ -386,7 +385,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
             left = retained(survey.users.get(name), claim)
             if heir and is_guest(user, located.home):
                 require_kin(survey, [heir], claim)
-            return located.contents.plan_drop_user(survey, name, claim, heir)
+            plan = located.contents.plan_drop_user(survey, name, claim, heir)
+            if plan and needed:
+                raise StillNeeded(needed, "name another one there")
+            return plan
 
         try:
             changes = await self._surveys.carry_out(located, KIND, user.key, scope, planned)
@@ -394,6 +396,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return left
         except EngineError as error:
             self._tell(user, error.changes)
+            await self._end(user, located)
             raise Failed(with_next_step(error), None) from error
 
     async def _claim(self, user: DatabaseUser) -> Claim:

@@ -74,13 +74,18 @@ async def forget_database(session: Session, name: str) -> None:
     await _remove(session, f"database {name}", "name = ? AND kind IN ('database', 'owner')", name)
 
 
+async def disown(session: Session, name: str) -> None:
+    """A user owns nothing any more."""
+    where = "kind = 'owner' AND CONVERT(mark USING utf8mb4) COLLATE utf8mb4_bin = ?"
+    await _remove(session, f"owner {name}", where, name)
+
+
 async def forget_user(session: Session, name: str) -> None:
-    """Take a user's mark away, where there is one. It owns nothing any more."""
-    where = "(kind = 'user' AND name = ?) OR (kind = 'owner' AND mark COLLATE utf8mb4_bin = ?)"
-    await _remove(session, f"user {name}", where, name, name)
+    """Take a user's mark away, where there is one."""
+    await _remove(session, f"user {name}", "kind = 'user' AND name = ?", name)
 
 
-async def _remove(session: Session, what: str, where: str, *names: str) -> None:
+async def _remove(session: Session, what: str, where: str, name: str) -> None:
     if await _is_there(session):
         statement = f"DELETE FROM `{DATABASE}`.`claims` WHERE {where}"  # noqa: S608
-        await session.rows(f"removing the mark of {what}", statement, *names)
+        await session.rows(f"removing the mark of {what}", statement, name)

@@ -15,7 +15,7 @@ from ..server import Credentials, Login, Server
 from ..sessions import Sessions
 from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
-from .claims import forget_database, forget_user, mark_database, write_mark
+from .claims import disown, forget_database, forget_user, mark_database, write_mark
 from .pool import MySQLSessions
 from .session import ANYWHERE, LOCKED, Session, account, connect
 from .statements import Dialect, statement
@@ -125,6 +125,8 @@ async def _drop_user(session: Session, action: DropUser, dialect: Dialect) -> No
     if not action.role:
         await _shut_out(session, action.name)
         await _require_no_definer(session, action.name)
+    # First, since nobody comes back for it: a Database that names it writes it down again.
+    await disown(session, action.name)
     await session.run(*statement(action, dialect))
     await forget_user(session, action.name)
 

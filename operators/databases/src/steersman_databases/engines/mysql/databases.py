@@ -49,7 +49,7 @@ def _taken(state: DatabaseState, desired: DesiredDatabase) -> Change | None:
     if desired.claim is not None and state.mark != desired.claim.text:
         return Change("DatabaseAdopted", f"took over database {state.name}")
     if not state.marked_owner:
-        # An earlier version did not write it down.
+        # Who it was has been dropped, or was not written down by an earlier version.
         return None
     return Change("DatabaseAltered", f"altered database {state.name} (owner {desired.owner})")
 
