@@ -8,6 +8,7 @@ are reconciled. Nothing here must survive the process: it is filled by the first
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -40,9 +41,11 @@ TIMEOUT_SECONDS = 15.0
 _SIGN_OF_LIFE_SECONDS = 5.0
 _VISIT_SECONDS = 0.5
 """So much more for each visit: a server that has many databases, or little time, is not away."""
-LOGIN_SECONDS = 300.0
-"""Where verifiers cannot be read, each password is tried by a login this often."""
+LOGIN_SECONDS = 18.0
+"""Where verifiers cannot be read, each password is tried by a login this often: one that differs is found in time."""
 _LOGINS_AT_ONCE = 20
+"""In each look. Where there are more than 60, who was tried longest ago is the next, and each waits longer."""
+_FORGOTTEN_SECONDS = 3600.0
 # The longest with its jitter, and the time to the next look that nobody asks for, are less than 30 s.
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
 # Of the controllers' workers: a server that hangs must leave enough of them for the others. So for one that has not
@@ -103,8 +106,8 @@ class _Known:
     parked: dict[tuple[str, ObjectKey], None] = field(default_factory=dict[tuple[str, ObjectKey], None])
     watching: asyncio.Task[None] | None = None
     due: float | None = None
-    opened: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
-    untried: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
+    tried: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
+    """When a login with them was last taken, or told nothing."""
 
     @property
     def contents(self) -> Contents:
@@ -247,10 +250,9 @@ class Surveys:
         if survey.verifiers_readable:
             return survey
         now, server = self._runtime.clock.monotonic(), known.located.server
-        known.opened = {c: at for c, at in known.opened.items() if now - at < LOGIN_SECONDS}
-        known.untried = {c: at for c, at in known.untried.items() if now - at < LOGIN_SECONDS}
-        due = [c for c in self._credentials(known, survey, desired) if c not in known.opened]
-        due.sort(key=lambda c: known.untried.get(c, -LOGIN_SECONDS))
+        known.tried = {c: at for c, at in known.tried.items() if now - at < _FORGOTTEN_SECONDS}
+        ages = {c: now - known.tried.get(c, -math.inf) for c in self._credentials(known, survey, desired)}
+        due = sorted((c for c, age in ages.items() if age >= LOGIN_SECONDS), key=ages.__getitem__, reverse=True)
         opened: dict[str, bool] = {}
         for credentials in due[:limit]:
             try:
@@ -260,7 +262,7 @@ class Surveys:
                 opens = True
             except EngineError:
                 # Nobody knows, then. It comes last the next time: the server may shut out this one alone.
-                known.untried[credentials] = now
+                known.tried[credentials] = now
                 break
             opened[credentials.username] = opens
             if opens:
@@ -285,7 +287,7 @@ class Surveys:
         now = self._runtime.clock.monotonic()
         for credentials in tried:
             # Spread, so that those of one moment are not tried in one moment for ever.
-            known.opened.setdefault(credentials, now - LOGIN_SECONDS * 0.2 * self._runtime.random.random())
+            known.tried[credentials] = now - LOGIN_SECONDS * 0.2 * self._runtime.random.random()
 
     def forget(self, kind: str, key: ObjectKey) -> None:
         """Stops to watch over what an object wanted."""
