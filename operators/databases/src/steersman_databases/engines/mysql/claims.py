@@ -22,23 +22,11 @@ SETUP = (
 
 
 async def read_marks(session: Session) -> dict[tuple[str, str], str]:
-    """The marks by kind (`user`, `database`) and name; none before there is the table."""
+    """The marks by kind (`user`, `database`, `owner`) and name; none before there is the table."""
     if not await _is_there(session):
         return {}
     rows = await session.rows("looking at marks", f"SELECT kind, name, mark FROM `{DATABASE}`.`claims`")  # noqa: S608
     return {(row["kind"], row["name"]): row["mark"] for row in rows}
-
-
-async def read_owners(session: Session) -> dict[str, str]:
-    """Who is to own each database that has a mark."""
-    if not await _is_there(session):
-        return {}
-    rows = await session.rows(
-        "looking at owners",
-        f"SELECT o.name, o.mark FROM `{DATABASE}`.`claims` o JOIN `{DATABASE}`.`claims` d"  # noqa: S608
-        " ON d.kind = 'database' AND d.name = o.name WHERE o.kind = 'owner'",
-    )
-    return {row["name"]: row["mark"] for row in rows}
 
 
 async def _is_there(session: Session) -> bool:

@@ -12,7 +12,7 @@ from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
 from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
 from .accounts import NOWHERE, TABLES, Account, Accounts, read_accounts
-from .claims import read_marks, read_owners
+from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
 from .session import ANYWHERE, Session, pattern
@@ -23,7 +23,6 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
     async with sessions.session(deadline) as session:
         [row] = await session.rows("looking at the server", "SELECT VERSION() AS v")
         major, minor = re.findall(r"\d+", row["v"])[:2]
-        marks = await read_marks(session)
         administrator = sessions.server.login.username
         accounts = await read_accounts(session, scope.all_users, administrator)
         own = [account for name in sorted(scope.all_users) if (account := accounts.own(name)) is not None]
@@ -31,12 +30,12 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         literal = await names_are_literal(session)
         for one in await held_by(session, accounts, own, literal=literal):
             held[one.on.database].add(one)
-        # An owner is written down before all is granted: later read, who has it is known to own it.
-        owners = await read_owners(session)
+        # They are written before what they are about: read later, whatever was seen has its mark, and its owner.
+        marks = await read_marks(session)
         there = await _schemata(session, sorted(scope.databases | held.keys()))
         for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
             held[one.on.database].add(one)
-        databases = _databases(sorted(scope.databases | held.keys()), there, marks, owners, held)
+        databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
         absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
         acting = await acting_as(session, sorted({*absent, *scope.dropped}))
@@ -90,19 +89,19 @@ def _databases(
     names: list[str],
     there: Mapping[str, Mapping[str, Any]],
     marks: Mapping[tuple[str, str], str],
-    owners: Mapping[str, str],
     held: Mapping[str, set[Privilege]],
 ) -> dict[str, DatabaseState]:
     found: dict[str, DatabaseState] = {}
     for name in names:
         on = frozenset(one for one in held.get(name, ()) if not one.on.kind.is_inside)
         if (row := there.get(name)) is not None:
+            mark = marks.get(("database", name))
             found[name] = DatabaseState(
                 name,
                 encoding=row["encoding"],
                 collation=row["collation"],
-                mark=marks.get(("database", name)),
-                marked_owner=owners.get(name, ""),
+                mark=mark,
+                marked_owner=marks.get(("owner", name), "") if mark is not None else "",
                 privileges=on,
             )
         elif held.get(name):
