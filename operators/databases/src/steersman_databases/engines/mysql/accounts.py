@@ -81,6 +81,11 @@ class Accounts:
     edges: Mapping[Key, tuple[Edge, ...]]
     administrator: str
 
+    @property
+    def administrators(self) -> list[Account]:
+        """Who looks, and the roles that it has."""
+        return self._reached(key for key in self.found if key[0] == self.administrator)
+
     def own(self, name: str) -> Account | None:
         """Who logs in from everywhere, or MariaDB's role."""
         return self.found.get((name, ANYWHERE)) or self.found.get((name, NOWHERE))
@@ -119,7 +124,7 @@ class Accounts:
 
         But for the dynamic ones, whose names have a `_`: those takes who may write the server's own tables, too.
         """
-        own = self._reached(key for key in self.found if key[0] == self.administrator)
+        own = self.administrators
         beyond = account.on_server - {word for one in own for word in one.on_server} - HARMLESS - {REPLICATION}
         writes = {word for one in own for word in one.on_server - one.restricted}
         return {word for word in beyond if "_" not in word or not writes >= {"INSERT", "UPDATE", "DELETE"}}

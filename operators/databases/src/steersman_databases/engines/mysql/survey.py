@@ -34,7 +34,9 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         marks = await read_marks(session)
         there = await _schemata(session, sorted(scope.databases | held.keys()))
         for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
-            held[one.on.database].add(one)
+            # The administrator may have been given a database before it is there, and would lock itself out.
+            if one.grantee not in {account.key[0] for account in accounts.administrators}:
+                held[one.on.database].add(one)
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
         absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
