@@ -145,6 +145,25 @@ def test_some_namespaces_only(installation: Installation, charted: Write) -> Non
     assert not granted(rest) & granted(narrow[0]["rules"])
 
 
+def test_webhooks_are_asked_about_what_is_watched(installation: Installation, charted: Write) -> None:
+    """So that a release that is down refuses nothing in the namespaces of another."""
+    watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "1234"]}
+    labels, unpaused = {"{{ team }}": "shop"}, {"key": "paused", "operator": "DoesNotExist"}
+    selectors = ({}, {"matchLabels": labels}, {"matchLabels": labels, "matchExpressions": [unpaused]})
+    for own in selectors:
+
+        def narrowed(configuration: Manifest, own: Manifest = own) -> None:
+            configuration["webhooks"][0]["namespaceSelector"] = own
+
+        chart = charted(changed(installation, "ValidatingWebhookConfiguration", narrowed))
+        [webhook] = one(chart.template(), "ValidatingWebhookConfiguration")["webhooks"]
+        assert webhook.get("namespaceSelector", {}) == own
+        found = chart.template("--set-string", "watchNamespaces={shop,1234}")
+        [webhook] = one(found, "ValidatingWebhookConfiguration")["webhooks"]
+        expressions = [*own.get("matchExpressions", []), watched]
+        assert webhook["namespaceSelector"] == {**own, "matchExpressions": expressions}
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

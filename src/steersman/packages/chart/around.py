@@ -172,7 +172,22 @@ def _configuration(parts: Parts, configuration: Manifest) -> Manifest:
     found["metadata"]["name"] = parts.names.configuration(configuration["metadata"]["name"])
     for webhook in found["webhooks"]:
         webhook["clientConfig"] = parts.names.client(webhook["clientConfig"])
+        webhook |= _watched(parts, webhook.pop("namespaceSelector", {}))
     return _annotated(parts, found, _injected(parts))
+
+
+def _watched(parts: Parts, selector: Manifest) -> Manifest:
+    """Its `namespaceSelector`, narrowed to what is watched: only there is anything refused while nobody answers."""
+    condition, rest = "$.Values.watchNamespaces", dict(selector)
+    own = rest.pop("matchExpressions", [])
+    watched = "- key: kubernetes.io/metadata.name\n  operator: In\n  values: {{ toJson $.Values.watchNamespaces }}\n"
+    lines = literal(as_text(rest)) if rest else ""
+    if own:
+        lines += f"matchExpressions:\n{literal(as_text(own))}{under(condition, watched)}"
+    else:
+        lines += under(condition if rest else "", f"matchExpressions:\n{watched}")
+    whole = "namespaceSelector:\n" + "".join(f"  {line}\n" for line in lines.splitlines())
+    return parts.text.block(under("" if selector else condition, whole))
 
 
 def _injected(parts: Parts) -> dict[str, dict[str, str]]:
