@@ -54,7 +54,7 @@ conformance: $(READY) ## Every case on the in-memory API server and on the real 
 	@PYTHONPATH=tests/support $(BIN)/python -m apiserver_cases
 
 .PHONY: e2e
-e2e: $(READY) ## Everything end to end on the cluster, faults included (over an hour)
+e2e: $(READY) ## Everything end to end on the cluster, faults included (4 hours)
 	@$(MAKE) faults
 	@# Two of them are lost at a time.
 	@$(BIN)/python -m devcluster up --nodes 3
