@@ -104,6 +104,30 @@ async def test_one_that_is_shut_out_hides_no_others_password() -> None:
 
 
 @virtual_time
+async def test_a_password_of_who_is_shut_out_from_here_is_set_once() -> None:
+    """Whether it opens is seen by nobody then; that it was declared is."""
+    world = ClosedWorld()
+    async with world.operator():
+        await world.secret("given", {"password": "first"})
+        await world.user(password={"name": "given", "key": "password"})
+        await world.ready()
+        assert world.closed is not None
+        world.closed.shut_out.add("clerk")
+        await world.secret("given", {"password": "second"})
+        await world.until("set", lambda: world.sql.lets_in("clerk", "second"), 30)
+        await world.ready()
+        writes = world.sql.writes
+        await world.runtime.clock.sleep(700)
+        assert world.sql.writes == writes
+    world.sql.set_password("clerk", "drifted")
+    async with world.operator():
+        await world.until("set again by the next process", lambda: world.sql.lets_in("clerk", "second"), 60)
+        writes = world.sql.writes
+        await world.runtime.clock.sleep(700)
+        assert world.sql.writes == writes
+
+
+@virtual_time
 async def test_the_former_password_never_opens_again_after_the_overlap() -> None:
     world = ClosedWorld()
     async with world.operator():

@@ -21,7 +21,7 @@ from steersman_databases.api import Database
 from steersman_databases.controllers.drift import Desired, concerns, moved_between, stood_in, with_seconds
 from steersman_databases.controllers.servers import Located
 from steersman_databases.engines.desired import DesiredUser
-from steersman_databases.engines.errors import EngineError, ServerUnreachable, SqlFailed
+from steersman_databases.engines.errors import AccessRefused, EngineError, ServerUnreachable, SqlFailed
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Credentials, Server
@@ -108,6 +108,8 @@ class _Known:
     due: float | None = None
     tried: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
     """When a login with them was last taken, or told nothing."""
+    kept: set[Credentials] = field(default_factory=set[Credentials])
+    """Of them, those that opened, or that were set."""
 
     @property
     def contents(self) -> Contents:
@@ -167,9 +169,11 @@ class Surveys:
             # A new one: a look that is under way may have begun before.
             unseen = scope.inside.keys() | stood_in(survey, with_seconds(known.contents, scope))
             known.interests[kind, key] = _Interest(desired, self.tells(kind), unseen)
-            # One that did not open was reset, and is not worth another try before the others are.
-            opened = [c for c in self._credentials(known, survey, desired) if c.username in survey.opened]
-            self._remember(known, opened)
+            # One that did not open was reset, and of who is new it was set: not worth a try before the others are.
+            theirs = self._credentials(known, survey, desired)
+            self._remember(
+                known, [c for c in theirs if c.username in survey.opened or c.username not in survey.users]
+            )
             return changes
 
     async def _settle_one(self, known: _Known, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:
@@ -251,7 +255,8 @@ class Surveys:
             return survey
         now, server = self._runtime.clock.monotonic(), known.located.server
         known.tried = {c: at for c, at in known.tried.items() if now - at < _FORGOTTEN_SECONDS}
-        ages = {c: now - known.tried.get(c, -math.inf) for c in self._credentials(known, survey, desired)}
+        there = [c for c in self._credentials(known, survey, desired) if c.username in survey.users]
+        ages = {c: now - known.tried.get(c, -math.inf) for c in there}
         due = sorted((c for c, age in ages.items() if age >= LOGIN_SECONDS), key=ages.__getitem__, reverse=True)
         opened: dict[str, bool] = {}
         for credentials in due[:limit]:
@@ -260,6 +265,12 @@ class Surveys:
             except SqlFailed:
                 # It was taken; what the user may not do with it is no matter of the password.
                 opens = True
+            except AccessRefused:
+                # Nobody can tell from here. One that this process has not set yet is set once, and counts after that.
+                if credentials in known.kept:
+                    known.tried[credentials] = now
+                    continue
+                opens = False
             except EngineError:
                 # Nobody knows, then. It comes last the next time: the server may shut out this one alone.
                 known.tried[credentials] = now
@@ -267,6 +278,7 @@ class Surveys:
             opened[credentials.username] = opens
             if opens:
                 self._remember(known, [credentials])
+        known.kept &= known.tried.keys()
         return replace(survey, opened=opened)
 
     def _credentials(self, known: _Known, survey: Survey, desired: Iterable[Desired]) -> Iterator[Credentials]:
@@ -280,7 +292,7 @@ class Surveys:
                 name = known.contents.second_username(each.name)
                 both.append((name, second.password, second.valid_until))
             for name, password, end in both:
-                if isinstance(password, str) and name in survey.users and (end is None or end > now):
+                if isinstance(password, str) and (end is None or end > now):
                     yield Credentials(name, password)
 
     def _remember(self, known: _Known, tried: Iterable[Credentials]) -> None:
@@ -288,6 +300,7 @@ class Surveys:
         for credentials in tried:
             # Spread, so that those of one moment are not tried in one moment for ever.
             known.tried[credentials] = now - LOGIN_SECONDS * 0.2 * self._runtime.random.random()
+            known.kept.add(credentials)
 
     def forget(self, kind: str, key: ObjectKey) -> None:
         """Stops to watch over what an object wanted."""
