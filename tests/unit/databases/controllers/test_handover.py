@@ -143,3 +143,15 @@ def test_a_primary_whose_timeline_is_seen_later_was_still_asked_for() -> None:
         told.append(own.news(former, status))
     first, second = "orders-0 took over: timeline 3 follows 2", "orders-1 took over: timeline 4 follows 3"
     assert told == [(), (), [("Failover", first)], [("Failover", second)]]
+
+
+def test_a_primary_that_tells_no_timeline_for_a_while_hides_no_failover() -> None:
+    """As one whose server is stopped, for want of room for its log, and holds the lock."""
+    own, status = OfPostgreSQL(), PostgreSQLClusterStatus(primary="orders-0", timeline=1)
+    told: list[Sequence[News]] = []
+    for leader, timeline in ((0, None), (1, 2)):
+        seen = observed(THREE, primary(leader, timeline=timeline), member(2))
+        former, status = status, advanced(status, 1, "Ready", (VIEW, seen))
+        status = own.completed(status, VIEW, seen)
+        told.append(own.news(former, status))
+    assert told == [(), [("Failover", "orders-1 took over: timeline 2 follows 1")]]

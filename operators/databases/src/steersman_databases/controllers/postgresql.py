@@ -42,7 +42,7 @@ class OfPostgreSQL:
         told = msgspec.structs.replace(
             former,
             # The last one stays until there is another: that it changed is how a failover is seen.
-            timeline=former.timeline if member is None else member.timeline,
+            timeline=(member and member.timeline) or former.timeline,
             members=tuple(_member(view, observed, i) for i in observed.instances),
         )
         return switchovers.with_change(told) if _has_taken_over(former, told) else told
