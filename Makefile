@@ -58,14 +58,14 @@ e2e: $(READY) ## Everything end to end on the cluster, faults included (4 hours)
 	@$(MAKE) faults
 	@# Two of them are lost at a time.
 	@$(BIN)/python -m devcluster up --nodes 3
-	@$(BIN)/pytest --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
-	@$(BIN)/pytest --timeout 1800 -m disruptive tests/e2e
+	@$(BIN)/pytest -v --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
+	@$(BIN)/pytest -v --timeout 1800 -m disruptive tests/e2e
 	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
 
 .PHONY: e2e-ipv6
 e2e-ipv6: $(READY) ## Smoke tests, and what depends on addresses, on a devcluster of its own that has only those of IPv6 (15 min)
 	@export DEVCLUSTER=ip6 DEVCLUSTER_IP=6 CLUSTER=; trap '$(BIN)/python -m devcluster down' EXIT; \
-		$(BIN)/pytest --timeout 1800 -m "smoke or addresses" tests/e2e
+		$(BIN)/pytest -v --timeout 1800 -m "smoke or addresses" tests/e2e
 
 .PHONY: faults
 faults: $(READY) ## Each fault at its full size, on the real API server, and MySQL groups that are cut in two (25 min)
