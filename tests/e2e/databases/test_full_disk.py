@@ -20,7 +20,9 @@ FILLER = "/var/lib/steersman/data/filler"
 # finds no room there waits.
 _MEGABYTES = ", ".join(["(REPEAT('0123456789abcdef', 65536))"] * 8)
 FLOOD = {
-    "postgresql": "CREATE TABLE flood AS SELECT repeat(md5(i::text), 30) AS words FROM generate_series(1, 1200000) i",
+    # What one statement has written is gone when it fails.
+    "postgresql": "DO $$ BEGIN CREATE TABLE flood (words text); FOR i IN 1..60 LOOP INSERT INTO flood"
+    " SELECT repeat(md5(n::text), 30) FROM generate_series(1, 20000) n; COMMIT; END LOOP; END $$",
     "mysql": "CREATE TABLE flood (number bigint AUTO_INCREMENT PRIMARY KEY, words longtext); "
     f"INSERT INTO flood (words) VALUES {_MEGABYTES}; "
     + "INSERT INTO flood (words) SELECT words FROM flood LIMIT 8; "
