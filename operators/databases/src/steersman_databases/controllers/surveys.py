@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from steersman.controller import Channel
 from steersman.controller.sources import Push
@@ -19,13 +19,18 @@ from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_databases.api import Database
 from steersman_databases.controllers.drift import Desired, concerns, moved_between, stood_in, with_seconds
+from steersman_databases.controllers.known_server import Interest, KnownServer
 from steersman_databases.controllers.servers import Located
 from steersman_databases.engines.desired import DesiredUser
-from steersman_databases.engines.errors import AccessRefused, EngineError, ServerUnreachable, SqlFailed
+from steersman_databases.engines.errors import (
+    AccessRefused,
+    AdministratorRejected,
+    EngineError,
+    ServerUnreachable,
+    SqlFailed,
+)
 from steersman_databases.engines.plan import Change, Plan
-from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Credentials, Server
-from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.settle import settle
 from steersman_databases.engines.survey import NOT_YET, Scope, Survey
 
@@ -46,11 +51,8 @@ LOGIN_SECONDS = 18.0
 _LOGINS_AT_ONCE = 20
 """In each look. Where there are more than 60, who was tried longest ago is the next, and each waits longer."""
 _FORGOTTEN_SECONDS = 3600.0
-# The longest with its jitter, and the time to the next look that nobody asks for, are less than 30 s.
-_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 20.0
-# Of the controllers' workers: a server that hangs must leave enough of them for the others. So for one that has not
-# answered yet, or not since it failed, a single one waits. No more than get their share of its few sessions in time.
-_MOST_AT_WORK = 16
+_DOUBT_SECONDS = 30.0
+"""Where somebody's wish keeps the server from being looked at for all, each looks for itself this often."""
 
 
 class ServerBusy(Exception):
@@ -60,69 +62,6 @@ class ServerBusy(Exception):
     """
 
     retry_after = 30.0
-
-
-@dataclass(slots=True)
-class _Interest:
-    """What one object wants on a server, and whom to tell when that is no longer so."""
-
-    desired: tuple[Desired, ...]
-    tell: Channel
-    unseen: set[str] | None = None
-    """Databases that were not looked inside of since it was settled; None: it is compared with what was there before.
-
-    What was undone and has come back in the meantime looks as it did before.
-    """
-
-    def is_first_seen(self, visited: Iterable[str], latest: Survey) -> bool:
-        """Whether a look that visited these databases is the first, since it was settled, to show all it wants."""
-        if self.unseen is None:
-            return False
-        self.unseen.difference_update(visited)
-        if self.unseen & latest.databases.keys():
-            return False
-        self.unseen = None
-        return True
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is known of one server."""
-
-    located: Located
-    sessions: Sessions
-    interests: dict[tuple[str, ObjectKey], _Interest] = field(default_factory=dict[tuple[str, ObjectKey], _Interest])
-    asked: dict[asyncio.Future[Survey], Scope] = field(default_factory=dict[asyncio.Future[Survey], Scope])
-    looking: asyncio.Task[None] | None = None
-    latest: Survey | None = None
-    answers: bool = False
-    failure: EngineError | None = None
-    pause: float = _FIRST_PAUSE
-    not_before: float = 0.0
-    turn: int = 0
-    visited: dict[str, int] = field(default_factory=dict[str, int])
-    """Databases, and in which turn each was looked inside of last; 0 is never."""
-    working: int = 0
-    parked: dict[tuple[str, ObjectKey], None] = field(default_factory=dict[tuple[str, ObjectKey], None])
-    watching: asyncio.Task[None] | None = None
-    due: float | None = None
-    tried: dict[Credentials, float] = field(default_factory=dict[Credentials, float])
-    """When a login with them was last taken, or told nothing."""
-    kept: set[Credentials] = field(default_factory=set[Credentials])
-    """Of them, those that opened, or that were set."""
-
-    @property
-    def contents(self) -> Contents:
-        return self.located.contents
-
-    @property
-    def places(self) -> int:
-        """For so many more there is a place at work."""
-        return (_MOST_AT_WORK if self.answers else 1) - self.working
-
-    def succeeded(self) -> None:
-        """It has just answered."""
-        self.answers, self.failure, self.pause, self.not_before = True, None, _FIRST_PAUSE, 0.0
 
 
 class Surveys:
@@ -135,7 +74,7 @@ class Surveys:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         # By all that leads there, passwords included: who guesses one must not work with another's sessions.
-        self._known: dict[Server, _Known] = {}
+        self._known: dict[Server, KnownServer] = {}
         self._channels: dict[str, Channel] = {}
 
     def tells(self, kind: str) -> Channel:
@@ -154,10 +93,16 @@ class Surveys:
         known = self._of(located)
         with self._place(known, kind, key):
             self.forget(kind, key)
-            known.interests[kind, key] = _Interest(desired, self.tells(kind))
+            known.interests[kind, key] = Interest(desired, self.tells(kind))
             scope = Scope.of(desired)
             # What this raises is shared with others: it is not to be changed.
-            survey = await self._tried(known, await self._look(known, scope), desired)
+            try:
+                survey = await self._tried(known, await self._look(known, scope), desired)
+            except EngineError:
+                if known.failure is None:
+                    # By itself: what is looked at for all does without it.
+                    self.forget(kind, key)
+                raise
             changes: tuple[Change, ...] = ()
             try:
                 for number, each in enumerate(desired):
@@ -168,7 +113,7 @@ class Surveys:
                 raise
             # A new one: a look that is under way may have begun before.
             unseen = scope.inside.keys() | stood_in(survey, with_seconds(known.contents, scope))
-            known.interests[kind, key] = _Interest(desired, self.tells(kind), unseen)
+            known.interests[kind, key] = Interest(desired, self.tells(kind), unseen)
             # One that did not open was reset, and of who is new it was set: not worth a try before the others are.
             theirs = self._credentials(known, survey, desired)
             self._remember(
@@ -176,7 +121,7 @@ class Surveys:
             )
             return changes
 
-    async def _settle_one(self, known: _Known, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:
+    async def _settle_one(self, known: KnownServer, desired: Desired, survey: Survey | None) -> tuple[Change, ...]:
         try:
             return await settle(known.contents, known.sessions, desired, survey, TIMEOUT_SECONDS)
         except ServerUnreachable:
@@ -231,7 +176,7 @@ class Surveys:
             return await known.contents.carry_out(known.sessions, plan) if plan else ()
 
     @contextmanager
-    def _place(self, known: _Known, kind: str, key: ObjectKey) -> Generator[None]:
+    def _place(self, known: KnownServer, kind: str, key: ObjectKey) -> Generator[None]:
         """One of the places at work on a server. Whoever finds none hears when there is one. Raises ServerBusy."""
         if known.places <= 0:
             known.parked[kind, key] = None
@@ -249,7 +194,9 @@ class Surveys:
                 del known.parked[called]
                 self.tells(called[0]).push(called[1])
 
-    async def _tried(self, known: _Known, survey: Survey, desired: Iterable[Desired], limit: int = 100) -> Survey:
+    async def _tried(
+        self, known: KnownServer, survey: Survey, desired: Iterable[Desired], limit: int = 100
+    ) -> Survey:
         """The survey, knowing which passwords a login found wrong, where verifiers cannot be read."""
         if survey.verifiers_readable:
             return survey
@@ -281,7 +228,7 @@ class Surveys:
         known.kept &= known.tried.keys()
         return replace(survey, opened=opened)
 
-    def _credentials(self, known: _Known, survey: Survey, desired: Iterable[Desired]) -> Iterator[Credentials]:
+    def _credentials(self, known: KnownServer, survey: Survey, desired: Iterable[Desired]) -> Iterator[Credentials]:
         """What should open a server whose verifiers cannot be read."""
         now = self._runtime.clock.now()
         for each in desired:
@@ -295,7 +242,7 @@ class Surveys:
                 if isinstance(password, str) and (end is None or end > now):
                     yield Credentials(name, password)
 
-    def _remember(self, known: _Known, tried: Iterable[Credentials]) -> None:
+    def _remember(self, known: KnownServer, tried: Iterable[Credentials]) -> None:
         now = self._runtime.clock.monotonic()
         for credentials in tried:
             # Spread, so that those of one moment are not tried in one moment for ever.
@@ -308,13 +255,13 @@ class Surveys:
             known.interests.pop((kind, key), None)
             known.parked.pop((kind, key), None)
 
-    def _of(self, located: Located) -> _Known:
+    def _of(self, located: Located) -> KnownServer:
         known = self._known.get(located.server)
         if known is None:
-            known = self._known[located.server] = _Known(located, located.contents.connect(located.server))
+            known = self._known[located.server] = KnownServer(located, located.contents.connect(located.server))
         return known
 
-    async def _look(self, known: _Known, scope: Scope) -> Survey:
+    async def _look(self, known: KnownServer, scope: Scope) -> Survey:
         now = self._runtime.clock.monotonic()
         if known.failure is not None and now < known.not_before:
             # One attempt for all: who asks meanwhile hears what it came to.
@@ -328,7 +275,7 @@ class Surveys:
         finally:
             known.asked.pop(answer, None)
 
-    async def _answer(self, known: _Known) -> None:
+    async def _answer(self, known: KnownServer) -> None:
         """Looks as long as somebody asks, for all at once who asked before it begins."""
         try:
             while known.asked:
@@ -338,28 +285,18 @@ class Surveys:
         finally:
             known.looking = None
 
-    async def _answer_all(self, known: _Known, asked: dict[asyncio.Future[Survey], Scope]) -> None:
-        scope = Scope()
-        for each in asked.values():
-            scope |= each
+    async def _answer_all(self, known: KnownServer, asked: dict[asyncio.Future[Survey], Scope]) -> None:
         try:
-            if isinstance(known.failure, ServerUnreachable):
-                # Whoever asks holds a worker: one that was away is waited for at length only once it answers at all.
-                await known.contents.survey(known.sessions, Scope(), _SIGN_OF_LIFE_SECONDS)
-            survey = await known.contents.survey(known.sessions, scope, _patience(scope))
-        except EngineError as error:
-            self._failed(known, error)
-            outcome: Survey | Exception = error
+            outcome = await self._looked(known, asked.values())
+            if isinstance(outcome, EngineError) and known.failure is None and len(asked) > 1:
+                # The server answers, but for what one of them wants: that is told to nobody else.
+                each = list(asked.items())
+                for some in (each[::2], each[1::2]):
+                    await self._answer_all(known, dict(some))
         except asyncio.CancelledError:
             for answer in asked:
                 answer.cancel()
             raise
-        except Exception as error:
-            # Nobody expects it, and nobody may wait for ever because of it.
-            outcome = error
-        else:
-            known.succeeded()
-            outcome = survey
         for answer in asked:
             if answer.done():
                 continue
@@ -368,15 +305,37 @@ class Surveys:
             else:
                 answer.set_exception(outcome)
 
-    def _failed(self, known: _Known, error: EngineError) -> None:
-        now, first = self._runtime.clock.monotonic(), known.failure is None
-        if not first and now < known.not_before:
-            return
-        known.answers, known.failure = False, error
-        known.not_before = now + known.pause * (0.9 + 0.2 * self._runtime.random.random())
-        known.pause = min(known.pause * 2, _LONGEST_PAUSE)
+    async def _looked(self, known: KnownServer, scopes: Iterable[Scope]) -> Survey | Exception:
+        """One look for all, or why there was none. What a server says of a wish alone is no failure of its own."""
+        scope = Scope()
+        for each in scopes:
+            scope |= each
+        survey = known.contents.survey
+        try:
+            if isinstance(known.failure, ServerUnreachable):
+                # Whoever asks holds a worker: one that was away is waited for at length only once it answers at all.
+                await survey(known.sessions, Scope(), _SIGN_OF_LIFE_SECONDS)
+            found = await survey(known.sessions, scope, _patience(scope))
+        except (ServerUnreachable, AdministratorRejected) as error:
+            self._failed(known, error)
+            return error
+        except EngineError as error:
+            try:
+                await survey(known.sessions, Scope(), _SIGN_OF_LIFE_SECONDS)
+            except EngineError as own:
+                self._failed(known, own)
+                return own
+            known.succeeded()
+            return error
+        except Exception as error:
+            # Nobody expects it, and nobody may wait for ever because of it.
+            return error
+        known.succeeded()
+        return found
+
+    def _failed(self, known: KnownServer, error: EngineError) -> None:
         # All hear that it is away, whoever noticed; that it is still away is told by nobody's reconcile.
-        if first:
+        if known.failed(error, self._runtime):
             _tell(known.interests)
 
     # The source.
@@ -401,7 +360,7 @@ class Surveys:
                 task.cancel()
             await asyncio.gather(*rounds, return_exceptions=True)
 
-    def _watch(self, known: _Known, now: float) -> None:
+    def _watch(self, known: KnownServer, now: float) -> None:
         if known.watching is not None and not known.watching.done():
             return
         if known.due is None:
@@ -420,7 +379,7 @@ class Surveys:
             del self._known[server]
             await known.sessions.close()
 
-    async def _round(self, known: _Known) -> None:
+    async def _round(self, known: KnownServer) -> None:
         """One look at a server that nobody asked for, and word to those whom what it found concerns."""
         recovering = known.failure is not None
         if recovering and self._runtime.clock.monotonic() < known.not_before:
@@ -428,14 +387,16 @@ class Surveys:
         interests = dict(known.interests)
         known.turn += 1
         scope = _scope_of_turn(known, (d for i in interests.values() for d in i.desired))
-        try:
-            found = await known.contents.survey(known.sessions, scope, _patience(scope))
-            wanted = [d for i in interests.values() for d in i.desired]
-            found = await self._tried(known, found, wanted, _LOGINS_AT_ONCE)
-        except EngineError as error:
-            self._failed(known, error)
+        found = await self._looked(known, [scope])
+        if not isinstance(found, Survey | EngineError):
+            raise found
+        if isinstance(found, EngineError):
+            if known.failure is None and self._runtime.clock.monotonic() >= known.next_doubt:
+                # Each finds out whether it is the one for whom nobody can look, and all others look for themselves.
+                known.next_doubt = self._runtime.clock.monotonic() + _DOUBT_SECONDS
+                _tell(interests)
             return
-        known.succeeded()
+        found = await self._tried(known, found, [d for i in interests.values() for d in i.desired], _LOGINS_AT_ONCE)
         known.visited |= {name: known.turn for name in scope.inside if found.unseen.get(name) != NOT_YET}
         former, known.latest = known.latest, _joined(found, known.latest)
         if recovering:
@@ -449,12 +410,12 @@ class Surveys:
                 _tell({who: interest})
 
 
-def _tell(interests: dict[tuple[str, ObjectKey], _Interest]) -> None:
+def _tell(interests: dict[tuple[str, ObjectKey], Interest]) -> None:
     for (_, key), interest in interests.items():
         interest.tell.push(key)
 
 
-def _scope_of_turn(known: _Known, desired: Iterable[Desired]) -> Scope:
+def _scope_of_turn(known: KnownServer, desired: Iterable[Desired]) -> Scope:
     """Everything that can be seen from outside of databases, and the inside of some of them, in turn."""
     whole = Scope.of(desired)
     stood = stood_in(known.latest, with_seconds(known.contents, whole)) if known.latest is not None else set[str]()
