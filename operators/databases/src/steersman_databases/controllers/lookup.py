@@ -24,5 +24,6 @@ async def find_live(client: CachedClient, kind: type[T], key: ObjectKey) -> T | 
     """The object ``key`` as the API server has it."""
     try:
         return await client.live.get(kind, key)
-    except NotFound:
+    except (NotFound, ValueError):
+        # The latter of names that no object can have, as a/b: whoever has one in a spec is told as of any other.
         return None
