@@ -252,7 +252,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return
         alone = replace(user, spec=replace(user.spec, roles=(), grants=(), undeclared_grants="Keep"))
         password = NoPassword.UNCHANGED if user.spec.login else NoPassword.NONE
-        with suppress(Failed):
+        # Whatever this comes to, what it follows is told.
+        with suppress(Failed, ServerBusy):
             await self._settle(alone, located, Wanted(password, None, user.spec.valid_until))
 
     def _has_ended(self, user: DatabaseUser) -> bool:
