@@ -398,7 +398,8 @@ class ClusterReconciler(Reconciler[C]):
         seen = await Instances(charge, self._parts.engine, self._parts.topology).regain()
         report.observed = seen.observed
         cluster_status.judge_ending(charge.view, seen.observed, report.findings)
-        outcome = await ClusterDeletion(charge).advance(seen.observed, seen.claims)
+        deletion = ClusterDeletion(charge, served=_has_served(cluster))
+        outcome = await deletion.advance(seen.observed, seen.claims)
         if outcome is None:
             self._forget(cluster.key)
             report.over = True

@@ -13,7 +13,7 @@ from steersman_databases.clusters.keyring import pooler_certificate
 from steersman_databases.clusters.observed import Observed
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.lookup import find_live
-from steersman_databases.controllers.outcome import Outcome
+from steersman_databases.controllers.outcome import Blocked, Outcome
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.labels import belongs_to, cluster_selector
@@ -28,9 +28,13 @@ class ClusterDeletion:
     """Stops the instances, then keeps or deletes their data as ``spec.deletionPolicy`` says at this moment.
 
     Everything is derived from what is there, so it can be cut anywhere and begun again. No server is asked.
+
+    Args:
+        served: servers of this cluster ran, so that the data are theirs.
     """
 
-    def __init__(self, charge: Charge) -> None:
+    def __init__(self, charge: Charge, *, served: bool) -> None:
+        self._served = served
         self._charge = charge
         self._names = charge.view.names
 
@@ -73,6 +77,7 @@ class ClusterDeletion:
         deletes = self._charge.view.deletes_data
         if deletes or not claims:
             claims = await self._live_claims()
+        deletes = deletes and not self._were_refused(claims)
         if claims and not deletes:
             self._tell_retained(claims)
             return
@@ -93,6 +98,16 @@ class ClusterDeletion:
             message = f"deleted {', '.join(sorted(deleted))}{words}"
             self._charge.events.normal(self._charge.cluster, "DataDeleted", message)
 
+    def _were_refused(self, claims: Sequence[PersistentVolumeClaim]) -> bool:
+        """Whether these are retained data of a former cluster, which this one could not adopt."""
+        if self._served:
+            return False
+        try:
+            Volumes(self._charge).check_adopted(claims, served=False)
+        except Blocked:
+            return True
+        return False
+
     async def _live_claims(self) -> Sequence[PersistentVolumeClaim]:
         # Live: whatever is overlooked now is forgotten for good.
         found = await self._charge.client.live.list(
@@ -100,7 +115,8 @@ class ClusterDeletion:
             namespace=self._names.key.namespace,
             label_selector=",".join(f"{k}={v}" for k, v in cluster_selector(self._charge.view).items()),
         )
-        return [claim for claim in found.items if belongs_to(claim, self._charge.view)]
+        ours = [claim for claim in found.items if belongs_to(claim, self._charge.view)]
+        return [claim for claim in ours if self._names.claimed(claim.metadata.name) is not None]
 
     def _tell_retained(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         cluster, kept = self._charge.cluster, ", ".join(sorted(c.metadata.name for c in claims))

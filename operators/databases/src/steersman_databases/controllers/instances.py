@@ -92,7 +92,7 @@ class Instances:
         claims = {c.key: c for c in (*await self._ours(PersistentVolumeClaim), *unseen)}.values()
         store = [c for c in await self._ours(ConfigMap) if c.key in view.store.every]
         members = self._topology.observe(view.key, pods, store)
-        numbered = [c for c in claims if number_of(c) is not None]
+        numbered = [c for c in claims if number_of(c) is not None and view.names.claimed(c.metadata.name) is not None]
         seen = observe(
             statefulsets=statefulsets, pods=pods, claims=numbered, members=members, now=self._charge.clock.now()
         )

@@ -21,7 +21,7 @@ from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import READY, Blocked
 from steersman_databases.engines import Contents, EngineError, InvalidName, image
-from steersman_databases.engines.cluster_names import OPERATOR
+from steersman_databases.engines.cluster_names import OPERATOR, ClusterNames
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
 from steersman_databases.resources.claims import ENGINE_LABEL
 from steersman_databases.resources.own_cluster import own_cluster
@@ -78,10 +78,14 @@ class OwnCluster:
     async def _claims_of_any(self) -> Sequence[PersistentVolumeClaim]:
         """Also those of data that another engine made."""
         found = await self.client.list(PersistentVolumeClaim, index=(CLUSTER_INDEX, str(self.database.key)))
+        names = ClusterNames(self.database.key)
         return [
             c
             for c in found
-            if number_of(c) is not None and not is_retired(c) and c.metadata.deletion_timestamp is None
+            if number_of(c) is not None
+            and names.claimed(c.metadata.name) is not None
+            and not is_retired(c)
+            and c.metadata.deletion_timestamp is None
         ]
 
     def _made_by(self, claim: PersistentVolumeClaim) -> str:

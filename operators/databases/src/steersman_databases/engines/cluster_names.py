@@ -74,6 +74,11 @@ class ClusterNames:
     def wal_claim(self, number: int) -> ObjectKey:
         return self._named(f"wal-{self.instance(number)}")
 
+    def claimed(self, claim: str) -> int | None:
+        """The number of the instance whose claim is called so; None of others, as of a copy with the same labels."""
+        volume, _, instance = claim.partition("-")
+        return self.number(instance) if volume in ("data", "wal") else None
+
     @property
     def headless_service(self) -> ObjectKey:
         return self._suffixed("headless")
