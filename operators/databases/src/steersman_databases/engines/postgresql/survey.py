@@ -41,11 +41,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ME = """
     SELECT pg_catalog.current_setting('server_version_num')::int, session_user, r.rolsuper,
            EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+                   JOIN pg_catalog.pg_roles maker ON maker.oid = p.proowner AND maker.rolsuper
+                   JOIN pg_catalog.pg_roles keeper ON keeper.oid = n.nspowner AND keeper.rolsuper
                    WHERE n.nspname = 'steersman' AND p.proname = 'verifiers'
+                   AND pg_catalog.oidvectortypes(p.proargtypes) = 'name[]'
                    AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
                    AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
     FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
 """
+"""The function for verifiers is a superuser's, in the schema of one, who alone can replace it, and of exactly the
+types that it is called with, which none beside it has: what others left there would run as the operator."""
 
 _ROLES = """
     SELECT r.rolname, r.rolcanlogin, r.rolinherit, r.rolsuper, r.rolcreaterole, r.rolcreatedb, r.rolreplication,
