@@ -6,8 +6,11 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
-from postgresql_administrators import OWNER, At, administrated
+from postgresql_administrators import DATABASE, OWNER, SHOP, At, administrated, user
 from postgresql_server import PostgreSQLServer
+from steersman_databases.engines.desired import DesiredGrant
+from steersman_databases.engines.plan import Plan
+from steersman_databases.engines.settle import planned
 from steersman_databases.engines.survey import Scope
 
 
@@ -50,3 +53,57 @@ async def test_what_others_left_as_the_way_to_verifiers_is_not_called(
     survey = await at.contents.survey(at.sessions, Scope(frozenset({OWNER.username})))
     assert ("trojan",) not in at.postgresql.administer("SELECT rolname FROM pg_roles")
     assert not survey.verifiers_readable
+
+
+async def cut_off(at: At) -> None:
+    """A new user, of whom only the first step is done: the operator has made it, and may not act as it yet."""
+    survey = await at.contents.survey(at.sessions, Scope.of([user()]))
+    await at.contents.carry_out(at.sessions, Plan(planned(at.contents, survey, user()).steps[:1]))
+
+
+async def test_a_user_whose_making_was_cut_off_is_finished(at: At) -> None:
+    await cut_off(at)
+    await at.make(user(connection_limit=3))
+    assert at.postgresql.administer("SELECT rolconnlimit FROM pg_roles WHERE rolname = 'clerk'") == [(3,)]
+
+
+async def test_a_user_whose_making_was_cut_off_is_dropped(at: At) -> None:
+    await cut_off(at)
+    assert await at.drop("clerk") == ["UserDropped"]
+
+
+async def test_a_role_that_the_administrator_made_by_hand_is_taken_and_dropped(at: At) -> None:
+    await at.sql("CREATE ROLE clerk LOGIN", who=at.administrator, database="postgres")
+    assert "UserAdopted" in await at.make(user(adopt=True))
+    assert await at.drop("clerk") == ["UserDropped"]
+
+
+@pytest.mark.parametrize("options", ["SET FALSE, INHERIT FALSE", "SET TRUE, INHERIT FALSE"])
+async def test_a_role_that_the_administrator_was_given_to_administer_is_taken_and_dropped(
+    at: At, options: str
+) -> None:
+    """On version 15 it administers all roles anyway."""
+    await at.make(DATABASE)
+    at.postgresql.administer("CREATE ROLE clerk LOGIN")
+    if at.version >= 16:
+        at.postgresql.administer(f"GRANT clerk TO {{}} WITH ADMIN TRUE, {options}", at.administrator.username)
+    create = DesiredGrant(SHOP, frozenset({"CONNECT", "CREATE"}))
+    assert "UserAdopted" in await at.make(user(adopt=True, grants=(create,)))
+    await at.sql("CREATE SCHEMA mine AUTHORIZATION clerk")
+    assert await at.drop("clerk") == ["UserDropped"]
+
+
+@pytest.mark.parametrize("options", ["set", "inherit", "set, inherit"])
+async def test_what_a_server_gives_to_who_makes_roles_is_no_matter(at: At, options: str) -> None:
+    me = at.administrator.username
+    if at.version >= 16:
+        at.postgresql.administer(f"ALTER ROLE {{}} SET createrole_self_grant = '{options}'", me)
+        await at.sessions.close()
+    try:
+        await cut_off(at)
+        await at.make(DATABASE)
+        await at.make(user())
+        await at.sql("CREATE SCHEMA mine AUTHORIZATION clerk")
+        assert await at.drop("clerk") == ["UserDropped"]
+    finally:
+        at.postgresql.administer("ALTER ROLE {} RESET ALL", me)

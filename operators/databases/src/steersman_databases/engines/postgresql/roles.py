@@ -219,14 +219,17 @@ def _too_much(state: UserState, wanted: Attributes) -> dict[str, Any]:
 
 def _made_administered(survey: Survey, state: UserState) -> Iterator[Step]:
     if not survey.superuser and not _is_administered(survey, state):
-        yield Step(_administered(survey, state.name, elevated=True))
+        # Who has the right to pass it on, as has who made it since version 16, cannot give that to itself.
+        elevated = survey.version[0] < INHERITING or not _administers(survey, state.name)
+        yield Step(_administered(survey, state.name, elevated))
 
 
 def _is_administered(survey: Survey, state: UserState) -> bool:
     held = [membership for membership in state.members if membership.role == survey.administrator]
     if survey.version[0] < INHERITING:
         return bool(held)
-    return any(membership.set_role for membership in held) and any(membership.admin for membership in held)
+    inherits = survey.elevates or any(one.inherit for one in held)
+    return inherits and any(one.set_role for one in held) and any(one.admin for one in held)
 
 
 def _administered(survey: Survey, name: str, elevated: bool) -> GrantRole:
