@@ -431,7 +431,8 @@ BEGIN
                JOIN pg_catalog.pg_roles r ON r.oid = u.refobjid AND r.rolname = {}
                JOIN pg_catalog.pg_database d ON d.oid = u.dbid AND d.datname = pg_catalog.current_database()
                WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
-                 AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass) THEN
+                 AND u.deptype = 'o' AND u.classid NOT IN ('pg_catalog.pg_default_acl'::pg_catalog.regclass,
+                                                           'pg_catalog.pg_user_mapping'::pg_catalog.regclass)) THEN
         RAISE serialization_failure USING MESSAGE = 'it has come to own something there';
     END IF;
 END
@@ -440,6 +441,8 @@ END
 
 def _unless_owning(name: str) -> sql.Composed:
     """DROP OWNED drops what is owned: who made something since the survey, or since REASSIGN, is looked at again.
+
+    What it granted in advance, and who it is on foreign servers, nobody is given: that is to be dropped.
 
     Others who may act as the role may still be at it. Whoever makes something for a role writes that down in
     `pg_shdepend` and has a lock on the role until it commits: so nobody begins to, and nobody has begun. Only a

@@ -73,7 +73,8 @@ _ROLES = """
            ARRAY(SELECT DISTINCT d.datname::text
                  FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
                  WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid
-                   AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass),
+                   AND u.deptype = 'o' AND u.classid NOT IN ('pg_catalog.pg_default_acl'::pg_catalog.regclass,
+                                                             'pg_catalog.pg_user_mapping'::pg_catalog.regclass)),
            ARRAY(SELECT m.rolname::text FROM pg_catalog.pg_roles m
                  WHERE (m.rolsuper OR m.rolcreaterole OR m.rolname = ANY(%s))
                    AND pg_catalog.pg_has_role(r.oid, m.oid, 'MEMBER'))
