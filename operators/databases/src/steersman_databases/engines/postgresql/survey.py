@@ -198,10 +198,9 @@ _PRIVILEGES = """
     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = held.namespace
     WHERE (acl.grantee <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s))
        OR (acl.grantor <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantor) = ANY(%s))
-       OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL
-           AND (acl.grantee = 0 OR pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s)))
+       OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL)
 """
-"""What some hold in the connected database or passed on, owners aside; but all that counts on the schema `public`."""
+"""What some hold in the connected database or passed on, owners aside; but all that is on the schema `public`."""
 
 _EXTENSIONS = """
     SELECT e.extname, e.extversion, n.nspname, pg_catalog.pg_get_userbyid(e.extowner)
@@ -370,7 +369,7 @@ async def _inside(session: Session, database: str, schemas: frozenset[str], scop
     owners = sorted({*owned.values(), *objects.values(), *scope.all_users} - {"", DATABASE_OWNER}) if names else []
     strangers = await session.rows("looking at owners", _STRANGERS, owners, acting) if owners else []
     users = sorted(scope.all_users)
-    held = await session.rows("looking at grants", _PRIVILEGES, users, users, [*users, DATABASE_OWNER])
+    held = await session.rows("looking at grants", _PRIVILEGES, users, users)
     return Inside(
         schemas=owned,
         objects=objects,
