@@ -181,6 +181,7 @@ class Survey:
     `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
     cluster's own accounts are other than they were made (PostgreSQL).
     `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
+    `strangers` granted something to a second login, and are nobody as whom the operator may act (PostgreSQL).
     """
 
     product: str
@@ -199,6 +200,7 @@ class Survey:
     hasty: frozenset[str] = frozenset()
     accounts_altered: bool = False
     unseen: Mapping[str, str] = field(default_factory=dict[str, str])
+    strangers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

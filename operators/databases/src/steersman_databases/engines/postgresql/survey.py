@@ -25,7 +25,7 @@ from ..survey import (
     UserState,
 )
 from .accounts import are_as_made
-from .names import NOBODYS, deputy_name
+from .names import DEPUTY, NOBODYS, deputy_name
 from .overriding import overridden
 from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
@@ -249,6 +249,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
     # Since version 16 a member may act as a role only if it was said so.
     acting = "MEMBER" if number < 160000 else "SET"
     inside, unseen = await _visits(sessions, scope, followed, databases, acting, deadline)
+    strangers = await _strangers(sessions, _granted_to_deputies(databases, inside), acting, deadline)
     return Survey(
         product="PostgreSQL",
         version=divmod(number, 10000),
@@ -262,7 +263,27 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         hasty=frozenset(name or "all roles" for (name,) in hasty),
         accounts_altered=accounts_altered,
         unseen=unseen,
+        strangers=strangers,
     )
+
+
+def _granted_to_deputies(databases: Mapping[str, DatabaseState], inside: Mapping[str, Inside]) -> set[str]:
+    """By whom: mostly by nobody, as all is granted to their users."""
+    found: set[str] = set()
+    for name, state in databases.items():
+        held = state.privileges | inside.get(name, Inside()).privileges
+        grantors = {one.grantor for one in held if one.grantee.endswith(DEPUTY)}
+        found |= {state.owner if grantor == DATABASE_OWNER else grantor for grantor in grantors}
+    return found
+
+
+async def _strangers(sessions: PostgreSQLSessions, roles: set[str], acting: str, deadline: float) -> frozenset[str]:
+    if not roles:
+        return frozenset()
+    async with sessions.at(None, deadline) as session:
+        return frozenset(
+            name for (name,) in await session.rows("looking at grantors", _STRANGERS, sorted(roles), acting)
+        )
 
 
 async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, Any]]:
