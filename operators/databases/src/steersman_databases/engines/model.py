@@ -199,7 +199,8 @@ class ModelServer(State):
         )
 
     def _seen_user(self, name: str) -> UserState:
-        user = replace(self.users[name], stands_in=self.stands_in(name), owns_in=self.owns_in(name))
+        stands_in = self.stands_in(name)
+        user = replace(self.users[name], stands_in=stands_in, stands_inside=stands_in, owns_in=self.owns_in(name))
         if self.owners_matter:
             reached = (self.users[role] for role in self.reached_by(name))
             mighty = (one.name for one in reached if one.superuser or one.create_role or one.name in NOBODYS)

@@ -81,8 +81,8 @@ class UserState:
     the whole server that the administrator has not, and so cannot take from it (MySQL): they are listed nowhere else.
     In `members`, `role` is who is a member of it; `admitted` are roles with whom it made a member of them (PostgreSQL
     16 and later). `mighty_by` are those with rights over the whole server whom it is or could act as, itself included
-    (PostgreSQL). `stands_in` are databases in which the role owns or was granted something, `owns_in` those where it
-    owns something beside the database itself.
+    (PostgreSQL). `stands_in` are databases in which the role owns or was granted something, `stands_inside` and
+    `owns_in` those where it does, or owns something, beside the database itself.
     """
 
     name: str
@@ -108,6 +108,7 @@ class UserState:
     admitted: frozenset[tuple[str, str]] = frozenset()
     mighty_by: frozenset[str] = frozenset()
     stands_in: frozenset[str] = frozenset()
+    stands_inside: frozenset[str] = frozenset()
     owns_in: frozenset[str] = frozenset()
 
 
@@ -181,6 +182,7 @@ class Survey:
     `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
     cluster's own accounts are other than they were made (PostgreSQL).
     `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
+    `maintenance` is the database that is nobody's, where one sees to what all have in common (PostgreSQL).
     `strangers` granted something to a second login, and are nobody as whom the operator may act (PostgreSQL).
     """
 
@@ -200,6 +202,7 @@ class Survey:
     hasty: frozenset[str] = frozenset()
     accounts_altered: bool = False
     unseen: Mapping[str, str] = field(default_factory=dict[str, str])
+    maintenance: str = ""
     strangers: frozenset[str] = frozenset()
 
 

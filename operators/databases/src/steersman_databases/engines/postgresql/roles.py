@@ -93,15 +93,23 @@ def _dropped(survey: Survey, states: list[UserState], name: str, heir: str | Non
     yield from (Step(EndSessions(state.name)) for state in states)
     for state in states:
         role, owned = state.name, state.owns_in | _owned(survey, state.name)
-        for database in sorted(state.stands_in | owned):
+        heirs: dict[str, str | None] = {}
+        # Inside comes first: the maintenance database may be one of those, with an heir of its own.
+        for database in sorted(state.stands_in | owned, key=lambda one: (one not in state.stands_inside, one)):
             to = name if role != name else heir
             if to is None and database in owned:
                 to = _heir(survey, name, database)
             # The deputy acts as the user already.
             if to is not None and role == name:
                 _require_harmless(survey, role, database, to)
-            yield Step(Reassign(database, role, to))
+            heirs.setdefault(_seen_to(survey, state, database), to)
+        yield from (Step(Reassign(place, role, to)) for place, to in heirs.items())
         yield Step(DropUser(role), Change("UserDropped", f"dropped user {role}"))
+
+
+def _seen_to(survey: Survey, state: UserState, database: str) -> str:
+    """Where statements free a database of a role: who has nothing inside is not kept by one that lets nobody in."""
+    return database if database in state.stands_inside else survey.maintenance
 
 
 def _owned(survey: Survey, role: str) -> set[str]:
@@ -307,7 +315,7 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Plan:
         if state is None or desired.claim is None or state.mark != desired.claim.text:
             return Plan()
         steps = (*_shut(survey, state), *_made_administered(survey, state), Step(EndSessions(name)))
-        steps += tuple(_gathered(state, desired.name, state.stands_in))
+        steps += tuple(_gathered(survey, state, desired.name, state.stands_in))
         return Plan((*steps, Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))))
     attributes = Attributes(
         login=desired.login,
@@ -329,7 +337,7 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Plan:
         return plan
     kept = _kept_by_strangers(survey, state)
     told = tuple(sorted(words for those in kept.values() for words in those)) if desired.exact else ()
-    return plan + Plan(tuple(_gathered(state, desired.name, state.stands_in - kept.keys())), told)
+    return plan + Plan(tuple(_gathered(survey, state, desired.name, state.stands_in - kept.keys())), told)
 
 
 def _as_user(survey: Survey, state: UserState, desired: DesiredUser) -> Plan:
@@ -363,11 +371,11 @@ def _kept_by_strangers(survey: Survey, state: UserState) -> Mapping[str, list[st
     return kept
 
 
-def _gathered(state: UserState, user: str, databases: Iterable[str]) -> Iterator[Step]:
-    """What the deputy owns nevertheless, made after RESET ROLE, becomes the user's."""
+def _gathered(survey: Survey, state: UserState, user: str, databases: Iterable[str]) -> Iterator[Step]:
+    """What the deputy owns nevertheless, made after SET ROLE NONE, becomes the user's."""
     for database in sorted(databases):
         change = Change("OwnerRestored", f"gave what {state.name} had in database {database} to {user}")
-        yield Step(Reassign(database, state.name, user), change, alone=True)
+        yield Step(Reassign(_seen_to(survey, state, database), state.name, user), change, alone=True)
 
 
 def _memberships(survey: Survey, desired: DesiredUser) -> Plan:

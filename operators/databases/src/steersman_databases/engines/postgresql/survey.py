@@ -40,6 +40,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ME = """
     SELECT pg_catalog.current_setting('server_version_num')::int, session_user, r.rolsuper,
+           pg_catalog.current_database(),
            EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
                    JOIN pg_catalog.pg_roles maker ON maker.oid = p.proowner AND maker.rolsuper
                    JOIN pg_catalog.pg_roles keeper ON keeper.oid = n.nspowner AND keeper.rolsuper
@@ -69,6 +70,9 @@ _ROLES = """
                        THEN d.datname = pg_catalog.current_database()
                             AND EXISTS (SELECT FROM pg_catalog.pg_auth_members a WHERE a.grantor = r.oid)
                        ELSE d.datname = pg_catalog.current_database() END
+                 WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid),
+           ARRAY(SELECT DISTINCT d.datname::text
+                 FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
                  WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid),
            ARRAY(SELECT DISTINCT d.datname::text
                  FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
@@ -232,7 +236,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         unfollowed=scope.unfollowed.union(map(deputy_name, scope.unfollowed)),
     )
     async with sessions.at(None, deadline) as session:
-        [(number, administrator, superuser, reader)] = await session.rows("looking at the server", _ME)
+        [(number, administrator, superuser, maintenance, reader)] = await session.rows("looking at the server", _ME)
         users = await _users(session, scope.all_users)
         if superuser or reader:
             for name, verifier in await session.rows("looking at verifiers", _VERIFIERS[superuser], sorted(users)):
@@ -263,6 +267,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         hasty=frozenset(name or "all roles" for (name,) in hasty),
         accounts_altered=accounts_altered,
         unseen=unseen,
+        maintenance=maintenance,
         strangers=strangers,
     )
 
@@ -294,11 +299,12 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
     )
     users: dict[str, dict[str, Any]] = {}
     looked = await session.rows("looking at users", _ROLES, sorted(NOBODYS), wanted)
-    for name, *values, settings, stands_in, owns_in, mighty_by in looked:
+    for name, *values, settings, stands_in, stands_inside, owns_in, mighty_by in looked:
         state = dict(zip(fields, values, strict=True))
         if (end := state["valid_until"]) is not None:
             state["valid_until"] = _EPOCH + timedelta(microseconds=end)
-        reach = {"stands_in": frozenset(stands_in), "owns_in": frozenset(owns_in), "mighty_by": frozenset(mighty_by)}
+        stands = {"stands_in": frozenset(stands_in), "stands_inside": frozenset(stands_inside)}
+        reach = {**stands, "owns_in": frozenset(owns_in), "mighty_by": frozenset(mighty_by)}
         users[name] = {**state, "settings": frozenset(settings or ()), **reach}
     memberships: dict[str, set[Membership]] = defaultdict(set)
     members: dict[str, set[Membership]] = defaultdict(set)
