@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from postgresql_administrators import DATABASE, OWNER, SHOP, At, administrated, user
 from postgresql_server import PostgreSQLServer
+from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant
+from steersman_databases.engines.errors import SqlFailed
 from steersman_databases.engines.plan import Plan
+from steersman_databases.engines.postgresql.pool import PostgreSQLSessions
 from steersman_databases.engines.settle import planned
 from steersman_databases.engines.survey import Scope
 
@@ -107,3 +113,64 @@ async def test_what_a_server_gives_to_who_makes_roles_is_no_matter(at: At, optio
         assert await at.drop("clerk") == ["UserDropped"]
     finally:
         at.postgresql.administer("ALTER ROLE {} RESET ALL", me)
+
+
+async def boss_without_inheriting(at: At) -> None:
+    """An owner of others', as whom the administrator may act, and from whom it inherits nothing."""
+    at.postgresql.administer("CREATE ROLE boss LOGIN PASSWORD 's3cret'")
+    options = " WITH SET TRUE, INHERIT FALSE" if at.version >= 16 else ""
+    at.postgresql.administer("GRANT boss TO {}" + options, at.administrator.username)
+
+
+@pytest.fixture
+def inheriting_nothing(at: At) -> Generator[None]:
+    """Version 15 has it for the administrator alone."""
+    at.postgresql.administer("ALTER ROLE {} NOINHERIT", at.administrator.username)
+    yield
+    at.postgresql.administer("ALTER ROLE {} INHERIT", at.administrator.username)
+
+
+async def is_there(at: At) -> bool:
+    return at.postgresql.administer("SELECT FROM pg_database WHERE datname LIKE 'the \"shop%'") != []
+
+
+@pytest.mark.parametrize("template", [True, False])
+async def test_a_database_whose_owner_is_not_inherited_from_is_dropped(
+    at: At, inheriting_nothing: None, template: bool
+) -> None:
+    await boss_without_inheriting(at)
+    await at.make(replace(DATABASE, owner="boss"))
+    await at.make(user(grants=(DesiredGrant(SHOP, frozenset({"CONNECT"})),)))
+    boss = Credentials("boss", "s3cret")
+    # Its owner may not end another's session, nor the administrator the owner's.
+    for who in (boss, Credentials("clerk", "s3cret")) if at.version >= 16 else (boss,):
+        await at.sql("SELECT 1", who=who)
+    if template:
+        at.postgresql.administer("ALTER DATABASE {} IS_TEMPLATE true", SHOP)
+    assert await at.drop_database() == ["DatabaseDropped"]
+    assert not await is_there(at)
+
+
+async def test_who_acted_as_the_owner_does_so_no_more(at: At, inheriting_nothing: None) -> None:
+    """Where the server refuses, too: the session is used again."""
+    await boss_without_inheriting(at)
+    await at.make(replace(DATABASE, owner="boss"))
+    await at.sql("SELECT 1")
+    with pytest.raises(SqlFailed, match=r"to terminate superuser process|permission denied to terminate"):
+        await at.drop_database()
+    async with cast(PostgreSQLSessions, at.sessions).at(None, asyncio.get_running_loop().time() + 10) as session:
+        assert await session.rows("looking", "SELECT current_user::text") == [(at.administrator.username,)]
+    await at.hang_up()
+    assert await at.drop_database() == ["DatabaseDropped"]
+
+
+async def test_what_a_database_is_without_inheriting_from_its_owner_is_told(at: At, inheriting_nothing: None) -> None:
+    """Only who inherits from both may give away what somebody owns."""
+    await boss_without_inheriting(at)
+    await at.make(replace(DATABASE, owner="boss"))
+    await at.make(user())
+    await at.sql("CREATE SCHEMA mine AUTHORIZATION clerk")
+    with pytest.raises(SqlFailed, match=r"giving what clerk owns .* to boss: permission denied"):
+        await at.drop("clerk")
+    with pytest.raises(SqlFailed, match="must be owner of database"):
+        await at.make(DATABASE)
