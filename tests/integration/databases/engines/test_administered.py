@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from postgresql_administrators import DATABASE, OWNER, SHOP, At, administrated, user
+from postgresql_administrators import DATABASE, OWNER, SHOP, At, administrated, role, user
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant
-from steersman_databases.engines.errors import SqlFailed
+from steersman_databases.engines.errors import InvalidName, SqlFailed
 from steersman_databases.engines.plan import Plan
 from steersman_databases.engines.postgresql.pool import PostgreSQLSessions
 from steersman_databases.engines.settle import planned
@@ -174,3 +174,18 @@ async def test_what_a_database_is_without_inheriting_from_its_owner_is_told(at: 
         await at.drop("clerk")
     with pytest.raises(SqlFailed, match="must be owner of database"):
         await at.make(DATABASE)
+
+
+async def test_a_role_by_which_the_administrator_has_its_rights_is_not_taken(at: At) -> None:
+    """It would lose what is not declared, and the administrator with it."""
+    me = at.administrator.username
+    at.postgresql.administer("CREATE ROLE dba")
+    at.postgresql.administer("GRANT dba TO {} WITH ADMIN OPTION", me)
+    for wanted in (role("dba", adopt=True), role("dba", adopt=True, exact=False)):
+        with pytest.raises(InvalidName, match=f"{me} has rights by this role"):
+            await at.make(wanted)
+    if at.version >= 16:
+        at.postgresql.administer("GRANT dba TO {} WITH INHERIT FALSE", me)
+    else:
+        at.postgresql.administer("REVOKE dba FROM {}", me)
+    assert "UserAdopted" in await at.make(role("dba", adopt=True))

@@ -173,6 +173,8 @@ def _role(survey: Survey, role: _Role) -> Iterator[Step]:
     require_ours("user", role.name, state.mark, role.claim, role.adopt)
     ours = role.claim is not None and state.mark == role.claim.text
     _require_modest(state, role, ours)
+    if not ours:
+        _require_apart(survey, state)
     if _has_mighty_hands(survey) and (surplus := _too_much(state, role.attributes)):
         # First: the operator is about to act as it.
         yield Step(AlterUser(role.name, Attributes(**surplus)), _altered("altered", state, surplus))
@@ -207,6 +209,18 @@ def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
             state.name,
             f"the server has a role of this name that may act as {', '.join(sorted(by))}, with rights over the whole"
             " server; choose another username, or take these memberships away from the role",
+        )
+
+
+def _require_apart(survey: Survey, state: UserState) -> None:
+    """What a role loses as it is taken, whoever has rights by it loses, too: it may not be the operator's login."""
+    given = [one for one in state.members if one.role == survey.administrator != one.grantor]
+    if not _has_mighty_hands(survey) and any(one.inherit is not False for one in given):
+        raise InvalidName(
+            "username",
+            state.name,
+            f"the server's administrator {survey.administrator} has rights by this role, and would lose them with it;"
+            " choose another username, or revoke the membership (since version 16: grant it WITH INHERIT FALSE)",
         )
 
 
