@@ -29,7 +29,7 @@ async def at(postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
 @pytest.fixture
 def without_accounts(postgresql: PostgreSQLServer) -> Generator[None]:
     """The schema that a cluster's accounts have, perhaps of another test, is not there."""
-    there = "SELECT FROM pg_namespace WHERE nspname = 'steersman'"
+    there = "SELECT nspname FROM pg_namespace WHERE nspname = 'steersman'"
     if kept := postgresql.administer(there):
         postgresql.administer("ALTER SCHEMA steersman RENAME TO kept")
     yield
@@ -131,7 +131,7 @@ def inheriting_nothing(at: At) -> Generator[None]:
 
 
 async def is_there(at: At) -> bool:
-    return at.postgresql.administer("SELECT FROM pg_database WHERE datname LIKE 'the \"shop%'") != []
+    return at.postgresql.administer("SELECT datname FROM pg_database WHERE datname LIKE 'the \"shop%'") != []
 
 
 @pytest.mark.parametrize("template", [True, False])

@@ -36,7 +36,7 @@ async def test_who_is_somebody_on_a_foreign_server_is_so_no_more(at: At) -> None
     await at.sql("CREATE SCHEMA mine AUTHORIZATION clerk")
     assert await at.drop("clerk") == ["UserDropped"]
     for database in (SHOP, "vault"):
-        assert await at.sql("SELECT FROM pg_user_mapping", database=database) == []
+        assert await at.sql("SELECT umserver FROM pg_user_mapping", database=database) == []
     assert await at.sql("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'mine'") == OWNER.username
 
 
