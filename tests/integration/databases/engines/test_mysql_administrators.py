@@ -2,64 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import AsyncGenerator
-from pathlib import Path
-
 import pytest
 
 from accounts_contract import At, claim, role, user
+from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, has, ledger, modest, on
 from mysql_server import MySQLServer
-from steersman_databases.engines import Credentials
-from steersman_databases.engines.desired import (
-    DesiredDatabase,
-    DesiredGrant,
-    DesiredMembership,
-    ObjectKind,
-    SecondCredential,
-)
-from steersman_databases.engines.errors import EngineError
+from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
+from steersman_databases.engines.errors import EngineError, SqlFailed
 
-CARETAKER, KEEPER = Credentials("caretaker", "m0dest"), Credentials("keeper", "s3cret")
-LEDGER = "ledger"
+__all__ = ["modest"]
+
 READS = DesiredGrant(LEDGER, frozenset({"SELECT"}), ObjectKind.TABLE, None, ("entries",))
-DOCUMENT = Path(__file__).parents[4] / "docs/how-to/users-and-grants.md"
-
-
-def documented(product: str) -> list[str]:
-    """The statements, but for those of the other product."""
-    told = re.findall(r"^(GRANT .* TO caretaker@'%'[^;]*);(?: *-- (\w+):)?", DOCUMENT.read_text(), re.MULTILINE)
-    return [statement for statement, only in told if only in {"", product}]
-
-
-@pytest.fixture
-async def modest(mysql_server: MySQLServer) -> AsyncGenerator[At]:
-    """A server as this administrator has it."""
-    seen = copy.copy(mysql_server)
-    seen.administrator = CARETAKER
-    [(version,)] = await mysql_server.execute("SELECT VERSION()")
-    await mysql_server.execute(f"CREATE USER {{}}@'%' IDENTIFIED BY '{CARETAKER.password}'", CARETAKER.username)
-    for statement in documented("MariaDB" if "MariaDB" in version else "MySQL"):
-        await mysql_server.execute(statement)
-    found = At(seen)
-    yield found
-    await found.close()
-    await mysql_server.execute(f"DROP DATABASE IF EXISTS {LEDGER}")
-    for name in ("clerk", KEEPER.username, CARETAKER.username):
-        await mysql_server.execute("DROP USER IF EXISTS {}@'%'", name)
 
 
 async def test_what_is_documented_is_enough(modest: At, mysql_server: MySQLServer) -> None:
     assert await modest.make(user(KEEPER.username)) == ["UserCreated"]
-    ledger = DesiredDatabase(LEDGER, KEEPER.username, claim=claim("keeper"))
-    assert await modest.make(ledger) == ["DatabaseCreated", "GrantsRestored"]
+    assert await modest.make(ledger()) == ["DatabaseCreated", "GrantsRestored"]
     await mysql_server.execute("CREATE TABLE {}.entries (coin int)", LEDGER, credentials=KEEPER)
 
     await modest.make(role("reader", grants=(READS,)))
     roles = (DesiredMembership("reader"),)
     await modest.make(user(roles=roles))
-    assert await mysql_server.can_log_in(Credentials("clerk", "s3cret"), LEDGER)
+    assert await mysql_server.can_log_in(CLERK, LEDGER)
     assert await modest.make(user(password="next", second=SecondCredential("s3cret"), roles=roles)) == [
         "PasswordReset"
     ]
@@ -87,13 +51,32 @@ async def test_who_was_given_a_database_before_it_is_there_keeps_it(modest: At, 
     await modest.make(user(KEEPER.username))
     await mysql_server.execute("CREATE USER {}@'%'", "clerk")
     await mysql_server.execute_unprepared("CREATE ROLE dba")
-    try:
-        for statement in (f"GRANT SELECT ON {LEDGER}.* TO clerk@'%'", f"GRANT ALL ON {LEDGER}.* TO dba"):
-            await mysql_server.execute(statement)
-        await mysql_server.execute_unprepared("GRANT dba TO {}@'%'", CARETAKER.username)
-        ledger = DesiredDatabase(LEDGER, KEEPER.username, claim=claim("keeper"))
-        assert await modest.make(ledger) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
-        held = await mysql_server.execute("SELECT User FROM mysql.db WHERE Db = 'ledger' ORDER BY User")
-        assert held == [(CARETAKER.username,), ("dba",), (KEEPER.username,)]
-    finally:
-        await mysql_server.execute_unprepared("DROP ROLE dba")
+    for statement in (f"GRANT SELECT ON {LEDGER}.* TO clerk@'%'", f"GRANT ALL ON {LEDGER}.* TO dba"):
+        await mysql_server.execute(statement)
+    await mysql_server.execute_unprepared("GRANT dba TO {}@'%'", CARETAKER.username)
+    assert await modest.make(ledger()) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
+    held = await mysql_server.execute("SELECT User FROM mysql.db WHERE Db = 'ledger' ORDER BY User")
+    assert held == [(CARETAKER.username,), ("dba",), (KEEPER.username,)]
+
+
+async def test_one_grant_that_is_refused_keeps_no_other(modest: At, mysql_server: MySQLServer) -> None:
+    for name in ("archive", LEDGER):
+        await mysql_server.execute(f"CREATE DATABASE {name}")
+    await mysql_server.execute("GRANT SELECT ON archive.* TO {}@'%'", CARETAKER.username)
+    await modest.make(user())
+    await mysql_server.execute("GRANT INSERT ON ledger.* TO clerk@'%'")
+    for _ in range(2):
+        with pytest.raises(SqlFailed, match="archive"):
+            await modest.make(user(grants=(on("archive", "SELECT"), on(LEDGER, "SELECT"))))
+        assert await has(mysql_server, "clerk") == {"SELECT"}
+
+
+async def test_one_grant_that_cannot_be_revoked_keeps_no_other(modest: At, mysql_server: MySQLServer) -> None:
+    for name in ("archive", LEDGER):
+        await mysql_server.execute(f"CREATE DATABASE {name}")
+    await modest.make(user())
+    await mysql_server.execute("GRANT SELECT ON archive.* TO clerk@'%'")
+    await mysql_server.execute("GRANT INSERT ON ledger.* TO clerk@'%'")
+    with pytest.raises(SqlFailed, match="archive"):
+        await modest.make(user())
+    assert await has(mysql_server, "clerk") == set()
