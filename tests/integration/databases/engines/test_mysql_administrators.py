@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from accounts_contract import At, claim, role, user
-from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, has, ledger, modest, on
+from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, as_seen, has, is_mariadb, ledger, lose, modest, on
 from mysql_server import MySQLServer
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
-from steersman_databases.engines.errors import EngineError, SqlFailed
+from steersman_databases.engines.errors import EngineError, ObjectsMissing, SqlFailed
 
 __all__ = ["modest"]
 
@@ -80,3 +80,29 @@ async def test_one_grant_that_cannot_be_revoked_keeps_no_other(modest: At, mysql
     with pytest.raises(SqlFailed, match="archive"):
         await modest.make(user())
     assert await has(mysql_server, "clerk") == set()
+
+
+async def test_who_acts_by_a_mandatory_role_keeps_it(modest: At, mysql_server: MySQLServer) -> None:
+    if await is_mariadb(mysql_server):
+        pytest.skip("MariaDB has none")
+    await modest.make(user(KEEPER.username))
+    await lose(mysql_server)
+    await mysql_server.execute_unprepared("CREATE ROLE dba")
+    await mysql_server.execute("GRANT ALL ON ledger.* TO dba WITH GRANT OPTION")
+    await mysql_server.execute_unprepared("SET GLOBAL mandatory_roles = 'dba', activate_all_roles_on_login = ON")
+    by_a_role = as_seen(mysql_server, CARETAKER)
+    try:
+        assert await by_a_role.make(ledger()) == ["DatabaseCreated", "GrantsRestored"]
+    finally:
+        await by_a_role.close()
+        await mysql_server.execute_unprepared(
+            "SET GLOBAL mandatory_roles = DEFAULT, activate_all_roles_on_login = DEFAULT"
+        )
+
+
+async def test_what_a_role_has_that_the_administrator_has_not_is_told(modest: At, mysql_server: MySQLServer) -> None:
+    """On MariaDB who makes a role is its member, and has nothing by that before it sets the role."""
+    await modest.make(role("reader"))
+    await mysql_server.execute("GRANT RELOAD ON *.* TO reader")
+    with pytest.raises(ObjectsMissing, match="reader has RELOAD on the whole server, which only who has it"):
+        await modest.make(role("reader"))

@@ -6,6 +6,7 @@ MySQL's roles are accounts that others were granted; MariaDB's are a kind of the
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -74,17 +75,17 @@ class Edge:
 class Accounts:
     """All of some names, whatever their hosts, and of the roles that they have, directly or by others.
 
-    The `administrator` is who looks.
+    `acting` is who looks, with the roles by which it does: those that are active, and those that these have.
     """
 
     found: Mapping[Key, Account]
     edges: Mapping[Key, tuple[Edge, ...]]
-    administrator: str
+    acting: frozenset[Key]
 
-    @property
-    def administrators(self) -> list[Account]:
-        """Who looks, and the roles that it has."""
-        return self._reached(key for key in self.found if key[0] == self.administrator)
+    def given(self, marks: Mapping[tuple[str, str], str]) -> frozenset[Key]:
+        """Who looks, and the roles that it has. Not those that it made, whose member it is on MariaDB by that."""
+        edges = {key: [one for one in each if ("user", one.role[0]) not in marks] for key, each in self.edges.items()}
+        return frozenset(reachable(edges, self.acting))
 
     def own(self, name: str) -> Account | None:
         """Who logs in from everywhere, or MariaDB's role."""
@@ -124,7 +125,7 @@ class Accounts:
 
         But for the dynamic ones, whose names have a `_`: those takes who may write the server's own tables, too.
         """
-        own = self.administrators
+        own = [self.found[key] for key in self.acting if key in self.found]
         beyond = account.on_server - {word for one in own for word in one.on_server} - HARMLESS - {REPLICATION}
         writes = {word for one in own for word in one.on_server - one.restricted}
         return {word for word in beyond if "_" not in word or not writes >= {"INSERT", "UPDATE", "DELETE"}}
@@ -152,7 +153,8 @@ def reachable(edges: Mapping[Key, Iterable[Edge]], start: Iterable[Key]) -> set[
 
 async def read_accounts(session: Session, names: Iterable[str], administrator: str) -> Accounts:
     """The accounts and roles of these names and the administrator's, and all that could be theirs by a role."""
-    wanted = {*names, administrator}
+    active = await _active_roles(session)
+    wanted = {*names, administrator, *(name for name, _ in active)}
     edges = await (_mariadb_edges if session.is_mariadb else _mysql_edges)(session)
     reached = {name for name, _ in reachable(edges, [key for key in edges if key[0] in wanted])}
     found = await (_mariadb_accounts if session.is_mariadb else _mysql_accounts)(session, sorted(wanted | reached))
@@ -163,7 +165,18 @@ async def read_accounts(session: Session, names: Iterable[str], administrator: s
     for key, other in await _proxies(session, sorted(wanted | reached)):
         if (account := accounts.get(key)) is not None:
             account.acts_as.add(other)
-    return Accounts(accounts, edges, administrator)
+    own = {key for key in accounts if key[0] == administrator}
+    return Accounts(accounts, edges, frozenset(own | reachable(edges, active)))
+
+
+async def _active_roles(session: Session) -> set[Key]:
+    """By which the administrator acts: of what it was granted not all, and of mandatory roles, too."""
+    [row] = await session.rows("looking at the session", "SELECT CURRENT_ROLE() AS roles")
+    told = row["roles"] or ""
+    if session.is_mariadb:
+        return {(told, NOWHERE)} if told else set()
+    quoted = re.findall(r"`((?:[^`]|``)*)`@`((?:[^`]|``)*)`", told)
+    return {(name.replace("``", "`"), host.replace("``", "`")) for name, host in quoted}
 
 
 async def _in_reserved(session: Session, names: list[str]) -> set[Key]:

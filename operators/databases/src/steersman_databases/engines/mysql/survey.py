@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 
 from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
 from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
-from .accounts import NOWHERE, TABLES, Account, Accounts, read_accounts
+from .accounts import NOWHERE, TABLES, Account, Accounts, Key, read_accounts
 from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
@@ -33,10 +34,10 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         # They are written before what they are about: read later, whatever was seen has its mark, and its owner.
         marks = await read_marks(session)
         there = await _schemata(session, sorted(scope.databases | held.keys()))
-        for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
-            # The administrator may have been given a database before it is there, and would lock itself out.
-            if one.grantee not in {account.key[0] for account in accounts.administrators}:
-                held[one.on.database].add(one)
+        # The administrator may have been given a database before it is there, and would lock itself out.
+        spared = accounts.given(marks)
+        for one in await _left_on(session, sorted(scope.databases - there.keys()), spared, literal=literal):
+            held[one.on.database].add(one)
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
         absent = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
@@ -134,7 +135,7 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
     return held
 
 
-async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[Privilege]:
+async def _left_on(session: Session, names: list[str], spared: AbstractSet[Key], *, literal: bool) -> set[Privilege]:
     """What anybody whom the operator could have made was granted on databases that are not there."""
     left: set[Privilege] = set()
     spelled = sorted({*names, *map(pattern, names)})
@@ -146,7 +147,8 @@ async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[
             [ANYWHERE, NOWHERE],
         ):
             on = _granted_on(row, literal)
-            left |= {Privilege(row["User"], on, word, "") for word in _granted(row) if on.database in names}
+            if on.database in names and (row["User"], row["Host"]) not in spared:
+                left |= {Privilege(row["User"], on, word, "") for word in _granted(row)}
     return left
 
 
