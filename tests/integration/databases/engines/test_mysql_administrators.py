@@ -7,8 +7,8 @@ import pytest
 from accounts_contract import At, claim, role, user
 from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, as_seen, has, is_mariadb, ledger, lose, modest, on
 from mysql_server import MySQLServer
-from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
-from steersman_databases.engines.errors import EngineError, ObjectsMissing, SqlFailed
+from steersman_databases.engines.desired import Claim, DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
+from steersman_databases.engines.errors import AlreadyExists, Claimed, EngineError, ObjectsMissing, SqlFailed
 
 __all__ = ["modest"]
 
@@ -106,3 +106,24 @@ async def test_what_a_role_has_that_the_administrator_has_not_is_told(modest: At
     await mysql_server.execute("GRANT RELOAD ON *.* TO reader")
     with pytest.raises(ObjectsMissing, match="reader has RELOAD on the whole server, which only who has it"):
         await modest.make(role("reader"))
+
+
+@pytest.mark.parametrize("made", ["by another", "by hand"])
+async def test_a_database_that_one_does_not_see_is_not_marked(
+    modest: At, mysql_server: MySQLServer, made: str
+) -> None:
+    mighty = as_seen(mysql_server, mysql_server.superuser)
+    await mighty.make(user(KEEPER.username))
+    theirs, ours = ledger("payroll"), ledger("payroll", Claim("c1", "Database", "other", "mine"))
+    try:
+        await (mighty.make(theirs) if made == "by another" else mysql_server.execute("CREATE DATABASE payroll"))
+        for _ in range(2):
+            with pytest.raises(SqlFailed, match=r"looking for database payroll: Access denied"):
+                await modest.make(ours)
+        await mysql_server.execute("GRANT ALL ON payroll.* TO {}@'%' WITH GRANT OPTION", CARETAKER.username)
+        with pytest.raises(Claimed if made == "by another" else AlreadyExists):
+            await modest.make(ours)
+        if made == "by another":
+            assert await mighty.make(theirs) == []
+    finally:
+        await mighty.close()

@@ -95,11 +95,14 @@ class MarkUser:
 
 @dataclass(frozen=True, slots=True)
 class MarkDatabase:
-    """Leave a claim's text at a database: as its owner, or, where databases have none, with its owner's name."""
+    """Leave a claim's text at a database: as its owner, or, where databases have none, with its owner's name.
+
+    `ahead`: of one that is to be made (MySQL). One that is there, seen or not, keeps what it bears."""
 
     name: str
     text: str
     owner: str
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,8 @@ class State(Held):
             self._marks["owner", action.name] = action.owner
             self._marks["database", action.name] = action.text
             return
+        if action.ahead:
+            raise Raced(SqlFailed(f"marking database {action.name}", None, "it was made meanwhile"))
         state = replace(self._database(action.name), mark=action.text)
         self.databases[action.name] = state if self.owners_matter else replace(state, marked_owner=action.owner)
 

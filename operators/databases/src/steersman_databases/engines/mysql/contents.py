@@ -17,7 +17,7 @@ from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
 from .claims import disown, forget_database, forget_user, mark_database, write_mark
 from .pool import MySQLSessions
-from .session import ANYWHERE, LOCKED, Session, account, connect
+from .session import ANYWHERE, LOCKED, Session, account, connect, identifier
 from .statements import Dialect, statement
 from .survey import acting_as, look, names_are_literal, roles_of_mariadb
 
@@ -106,6 +106,8 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case MarkUser():
             await write_mark(session, "user", action.name, action.text)
         case MarkDatabase():
+            if action.ahead:
+                await _require_absent(session, action.name)
             await mark_database(session, action.name, action.text, action.owner)
         case DropDatabase():
             await session.run(*statement(action, dialect))
@@ -117,6 +119,16 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
             await session.command(*statement(action, dialect))
         case _:
             await session.run(*statement(action, dialect))
+
+
+async def _require_absent(session: Session, name: str) -> None:
+    """A look does not tell: on what is there and the administrator's in no way, it sees nothing."""
+    doing = f"looking for database {name}"
+    try:
+        await session.command(doing, f"SHOW CREATE DATABASE {identifier(name)}")
+    except Raced:
+        return
+    raise Raced(SqlFailed(doing, None, "it was made meanwhile"))
 
 
 async def _drop_user(session: Session, action: DropUser, dialect: Dialect) -> None:

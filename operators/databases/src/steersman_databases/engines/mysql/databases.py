@@ -27,7 +27,7 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         steps += _cleared(survey, desired)
         # The mark first: it counts only where the database is there, and one without would be nobody's.
         if mark is not None:
-            steps.append(Step(MarkDatabase(desired.name, mark, desired.owner)))
+            steps.append(Step(MarkDatabase(desired.name, mark, desired.owner, ahead=True)))
         create = CreateDatabase(desired.name, desired.encoding or CHARACTER_SET, desired.collation, None, "")
         steps.append(Step(create, Change("DatabaseCreated", f"created database {desired.name}")))
     else:
