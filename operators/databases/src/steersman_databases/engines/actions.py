@@ -155,6 +155,15 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
+class RevokeLeft:
+    """What a former database left somebody, and would open the next of its name (MySQL)."""
+
+    grantee: str
+    on: SecuredObject
+    privileges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateDatabase:
     """A new database: until it is finished the administrator's, closed to everybody, with the limit `HALF_MADE`."""
 
@@ -315,6 +324,7 @@ Action = (
     | SetDefaultRoles
     | Grant
     | Revoke
+    | RevokeLeft
     | CreateDatabase
     | FinishDatabase
     | AlterDatabase

@@ -33,6 +33,7 @@ from .actions import (
     MoveExtension,
     Reassign,
     Revoke,
+    RevokeLeft,
     RevokeRole,
     SetDefaultRoles,
     SetRoleSetting,
@@ -168,6 +169,10 @@ class State(Held):
         held.difference_update(taken)
         held.update(replace(one, grantable=False) for one in taken if action.only_option)
         self._keep(action.on, held)
+
+    @apply.register
+    def _(self, action: RevokeLeft) -> None:
+        self.apply(Revoke(action.grantee, action.on, action.privileges, ""))
 
     @apply.register
     def _(self, action: CreateDatabase) -> None:

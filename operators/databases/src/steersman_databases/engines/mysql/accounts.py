@@ -116,9 +116,13 @@ class Accounts:
     def might(self, account: Account) -> tuple[bool, bool]:
         """Whether it could become the administrator, and whether it may replicate."""
         reached = self._reached([account.key])
-        held = {privilege for one in reached for privilege in one.on_server}
+        held = self.everywhere(account.key)
         mighty = bool(held - HARMLESS - {REPLICATION}) or any(one.in_reserved or one.acts_as for one in reached)
         return mighty, REPLICATION in held
+
+    def everywhere(self, key: Key) -> set[str]:
+        """Its privileges on the whole server, by itself or by a role."""
+        return {privilege for one in self._reached([key]) for privilege in one.on_server}
 
     def out_of_reach(self, account: Account) -> set[str]:
         """Its privileges on the whole server that the administrator has not: only who has one may take it away.

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
-from ..actions import Action, AlterDatabase, DropDatabase, DropUser, MarkDatabase, MarkUser
+from ..actions import Action, AlterDatabase, DropDatabase, DropUser, MarkDatabase, MarkUser, RevokeLeft
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..errors import DefinerNeeded, LimitReached, LoginRejected, Raced, SqlFailed
+from ..errors import DefinerNeeded, LimitReached, LoginRejected, Raced, SqlFailed, StillGranted
 from ..plan import Change, Plan, carried_out
 from ..server import Credentials, Login, Server
 from ..sessions import Sessions
@@ -109,6 +109,11 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
             if action.ahead:
                 await _require_absent(session, action.name)
             await mark_database(session, action.name, action.text, action.owner)
+        case RevokeLeft():
+            try:
+                await session.run(*statement(action, dialect))
+            except SqlFailed as failure:
+                raise StillGranted(failure.doing, failure.sqlstate, failure.message) from None
         case DropDatabase():
             await session.run(*statement(action, dialect))
             await forget_database(session, action.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ..actions import AlterDatabase, CreateDatabase, DropDatabase, Grant, MarkDatabase, Revoke
+from ..actions import AlterDatabase, CreateDatabase, DropDatabase, Grant, MarkDatabase, RevokeLeft
 from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
@@ -96,8 +96,8 @@ def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
     # Columns first: what is revoked on a table goes from its columns, too.
     for (grantee, on), privileges in sorted(left.items(), key=lambda item: (item[0][1].column is None, str(item[0]))):
         names = tuple(sorted(privileges))
-        told = f"revoked {', '.join(names)} on {on}, a former one of this name, from {grantee}"
-        yield Step(Revoke(grantee, on, names, ""), Change("GrantRevoked", told))
+        told = f"revoked {', '.join(names)} on {on}, a former one of this name, from {grantee or 'everybody'}"
+        yield Step(RevokeLeft(grantee, on, names), Change("GrantRevoked", told), takes=True)
 
 
 def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:

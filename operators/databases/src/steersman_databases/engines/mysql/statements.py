@@ -22,6 +22,7 @@ from ..actions import (
     Grant,
     GrantRole,
     Revoke,
+    RevokeLeft,
     RevokeRole,
     SetDefaultRoles,
     SetVerifier,
@@ -186,6 +187,13 @@ def _(action: Revoke, dialect: Dialect) -> tuple[str, str]:
     on = _level(action.on, dialect)
     text = f"REVOKE {_privileges(action.privileges, action.on)} ON {on} FROM {dialect.grantee(action.grantee)}"
     return f"revoking {', '.join(action.privileges)} on {action.on} from {action.grantee}", text
+
+
+@statement.register
+def _(action: RevokeLeft, dialect: Dialect) -> tuple[str, str]:
+    _, text = statement(Revoke(action.grantee, action.on, action.privileges, ""), dialect)
+    on = f"{action.on}, a former one of this name,"
+    return f"revoking {', '.join(action.privileges)} on {on} from {action.grantee or 'everybody'}", text
 
 
 def _privileges(names: tuple[str, ...], on: SecuredObject) -> str:

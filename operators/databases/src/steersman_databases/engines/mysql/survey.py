@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
-from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
+from ..survey import PUBLIC, DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
 from .accounts import NOWHERE, TABLES, Account, Accounts, Key, read_accounts
 from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
@@ -34,14 +34,13 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         # They are written before what they are about: read later, whatever was seen has its mark, and its owner.
         marks = await read_marks(session)
         there = await _schemata(session, sorted(scope.databases | held.keys()))
-        # The administrator may have been given a database before it is there, and would lock itself out.
-        spared = accounts.given(marks)
-        for one in await _left_on(session, sorted(scope.databases - there.keys()), spared, literal=literal):
+        absent = sorted(scope.databases - there.keys())
+        for one in await _left_on(session, absent, accounts.given(marks), administrator, literal=literal):
             held[one.on.database].add(one)
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
-        absent = sorted(scope.all_users - {account.key[0] for account in own})
+        missing = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
-        acting = await acting_as(session, sorted({*absent, *scope.dropped}))
+        acting = await acting_as(session, sorted({*missing, *scope.dropped}))
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
             version=(int(major), int(minor)),
@@ -53,7 +52,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
                 for name in scope.all_users
                 if (others := accounts.others(name))
             },
-            orphaned={name: marks.get(("user", name)) for name in absent if name in acting},
+            orphaned={name: marks.get(("user", name)) for name in missing if name in acting},
             acting={name: acting[name] for name in scope.dropped if name in acting},
             inside={
                 name: Inside(
@@ -135,9 +134,15 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
     return held
 
 
-async def _left_on(session: Session, names: list[str], spared: AbstractSet[Key], *, literal: bool) -> set[Privilege]:
-    """What anybody whom the operator could have made was granted on databases that are not there."""
-    left: set[Privilege] = set()
+async def _left_on(
+    session: Session, names: list[str], given: AbstractSet[Key], administrator: str, *, literal: bool
+) -> set[Privilege]:
+    """What anybody whom the operator could have made was granted on databases that are not there.
+
+    But for what it has everywhere; and for the administrator, who may have been given a database before it is there,
+    and would lock itself out.
+    """
+    rows: list[tuple[Key, SecuredObject, set[str]]] = []
     spelled = sorted({*names, *map(pattern, names)})
     for table in TABLES if names else ():
         for row in await session.rows(
@@ -146,10 +151,23 @@ async def _left_on(session: Session, names: list[str], spared: AbstractSet[Key],
             spelled,
             [ANYWHERE, NOWHERE],
         ):
-            on = _granted_on(row, literal)
-            if on.database in names and (row["User"], row["Host"]) not in spared:
-                left |= {Privilege(row["User"], on, word, "") for word in _granted(row)}
-    return left
+            key, on = (row["User"], row["Host"]), _granted_on(row, literal)
+            if on.database in names and key not in given:
+                rows.append((key, on, _granted(row)))
+    if not rows:
+        return set()
+    others = await read_accounts(session, {name for (name, _), _, _ in rows}, administrator)
+    return {
+        Privilege(key[0], on, word, "")
+        for key, on, words in rows
+        if key in others.found or _is_everybodys(key, on)
+        for word in words - others.everywhere(key)
+    }
+
+
+def _is_everybodys(key: Key, on: SecuredObject) -> bool:
+    """On whole databases no user means each, but elsewhere the one without a name."""
+    return key[0] == PUBLIC and on.kind is ObjectKind.DATABASE
 
 
 _ACTING = {
