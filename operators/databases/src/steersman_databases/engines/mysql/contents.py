@@ -52,10 +52,12 @@ class MySQL:
 
     def plan_database(self, survey: Survey, desired: DesiredDatabase) -> Plan:
         self.check(desired, survey.administrator)
+        names.check_letters(desired, survey)
         return databases.plan_database(survey, desired)
 
     def plan_user(self, survey: Survey, desired: DesiredUser) -> Plan:
         self.check(desired, survey.administrator)
+        names.check_letters(desired, survey)
         return users.plan_user(survey, desired)
 
     def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:

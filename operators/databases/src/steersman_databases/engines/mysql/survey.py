@@ -22,7 +22,7 @@ from .session import ANYWHERE, Session, pattern
 async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey:
     """One survey, in one session."""
     async with sessions.session(deadline) as session:
-        [row] = await session.rows("looking at the server", "SELECT VERSION() AS v")
+        [row] = await session.rows("looking at the server", "SELECT VERSION() AS v, @@lower_case_table_names AS l")
         major, minor = re.findall(r"\d+", row["v"])[:2]
         administrator = sessions.server.login.username
         accounts = await read_accounts(session, scope.all_users, administrator)
@@ -47,6 +47,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
             administrator=administrator,
             users={account.key[0]: accounts.state(account, marks.get(("user", account.key[0]))) for account in own},
             databases=databases,
+            lowers=row["l"] != 0,
             narrower={
                 name: any(accounts.might(one) != (False, False) for one in others)
                 for name in scope.all_users
