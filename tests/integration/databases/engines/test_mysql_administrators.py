@@ -127,3 +127,28 @@ async def test_a_database_that_one_does_not_see_is_not_marked(
             assert await mighty.make(theirs) == []
     finally:
         await mighty.close()
+
+
+async def test_a_database_that_the_administrator_sees_no_more_is_not_taken_for_dropped(
+    modest: At, mysql_server: MySQLServer
+) -> None:
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await lose(mysql_server)
+    for _ in range(2):
+        with pytest.raises(SqlFailed, match="dropping database ledger: Access denied"):
+            await modest.drop_database(LEDGER, claim("keeper"))
+    await modest.drop_database(LEDGER, claim("another"))
+    await mysql_server.execute("GRANT DROP ON ledger.* TO {}@'%'", CARETAKER.username)
+    await modest.drop_database(LEDGER, claim("keeper"))
+    assert LEDGER not in await mysql_server.databases()
+
+
+async def test_the_mark_of_a_database_that_somebody_dropped_goes_with_its_object(
+    modest: At, mysql_server: MySQLServer
+) -> None:
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await mysql_server.execute("DROP DATABASE ledger")
+    await modest.drop_database(LEDGER, claim("keeper"))
+    assert await mysql_server.execute("SELECT * FROM steersman.claims WHERE name = 'ledger'") == []

@@ -307,6 +307,9 @@ class State(Held):
 
     @apply.register
     def _(self, action: DropDatabase) -> None:
+        if self._marks.pop(("database", action.name), None) is not None:
+            del self._marks["owner", action.name]
+            return
         state, inside = self._database(action.name), self.inside[action.name]
         if state.is_template:
             raise SqlFailed(f"dropping database {action.name}", "42809", "cannot drop a template database")

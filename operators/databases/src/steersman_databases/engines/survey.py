@@ -177,7 +177,8 @@ class Survey:
     verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
     accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `orphaned`
     are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
-    `acting` says of those who are to be dropped what acts as them, in words. `lowers` says that the server does not
+    `acting` says of those who are to be dropped what acts as them, in words. `hidden` are databases that are not
+    seen, with the mark that they bear if they are there nevertheless (MySQL). `lowers` says that the server does not
     tell capitals from small letters in names of databases and tables (MySQL).
     `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
     cluster's own accounts are other than they were made (PostgreSQL).
@@ -197,6 +198,7 @@ class Survey:
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
     orphaned: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     acting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    hidden: Mapping[str, str] = field(default_factory=dict[str, str])
     lowers: bool = False
     hasty: frozenset[str] = frozenset()
     accounts_altered: bool = False

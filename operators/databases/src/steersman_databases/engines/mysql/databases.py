@@ -24,10 +24,10 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     state = survey.databases.get(desired.name)
     mark = desired.claim.text if desired.claim is not None else None
     if state is None or not state.exists:
-        steps += _cleared(survey, desired)
         # The mark first: it counts only where the database is there, and one without would be nobody's.
         if mark is not None:
             steps.append(Step(MarkDatabase(desired.name, mark, desired.owner, ahead=True)))
+        steps += _cleared(survey, desired)
         create = CreateDatabase(desired.name, desired.encoding or CHARACTER_SET, desired.collation, None, "")
         steps.append(Step(create, Change("DatabaseCreated", f"created database {desired.name}")))
     else:
@@ -103,6 +103,11 @@ def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
 def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:
     """See `Contents.plan_drop_database`."""
     state = survey.databases.get(name)
-    if state is None or not is_ours(state.mark, claim):
+    if state is None or not state.exists:
+        # The administrator may have lost what it had on it. Of capitals the server could make another's name.
+        ours = claim is not None and survey.hidden.get(name) == claim.text
+        mistaken = survey.lowers and name != name.lower()
+        return Plan((Step(DropDatabase(name)),) if ours and not mistaken else ())
+    if not is_ours(state.mark, claim):
         return Plan()
     return Plan((Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}")),))

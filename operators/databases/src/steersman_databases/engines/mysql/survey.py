@@ -47,6 +47,11 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
             administrator=administrator,
             users={account.key[0]: accounts.state(account, marks.get(("user", account.key[0]))) for account in own},
             databases=databases,
+            hidden={
+                name: mark
+                for name in scope.databases - there.keys()
+                if (mark := marks.get(("database", name))) is not None
+            },
             lowers=row["l"] != 0,
             narrower={
                 name: any(accounts.might(one) != (False, False) for one in others)
