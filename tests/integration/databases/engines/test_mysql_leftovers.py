@@ -99,3 +99,47 @@ async def test_who_has_more_than_the_administrator_is_told_and_keeps_nobody_else
     assert LEDGER not in await mysql_server.databases()
     await mysql_server.execute("REVOKE EVENT ON ledger.* FROM clerk@'%'")
     assert await modest.make(ledger()) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
+
+
+@pytest.fixture
+async def namesakes(modest: At, mysql_server: MySQLServer) -> None:
+    """A user and a role of one name."""
+    if not await is_mariadb(mysql_server):
+        pytest.skip("MariaDB alone")
+    await modest.make(user(KEEPER.username))
+    await modest.make(user())
+    await mysql_server.execute_unprepared("CREATE ROLE clerk")
+
+
+@pytest.mark.usefixtures("namesakes")
+@pytest.mark.parametrize("grantees", [("clerk@'%'",), ("clerk",), ("clerk@'%'", "clerk")], ids=str)
+async def test_user_and_role_of_one_name_lose_what_each_had(
+    modest: At, mysql_server: MySQLServer, grantees: tuple[str, ...]
+) -> None:
+    for grantee in grantees:
+        await mysql_server.execute(f"GRANT SELECT ON ledger.* TO {grantee}")
+    made = await modest.make(ledger())
+    assert made == [*(["GrantRevoked"] * len(grantees)), "DatabaseCreated", "GrantsRestored"]
+    assert await has(mysql_server, "clerk") == await has(mysql_server, "clerk", host="") == set()
+
+
+@pytest.mark.usefixtures("namesakes")
+async def test_who_owns_a_database_does_not_by_a_role_of_its_name(modest: At, mysql_server: MySQLServer) -> None:
+    await mysql_server.execute_unprepared("DROP ROLE clerk")
+    await mysql_server.execute_unprepared(f"CREATE ROLE {KEEPER.username}")
+    try:
+        await mysql_server.execute(f"GRANT SELECT ON ledger.* TO {KEEPER.username}")
+        assert await modest.make(ledger()) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
+        assert await has(mysql_server, KEEPER.username) == {"SELECT", "INSERT"}
+    finally:
+        await mysql_server.execute_unprepared(f"DROP ROLE {KEEPER.username}")
+
+
+@pytest.mark.usefixtures("namesakes")
+async def test_the_end_of_a_user_takes_nothing_from_a_role_of_its_name(modest: At, mysql_server: MySQLServer) -> None:
+    await mysql_server.execute(f"CREATE DATABASE {LEDGER}")
+    for grantee in ("clerk@'%'", "clerk"):
+        await mysql_server.execute(f"GRANT SELECT ON ledger.* TO {grantee}")
+    assert await modest.make(user(ended=True)) == ["UserLocked", "GrantRevoked"]
+    assert await has(mysql_server, "clerk") == set()
+    assert await has(mysql_server, "clerk", host="") == {"SELECT"}

@@ -156,11 +156,13 @@ class Revoke:
 
 @dataclass(frozen=True, slots=True)
 class RevokeLeft:
-    """What a former database left somebody, and would open the next of its name (MySQL)."""
+    """What a former database left somebody, and would open the next of its name (MySQL). `role`: it is a role beside
+    a user of its name (MariaDB)."""
 
     grantee: str
     on: SecuredObject
     privileges: tuple[str, ...]
+    role: bool = False
 
 
 @dataclass(frozen=True, slots=True)

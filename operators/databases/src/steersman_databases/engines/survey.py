@@ -45,13 +45,17 @@ class SecuredObject:
 
 @dataclass(frozen=True, slots=True)
 class Privilege:
-    """One privilege that somebody holds on one object, and not by owning it."""
+    """One privilege that somebody holds on one object, and not by owning it.
+
+    `namesake`: the grantee is a role beside a user of the same name, who has nothing by that (MariaDB).
+    """
 
     grantee: str
     on: SecuredObject
     privilege: str
     grantor: str
     grantable: bool = False
+    namesake: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ keywords come from here. In GRANT, `_` and `%` stand for any character, so they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from ..actions import (
@@ -39,7 +39,7 @@ class Dialect:
     """What a statement depends on, beside its action.
 
     `literal`: GRANT takes names of databases as they are, rather than as patterns. `roles` are those of MariaDB,
-    where they are no accounts; MySQL has none.
+    where they are no accounts, whose names are no user's; MySQL has none.
     """
 
     mariadb: bool
@@ -191,7 +191,8 @@ def _(action: Revoke, dialect: Dialect) -> tuple[str, str]:
 
 @statement.register
 def _(action: RevokeLeft, dialect: Dialect) -> tuple[str, str]:
-    _, text = statement(Revoke(action.grantee, action.on, action.privileges, ""), dialect)
+    meant = replace(dialect, roles={action.grantee}) if action.role else dialect
+    _, text = statement(Revoke(action.grantee, action.on, action.privileges, ""), meant)
     on = f"{action.on}, a former one of this name,"
     return f"revoking {', '.join(action.privileges)} on {on} from {action.grantee or 'everybody'}", text
 

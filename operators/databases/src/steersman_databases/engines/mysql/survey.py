@@ -77,9 +77,14 @@ async def names_are_literal(session: Session) -> bool:
 
 
 async def roles_of_mariadb(session: Session) -> set[str]:
-    """All that are no accounts."""
-    rows = await session.rows("looking at roles", "SELECT User FROM mysql.global_priv WHERE Host = ?", NOWHERE)
-    return {row["User"] for row in rows}
+    """All that are no accounts, and have no account of their name beside them."""
+    rows = await session.rows(
+        "looking at roles",
+        "SELECT User, Host FROM mysql.global_priv WHERE Host IN ?",
+        [ANYWHERE, NOWHERE],
+    )
+    named = {host: {row["User"] for row in rows if row["Host"] == host} for host in (ANYWHERE, NOWHERE)}
+    return named[NOWHERE] - named[ANYWHERE]
 
 
 async def _schemata(session: Session, names: list[str]) -> dict[str, Mapping[str, Any]]:
@@ -164,7 +169,7 @@ async def _left_on(
         return set()
     others = await read_accounts(session, {name for (name, _), _, _ in rows}, administrator)
     return {
-        Privilege(key[0], on, word, "")
+        Privilege(key[0], on, word, "", namesake=key[1] == NOWHERE and (key[0], ANYWHERE) in others.found)
         for key, on, words in rows
         if key in others.found or _is_everybodys(key, on)
         for word in words - others.everywhere(key)
