@@ -8,7 +8,14 @@ from accounts_contract import At, claim, role, user
 from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, as_seen, has, is_mariadb, ledger, lose, modest, on
 from mysql_server import MySQLServer
 from steersman_databases.engines.desired import Claim, DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
-from steersman_databases.engines.errors import AlreadyExists, Claimed, EngineError, ObjectsMissing, SqlFailed
+from steersman_databases.engines.errors import (
+    AlreadyExists,
+    Claimed,
+    EngineError,
+    InvalidName,
+    ObjectsMissing,
+    SqlFailed,
+)
 
 __all__ = ["modest"]
 
@@ -152,3 +159,15 @@ async def test_the_mark_of_a_database_that_somebody_dropped_goes_with_its_object
     await mysql_server.execute("DROP DATABASE ledger")
     await modest.drop_database(LEDGER, claim("keeper"))
     assert await mysql_server.execute("SELECT * FROM steersman.claims WHERE name = 'ledger'") == []
+
+
+async def test_a_role_by_which_the_administrator_acts_is_not_taken(modest: At, mysql_server: MySQLServer) -> None:
+    await mysql_server.execute_unprepared("CREATE ROLE dba")
+    await mysql_server.execute("GRANT ALL ON payroll.* TO dba WITH GRANT OPTION")
+    await mysql_server.execute_unprepared("GRANT dba TO {}@'%'", CARETAKER.username)
+    to = "FOR" if await is_mariadb(mysql_server) else "TO"
+    await mysql_server.execute_unprepared(f"SET DEFAULT ROLE dba {to} {{}}@'%'", CARETAKER.username)
+    await mysql_server.execute("CREATE DATABASE payroll")
+    with pytest.raises(InvalidName, match="the administrator acts by this role"):
+        await modest.make(role("dba", adopt=True))
+    assert await mysql_server.can_log_in(CARETAKER, "payroll")

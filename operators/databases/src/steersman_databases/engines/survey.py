@@ -183,7 +183,8 @@ class Survey:
     are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
     `acting` says of those who are to be dropped what acts as them, in words. `hidden` are databases that are not
     seen, with the mark that they bear if they are there nevertheless (MySQL). `lowers` says that the server does not
-    tell capitals from small letters in names of databases and tables (MySQL).
+    tell capitals from small letters in names of databases and tables (MySQL). `acts_by` are the administrator and the
+    roles by which it has what it has (MySQL).
     `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
     cluster's own accounts are other than they were made (PostgreSQL).
     `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
@@ -204,6 +205,7 @@ class Survey:
     acting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     hidden: Mapping[str, str] = field(default_factory=dict[str, str])
     lowers: bool = False
+    acts_by: frozenset[str] = frozenset()
     hasty: frozenset[str] = frozenset()
     accounts_altered: bool = False
     unseen: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -53,6 +53,7 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
                 if (mark := marks.get(("database", name))) is not None
             },
             lowers=row["l"] != 0,
+            acts_by=frozenset(name for name, _ in accounts.acting),
             narrower={
                 name: any(accounts.might(one) != (False, False) for one in others)
                 for name in scope.all_users

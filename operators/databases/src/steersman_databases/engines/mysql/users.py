@@ -149,6 +149,8 @@ def _require_taken(survey: Survey, desired: DesiredUser, state: UserState) -> bo
     """Whether it is this object's already. Raises where it may not become so."""
     require_ours("user", desired.name, state.mark, desired.claim, desired.adopt)
     ours = desired.claim is not None and state.mark == desired.claim.text
+    if desired.name in survey.acts_by and not ours:
+        raise InvalidName("username", desired.name, "the administrator acts by this role; choose another username")
     # What somebody else made mighty is not taken; what is ours loses the rights again.
     by_a_role = state.replication and not desired.replication and not (ours and _replicates(survey, desired.name))
     if (state.superuser or by_a_role) and not (ours and (desired.exact or desired.ended)):
