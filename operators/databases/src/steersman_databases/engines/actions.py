@@ -33,6 +33,7 @@ class Attributes:
     bypass_row_level_security: bool | None = None
     connection_limit: int | None = None
     limits: HourlyLimits | None = None
+    certificate: bool | None = None
     valid_until: datetime | None = None
     """`FOREVER` for no end."""
 

@@ -79,6 +79,7 @@ class UserState:
     `verifier` is what the server keeps in place of the password: `None` where there is none, and not to be looked at
     unless the survey says `verifiers_readable`. Of a superuser it may be a digest, which no password opens.
     `second_verifier` is that of a retained former password (MySQL), or of all other ways in (MariaDB).
+    `certificate`: the password alone opens nothing without one (MySQL).
     On MySQL `superuser` says that it has, by itself or by a role, privileges with which one could become the
     administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
     databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY), `out_of_reach` its privileges on
@@ -103,6 +104,7 @@ class UserState:
     valid_until: datetime | None = None
     verifier: str | None = field(default=None, repr=False)
     second_verifier: str | None = field(default=None, repr=False)
+    certificate: bool = False
     mark: str | None = None
     settings: frozenset[str] = frozenset()
     memberships: frozenset[Membership] = frozenset()

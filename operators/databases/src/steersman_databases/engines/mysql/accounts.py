@@ -236,7 +236,8 @@ async def _mysql_accounts(session: Session, names: list[str]) -> list[Account]:
     rows = await session.rows(
         "looking for users",
         "SELECT User, Host, plugin, CONVERT(authentication_string USING latin1) AS kept, account_locked,"
-        " password_expired, max_questions, max_updates, max_connections, max_user_connections,"
+        " password_expired, COALESCE(password_lifetime, @@default_password_lifetime) AS lifetime, ssl_type,"
+        " max_questions, max_updates, max_connections, max_user_connections,"
         " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')) AS retained,"
         " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.Restrictions')) AS restrictions"
         " FROM mysql.user WHERE User IN ?",
@@ -275,14 +276,19 @@ def _restricted(told: str | None) -> frozenset[str]:
     return frozenset(word for one in restrictions if one["Database"] == "mysql" for word in one["Privileges"])
 
 
+_WITH_CERTIFICATE = ("X509", "SPECIFIED", 2, 3)
+"""Kinds of TLS that accounts are to log in by, in MySQL's words and MariaDB's numbers."""
+
+
 def _mysql_state(row: Mapping[str, Any]) -> UserState:
-    expired = row["password_expired"] == "Y"  # noqa: S105
+    expired = row["password_expired"] == "Y" or row["lifetime"] != 0  # noqa: S105
     kept, retained = row["kept"], row["retained"]
     return UserState(
         row["User"],
         locked=row["account_locked"] == "Y",
         verifier=f"{row['plugin']}:{kept}" if kept and not expired else None,
         second_verifier=f"{row['plugin']}:{retained}" if retained else None,
+        certificate=row["ssl_type"] in _WITH_CERTIFICATE,
         connection_limit=row["max_user_connections"] or -1,
         limits=HourlyLimits(row["max_questions"], row["max_updates"], row["max_connections"]),
     )
@@ -291,13 +297,17 @@ def _mysql_state(row: Mapping[str, Any]) -> UserState:
 async def _mariadb_accounts(session: Session, names: list[str]) -> list[Account]:
     rows = await session.rows(
         "looking for users",
-        "SELECT User, Host, Priv FROM mysql.global_priv WHERE User IN ?",
+        "SELECT User, Host, Priv, @@default_password_lifetime AS lifetime FROM mysql.global_priv WHERE User IN ?",
         names,
     )
-    return [_mariadb_account((row["User"], row["Host"]), row["Priv"]) for row in rows if row["User"] in names]
+    return [
+        _mariadb_account((row["User"], row["Host"]), row["Priv"], row["lifetime"])
+        for row in rows
+        if row["User"] in names
+    ]
 
 
-def _mariadb_account(key: Key, told: str) -> Account:
+def _mariadb_account(key: Key, told: str, usual_lifetime: int) -> Account:
     said = cast("dict[str, Any]", json.loads(told))
     verifier, *others = [_way(said if way == {} else way) for way in said.get("auth_or", ({},))]
     access = int(said.get("access", 0))
@@ -306,14 +316,19 @@ def _mariadb_account(key: Key, told: str) -> Account:
         for bit in range(access.bit_length())
         if access >> bit & 1
     }
+    lifetime = int(said.get("password_lifetime", -1))
+    # 0 is one that has expired.
+    expired = said.get("password_last_changed") == 0 or (lifetime if lifetime >= 0 else usual_lifetime) != 0
+    connections = int(said.get("max_user_connections", 0))
     state = UserState(
         key[0],
         login=not said.get("is_role"),
         locked=bool(said.get("account_locked")),
-        # 0 is one that has expired.
-        verifier=verifier if verifier.partition(":")[2] and said.get("password_last_changed") != 0 else None,
+        verifier=verifier if verifier.partition(":")[2] and not expired else None,
         second_verifier="; ".join(others) or None,
-        connection_limit=said.get("max_user_connections") or -1,
+        certificate=said.get("ssl_type") in _WITH_CERTIFICATE,
+        # 0 is no limit there, and less lets nobody in.
+        connection_limit=max(connections, 0) if connections else -1,
         limits=HourlyLimits(said.get("max_questions", 0), said.get("max_updates", 0), said.get("max_connections", 0)),
     )
     default = said.get("default_role")

@@ -100,7 +100,8 @@ def _(action: CreateUser, dialect: Dialect) -> tuple[str, str]:
 
 @statement.register
 def _(action: AlterUser, dialect: Dialect) -> tuple[str, str]:
-    text = f"ALTER USER {account(action.name)}{_limits(action.attributes)}"
+    asked = " REQUIRE NONE" if action.attributes.certificate is False else ""
+    text = f"ALTER USER {account(action.name)}{asked}{_limits(action.attributes)}"
     if action.attributes.locked is not None:
         text += " ACCOUNT LOCK" if action.attributes.locked else " ACCOUNT UNLOCK"
     return f"altering user {action.name}", text

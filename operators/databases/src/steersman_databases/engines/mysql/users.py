@@ -113,6 +113,9 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
         yield Step(
             AlterUser(desired.name, limits), Change("UserAltered", f"altered the limits of user {desired.name}")
         )
+    if state.certificate and isinstance(desired.password, str):
+        change = Change("UserAltered", f"altered user {desired.name} (its password opens without a certificate)")
+        yield Step(AlterUser(desired.name, Attributes(certificate=False)), change)
     yield from _second(survey, state, desired)
     if state.locked and not wanted.locked:
         # Last: the password that it had when it was locked must not open it again.
