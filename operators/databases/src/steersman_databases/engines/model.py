@@ -193,6 +193,7 @@ class ModelServer(State):
                 for name, schemas in inside.items()
                 if self.databases[name].allows_connections
             },
+            hidden={name: mark for name, mark in self.announced().items() if name in scope.databases},
             hasty=frozenset(self.hasty if scope.commits else ()),
             accounts_altered=scope.accounts and self.accounts_altered,
             acting={name: self.acting[name] for name in scope.dropped if name in self.acting},
