@@ -135,7 +135,7 @@ def _make_operator() -> str:
     return ";\n".join([f"CREATE USER {ours} IDENTIFIED BY '{OPERATOR.password}'", *grants, ""])
 
 
-def start_mariadb(root: Path, *, tls: bool = True) -> Generator[MySQLServer]:
+def start_mariadb(root: Path, *options: str, tls: bool = True) -> Generator[MySQLServer]:
     # mysql/mysql_system_tables.sql in Debian 12, mariadb/mariadb_system_tables.sql after it
     system = "".join(
         next(root.glob(f"usr/share/m*/m*_{name}.sql")).read_text() for name in ("system_tables", "system_tables_data")
@@ -145,7 +145,7 @@ def start_mariadb(root: Path, *, tls: bool = True) -> Generator[MySQLServer]:
         data.mkdir(mode=0o777)
         data.chmod(0o777)
         common = [program("mariadbd", str(root / "usr/sbin")), "--no-defaults", f"--basedir={root}/usr"]
-        common += [f"--datadir={data}", "--innodb-log-file-size=8M"]
+        common += [f"--datadir={data}", "--innodb-log-file-size=8M", *options]
         run(
             [*common, "--bootstrap", "--innodb-flush-method=nosync"],
             directory,
@@ -160,7 +160,7 @@ _BUT_READ = (
 )
 
 
-def start_mysql(root: Path, *, restricted: bool = False) -> Generator[MySQLServer]:
+def start_mysql(root: Path, *options: str, restricted: bool = False) -> Generator[MySQLServer]:
     """One in which the operator may do what it may in a cluster, and no more.
 
     Args:
@@ -177,6 +177,7 @@ def start_mysql(root: Path, *, restricted: bool = False) -> Generator[MySQLServe
             *(f"--lc-messages-dir={root}/usr/share/mysql", f"--plugin-dir={root}/usr/lib/mysql/plugin"),
             *(f"--datadir={directory}/data", "--secure-file-priv=NULL"),
             f"--partial-revokes={'ON' if restricted else 'OFF'}",
+            *options,
         ]
         run([*common, "--initialize-insecure", f"--init-file={setup}"], directory)
         certificate = [f"--ssl-cert={directory}/cert.pem", f"--ssl-key={directory}/key.pem"]

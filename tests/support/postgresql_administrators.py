@@ -45,6 +45,7 @@ class At:
     def __init__(self, postgresql: PostgreSQLServer, sessions: Sessions, rank: Rank) -> None:
         self.postgresql, self.sessions, self.rank = postgresql, sessions, rank
         self.contents = PostgreSQL()
+        self.administrator = _LOGINS[rank]
         self._open: dict[tuple[str, str], psycopg.AsyncConnection] = {}
         self.version = int(postgresql.administer("SHOW server_version_num")[0][0]) // 10000
 

@@ -368,3 +368,47 @@ async def test_a_stranger_who_is_spelled_otherwise_goes_on(at: At, mysql_server:
             await connection.cursor().execute("SELECT 1")
     finally:
         await mysql_server.execute("DROP USER {}@'%'", others.username)
+
+
+OPENS_NOT = {
+    "expired in a day": ("PASSWORD EXPIRE INTERVAL 1 DAY", "PasswordReset"),
+    "without a certificate": ("REQUIRE X509", "UserAltered"),
+    "without a certificate of somebody's": ("REQUIRE SUBJECT '/CN=clerk'", "UserAltered"),
+    "by a limit that lets nobody in": ("WITH MAX_USER_CONNECTIONS -1", "UserAltered"),
+}
+"""How the right password opens nothing, and what is told of it when it does again."""
+
+
+@pytest.mark.parametrize("why", OPENS_NOT)
+async def test_what_keeps_the_password_from_opening_is_taken_back(
+    at: At, mysql_server: MySQLServer, why: str
+) -> None:
+    options, told = OPENS_NOT[why]
+    [(version,)] = await mysql_server.execute("SELECT VERSION()")
+    if "limit" in why and "MariaDB" not in version:
+        pytest.skip("MariaDB alone has it")
+    clerk = user(grants=(on_table("SELECT"),))
+    await at.make(clerk)
+    declared = await mysql_server.execute("SHOW CREATE USER {}@'%'", "clerk")
+    await mysql_server.execute(f"ALTER USER {{}}@'%' {options}", "clerk")
+    assert await at.make(clerk) == [told]
+    assert await mysql_server.can_log_in(CLERK, SHOP)
+    if told == "UserAltered":
+        assert await mysql_server.execute("SHOW CREATE USER {}@'%'", "clerk") == declared
+
+
+async def test_who_is_to_encrypt_goes_on_to(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user())
+    await mysql_server.execute("ALTER USER {}@'%' REQUIRE SSL", "clerk")
+    assert await at.make(user()) == []
+
+
+async def test_a_password_lasts_also_where_those_of_the_server_do_not(at: At, mysql_server: MySQLServer) -> None:
+    await at.make(user())
+    await mysql_server.execute("ALTER USER {}@'%' PASSWORD EXPIRE DEFAULT", "clerk")
+    assert await at.make(user()) == []
+    await mysql_server.execute("SET GLOBAL default_password_lifetime = 1")
+    try:
+        assert await at.make(user()) == ["PasswordReset"]
+    finally:
+        await mysql_server.execute("SET GLOBAL default_password_lifetime = DEFAULT")

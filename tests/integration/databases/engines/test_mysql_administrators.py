@@ -2,64 +2,35 @@
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import AsyncGenerator
-from pathlib import Path
-
 import pytest
 
 from accounts_contract import At, claim, role, user
+from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, as_seen, has, is_mariadb, ledger, lose, modest, on
 from mysql_server import MySQLServer
-from steersman_databases.engines import Credentials
-from steersman_databases.engines.desired import (
-    DesiredDatabase,
-    DesiredGrant,
-    DesiredMembership,
-    ObjectKind,
-    SecondCredential,
+from steersman_databases.engines.desired import Claim, DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
+from steersman_databases.engines.errors import (
+    AlreadyExists,
+    Claimed,
+    EngineError,
+    InvalidName,
+    ObjectsMissing,
+    SqlFailed,
 )
-from steersman_databases.engines.errors import EngineError
 
-CARETAKER, KEEPER = Credentials("caretaker", "m0dest"), Credentials("keeper", "s3cret")
-LEDGER = "ledger"
+__all__ = ["modest"]
+
 READS = DesiredGrant(LEDGER, frozenset({"SELECT"}), ObjectKind.TABLE, None, ("entries",))
-DOCUMENT = Path(__file__).parents[4] / "docs/how-to/users-and-grants.md"
-
-
-def documented(product: str) -> list[str]:
-    """The statements, but for those of the other product."""
-    told = re.findall(r"^(GRANT .* TO caretaker@'%'[^;]*);(?: *-- (\w+):)?", DOCUMENT.read_text(), re.MULTILINE)
-    return [statement for statement, only in told if only in {"", product}]
-
-
-@pytest.fixture
-async def modest(mysql_server: MySQLServer) -> AsyncGenerator[At]:
-    """A server as this administrator has it."""
-    seen = copy.copy(mysql_server)
-    seen.administrator = CARETAKER
-    [(version,)] = await mysql_server.execute("SELECT VERSION()")
-    await mysql_server.execute(f"CREATE USER {{}}@'%' IDENTIFIED BY '{CARETAKER.password}'", CARETAKER.username)
-    for statement in documented("MariaDB" if "MariaDB" in version else "MySQL"):
-        await mysql_server.execute(statement)
-    found = At(seen)
-    yield found
-    await found.close()
-    await mysql_server.execute(f"DROP DATABASE IF EXISTS {LEDGER}")
-    for name in ("clerk", KEEPER.username, CARETAKER.username):
-        await mysql_server.execute("DROP USER IF EXISTS {}@'%'", name)
 
 
 async def test_what_is_documented_is_enough(modest: At, mysql_server: MySQLServer) -> None:
     assert await modest.make(user(KEEPER.username)) == ["UserCreated"]
-    ledger = DesiredDatabase(LEDGER, KEEPER.username, claim=claim("keeper"))
-    assert await modest.make(ledger) == ["DatabaseCreated", "GrantsRestored"]
+    assert await modest.make(ledger()) == ["DatabaseCreated", "GrantsRestored"]
     await mysql_server.execute("CREATE TABLE {}.entries (coin int)", LEDGER, credentials=KEEPER)
 
     await modest.make(role("reader", grants=(READS,)))
     roles = (DesiredMembership("reader"),)
     await modest.make(user(roles=roles))
-    assert await mysql_server.can_log_in(Credentials("clerk", "s3cret"), LEDGER)
+    assert await mysql_server.can_log_in(CLERK, LEDGER)
     assert await modest.make(user(password="next", second=SecondCredential("s3cret"), roles=roles)) == [
         "PasswordReset"
     ]
@@ -87,13 +58,116 @@ async def test_who_was_given_a_database_before_it_is_there_keeps_it(modest: At, 
     await modest.make(user(KEEPER.username))
     await mysql_server.execute("CREATE USER {}@'%'", "clerk")
     await mysql_server.execute_unprepared("CREATE ROLE dba")
+    for statement in (f"GRANT SELECT ON {LEDGER}.* TO clerk@'%'", f"GRANT ALL ON {LEDGER}.* TO dba"):
+        await mysql_server.execute(statement)
+    await mysql_server.execute_unprepared("GRANT dba TO {}@'%'", CARETAKER.username)
+    assert await modest.make(ledger()) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
+    held = await mysql_server.execute("SELECT User FROM mysql.db WHERE Db = 'ledger' ORDER BY User")
+    assert held == [(CARETAKER.username,), ("dba",), (KEEPER.username,)]
+
+
+async def test_one_grant_that_is_refused_keeps_no_other(modest: At, mysql_server: MySQLServer) -> None:
+    for name in ("archive", LEDGER):
+        await mysql_server.execute(f"CREATE DATABASE {name}")
+    await mysql_server.execute("GRANT SELECT ON archive.* TO {}@'%'", CARETAKER.username)
+    await modest.make(user())
+    await mysql_server.execute("GRANT INSERT ON ledger.* TO clerk@'%'")
+    for _ in range(2):
+        with pytest.raises(SqlFailed, match="archive"):
+            await modest.make(user(grants=(on("archive", "SELECT"), on(LEDGER, "SELECT"))))
+        assert await has(mysql_server, "clerk") == {"SELECT"}
+
+
+async def test_one_grant_that_cannot_be_revoked_keeps_no_other(modest: At, mysql_server: MySQLServer) -> None:
+    for name in ("archive", LEDGER):
+        await mysql_server.execute(f"CREATE DATABASE {name}")
+    await modest.make(user())
+    await mysql_server.execute("GRANT SELECT ON archive.* TO clerk@'%'")
+    await mysql_server.execute("GRANT INSERT ON ledger.* TO clerk@'%'")
+    with pytest.raises(SqlFailed, match="archive"):
+        await modest.make(user())
+    assert await has(mysql_server, "clerk") == set()
+
+
+async def test_who_acts_by_a_mandatory_role_keeps_it(modest: At, mysql_server: MySQLServer) -> None:
+    if await is_mariadb(mysql_server):
+        pytest.skip("MariaDB has none")
+    await modest.make(user(KEEPER.username))
+    await lose(mysql_server)
+    await mysql_server.execute_unprepared("CREATE ROLE dba")
+    await mysql_server.execute("GRANT ALL ON ledger.* TO dba WITH GRANT OPTION")
+    await mysql_server.execute_unprepared("SET GLOBAL mandatory_roles = 'dba', activate_all_roles_on_login = ON")
+    by_a_role = as_seen(mysql_server, CARETAKER)
     try:
-        for statement in (f"GRANT SELECT ON {LEDGER}.* TO clerk@'%'", f"GRANT ALL ON {LEDGER}.* TO dba"):
-            await mysql_server.execute(statement)
-        await mysql_server.execute_unprepared("GRANT dba TO {}@'%'", CARETAKER.username)
-        ledger = DesiredDatabase(LEDGER, KEEPER.username, claim=claim("keeper"))
-        assert await modest.make(ledger) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
-        held = await mysql_server.execute("SELECT User FROM mysql.db WHERE Db = 'ledger' ORDER BY User")
-        assert held == [(CARETAKER.username,), ("dba",), (KEEPER.username,)]
+        assert await by_a_role.make(ledger()) == ["DatabaseCreated", "GrantsRestored"]
     finally:
-        await mysql_server.execute_unprepared("DROP ROLE dba")
+        await by_a_role.close()
+        await mysql_server.execute_unprepared(
+            "SET GLOBAL mandatory_roles = DEFAULT, activate_all_roles_on_login = DEFAULT"
+        )
+
+
+async def test_what_a_role_has_that_the_administrator_has_not_is_told(modest: At, mysql_server: MySQLServer) -> None:
+    """On MariaDB who makes a role is its member, and has nothing by that before it sets the role."""
+    await modest.make(role("reader"))
+    await mysql_server.execute("GRANT RELOAD ON *.* TO reader")
+    with pytest.raises(ObjectsMissing, match="reader has RELOAD on the whole server, which only who has it"):
+        await modest.make(role("reader"))
+
+
+@pytest.mark.parametrize("made", ["by another", "by hand"])
+async def test_a_database_that_one_does_not_see_is_not_marked(
+    modest: At, mysql_server: MySQLServer, made: str
+) -> None:
+    mighty = as_seen(mysql_server, mysql_server.superuser)
+    await mighty.make(user(KEEPER.username))
+    theirs, ours = ledger("payroll"), ledger("payroll", Claim("c1", "Database", "other", "mine"))
+    try:
+        await (mighty.make(theirs) if made == "by another" else mysql_server.execute("CREATE DATABASE payroll"))
+        for _ in range(2):
+            with pytest.raises(SqlFailed, match=r"looking for database payroll: Access denied"):
+                await modest.make(ours)
+        await mysql_server.execute("GRANT ALL ON payroll.* TO {}@'%' WITH GRANT OPTION", CARETAKER.username)
+        with pytest.raises(Claimed if made == "by another" else AlreadyExists):
+            await modest.make(ours)
+        if made == "by another":
+            assert await mighty.make(theirs) == []
+    finally:
+        await mighty.close()
+
+
+async def test_a_database_that_the_administrator_sees_no_more_is_not_taken_for_dropped(
+    modest: At, mysql_server: MySQLServer
+) -> None:
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await lose(mysql_server)
+    for _ in range(2):
+        with pytest.raises(SqlFailed, match="dropping database ledger: Access denied"):
+            await modest.drop_database(LEDGER, claim("keeper"))
+    await modest.drop_database(LEDGER, claim("another"))
+    await mysql_server.execute("GRANT DROP ON ledger.* TO {}@'%'", CARETAKER.username)
+    await modest.drop_database(LEDGER, claim("keeper"))
+    assert LEDGER not in await mysql_server.databases()
+
+
+async def test_the_mark_of_a_database_that_somebody_dropped_goes_with_its_object(
+    modest: At, mysql_server: MySQLServer
+) -> None:
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await mysql_server.execute("DROP DATABASE ledger")
+    await modest.drop_database(LEDGER, claim("keeper"))
+    assert await mysql_server.execute("SELECT * FROM steersman.claims WHERE name = 'ledger'") == []
+
+
+async def test_a_role_by_which_the_administrator_acts_is_not_taken(modest: At, mysql_server: MySQLServer) -> None:
+    await mysql_server.execute_unprepared("CREATE ROLE dba")
+    await mysql_server.execute("GRANT ALL ON payroll.* TO dba WITH GRANT OPTION")
+    await mysql_server.execute_unprepared("GRANT dba TO {}@'%'", CARETAKER.username)
+    to = "FOR" if await is_mariadb(mysql_server) else "TO"
+    await mysql_server.execute_unprepared(f"SET DEFAULT ROLE dba {to} {{}}@'%'", CARETAKER.username)
+    await mysql_server.execute("CREATE DATABASE payroll")
+    with pytest.raises(InvalidName, match="the administrator acts by this role"):
+        await modest.make(role("dba", adopt=True))
+    assert await mysql_server.can_log_in(CARETAKER, "payroll")

@@ -429,3 +429,12 @@ async def test_who_owns_a_table_and_may_not_use_its_schema_any_more_stops_nothin
     assert await held(at) == [("r hers", "SELECT", JANE.username, False)]
     await at.make(user(CLERK.username))
     assert await held(at) == []
+
+
+async def test_what_was_granted_inside_a_closed_database_is_revoked_once_it_is_open(at: At) -> None:
+    await at.sql("GRANT USAGE ON SCHEMA {} TO {}", PLACE, CLERK.username, who=OWNER)
+    await at.hang_up()
+    at.postgresql.administer("ALTER DATABASE {} ALLOW_CONNECTIONS false", SHOP)
+    assert await at.make(user(CLERK.username)) == []
+    at.postgresql.administer("ALTER DATABASE {} ALLOW_CONNECTIONS true", SHOP)
+    assert await at.make(user(CLERK.username)) == ["GrantRevoked"]

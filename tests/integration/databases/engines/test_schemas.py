@@ -83,6 +83,17 @@ async def test_the_schema_public_goes_too_and_comes_back(at: At) -> None:
     assert await at.make(replace(DATABASE, schemas=(DesiredSchema("public"),))) == ["SchemaCreated"]
 
 
+async def test_a_schema_public_of_a_group_is_its_members_to_use(at: At) -> None:
+    await at.make(role("team"))
+    await at.make(DATABASE)
+    at.postgresql.administer("GRANT team TO {}", OWNER.username)
+    await at.sql("ALTER SCHEMA public OWNER TO team")
+    assert await at.make(DATABASE) == []
+    await at.sql("REVOKE CREATE ON SCHEMA public FROM team")
+    assert await at.make(DATABASE) == ["GrantsRestored"]
+    await at.sql("CREATE TABLE public.entries ()", who=OWNER)
+
+
 async def test_an_empty_schema_of_somebody_else_goes_as_its_owners_would(at: At) -> None:
     if at.rank == "modest":
         return

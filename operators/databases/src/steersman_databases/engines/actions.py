@@ -33,6 +33,7 @@ class Attributes:
     bypass_row_level_security: bool | None = None
     connection_limit: int | None = None
     limits: HourlyLimits | None = None
+    certificate: bool | None = None
     valid_until: datetime | None = None
     """`FOREVER` for no end."""
 
@@ -95,11 +96,14 @@ class MarkUser:
 
 @dataclass(frozen=True, slots=True)
 class MarkDatabase:
-    """Leave a claim's text at a database: as its owner, or, where databases have none, with its owner's name."""
+    """Leave a claim's text at a database: as its owner, or, where databases have none, with its owner's name.
+
+    `ahead`: of one that is to be made (MySQL). One that is there, seen or not, keeps what it bears."""
 
     name: str
     text: str
     owner: str
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,17 @@ class Revoke:
     privileges: tuple[str, ...]
     as_role: str
     only_option: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeLeft:
+    """What a former database left somebody, and would open the next of its name (MySQL). `role`: it is a role beside
+    a user of its name (MariaDB)."""
+
+    grantee: str
+    on: SecuredObject
+    privileges: tuple[str, ...]
+    role: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +327,7 @@ Action = (
     | SetDefaultRoles
     | Grant
     | Revoke
+    | RevokeLeft
     | CreateDatabase
     | FinishDatabase
     | AlterDatabase

@@ -24,6 +24,7 @@ EngineError
 │   └── RoleMissing        who logs in without a password is not there, or not yet
 ├── AdministratorRejected  the server answers, but does not take the administrator's credentials
 └── SqlFailed              the server refused a statement
+    └── StillGranted       what somebody has of a former database would open the next of its name
 ```
 
 No message, attribute or chained exception holds a password: they end in Events, conditions and logs.
@@ -281,6 +282,15 @@ class SqlFailed(EngineError):
         first = failures[0]
         first.args = ("; ".join(map(str, failures)),)
         return first
+
+
+class StillGranted(SqlFailed):
+    """What somebody was granted on a former database cannot be taken away, and would open the next of its name."""
+
+    next_step = (
+        "revoke by hand what is left of a former database of this name, where it is a row of mysql.db without a user"
+        " by DELETE and FLUSH PRIVILEGES; or give the administrator the same"
+    )
 
 
 def _either(names: Iterable[str]) -> str:

@@ -267,11 +267,11 @@ def tidy(signature: str) -> str:
 def _held(survey: Survey, name: str) -> Iterator[Privilege]:
     for database in survey.databases.values():
         for privilege in database.privileges:
-            if privilege.grantee == name and database.owner != name:
+            if privilege.grantee == name != database.owner and not privilege.namesake:
                 yield privilege
     for inside in survey.inside.values():
         for privilege in inside.privileges:
-            if privilege.grantee == name and _owner(inside, privilege.on) != name:
+            if privilege.grantee == name != _owner(inside, privilege.on) and not privilege.namesake:
                 yield privilege
 
 

@@ -193,13 +193,15 @@ class ModelServer(State):
                 for name, schemas in inside.items()
                 if self.databases[name].allows_connections
             },
+            hidden={name: mark for name, mark in self.announced().items() if name in scope.databases},
             hasty=frozenset(self.hasty if scope.commits else ()),
             accounts_altered=scope.accounts and self.accounts_altered,
             acting={name: self.acting[name] for name in scope.dropped if name in self.acting},
         )
 
     def _seen_user(self, name: str) -> UserState:
-        user = replace(self.users[name], stands_in=self.stands_in(name), owns_in=self.owns_in(name))
+        stands_in = self.stands_in(name)
+        user = replace(self.users[name], stands_in=stands_in, stands_inside=stands_in, owns_in=self.owns_in(name))
         if self.owners_matter:
             reached = (self.users[role] for role in self.reached_by(name))
             mighty = (one.name for one in reached if one.superuser or one.create_role or one.name in NOBODYS)

@@ -64,6 +64,10 @@ class Held:
         self._marks: dict[tuple[str, str], str] = {}
         """MySQL: of what is about to be created."""
 
+    def announced(self) -> dict[str, str]:
+        """MySQL: the marks of databases that are not there."""
+        return {name: mark for (kind, name), mark in self._marks.items() if kind == "database"}
+
     def stands_in(self, name: str) -> frozenset[str]:
         """PostgreSQL: the databases in which a role owns or was granted something, themselves included."""
         if not self.owners_matter:

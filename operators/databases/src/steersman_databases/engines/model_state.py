@@ -33,6 +33,7 @@ from .actions import (
     MoveExtension,
     Reassign,
     Revoke,
+    RevokeLeft,
     RevokeRole,
     SetDefaultRoles,
     SetRoleSetting,
@@ -103,6 +104,8 @@ class State(Held):
             self._marks["owner", action.name] = action.owner
             self._marks["database", action.name] = action.text
             return
+        if action.ahead:
+            raise Raced(SqlFailed(f"marking database {action.name}", None, "it was made meanwhile"))
         state = replace(self._database(action.name), mark=action.text)
         self.databases[action.name] = state if self.owners_matter else replace(state, marked_owner=action.owner)
 
@@ -166,6 +169,10 @@ class State(Held):
         held.difference_update(taken)
         held.update(replace(one, grantable=False) for one in taken if action.only_option)
         self._keep(action.on, held)
+
+    @apply.register
+    def _(self, action: RevokeLeft) -> None:
+        self.apply(Revoke(action.grantee, action.on, action.privileges, ""))
 
     @apply.register
     def _(self, action: CreateDatabase) -> None:
@@ -300,6 +307,9 @@ class State(Held):
 
     @apply.register
     def _(self, action: DropDatabase) -> None:
+        if self._marks.pop(("database", action.name), None) is not None:
+            del self._marks["owner", action.name]
+            return
         state, inside = self._database(action.name), self.inside[action.name]
         if state.is_template:
             raise SqlFailed(f"dropping database {action.name}", "42809", "cannot drop a template database")

@@ -45,13 +45,17 @@ class SecuredObject:
 
 @dataclass(frozen=True, slots=True)
 class Privilege:
-    """One privilege that somebody holds on one object, and not by owning it."""
+    """One privilege that somebody holds on one object, and not by owning it.
+
+    `namesake`: the grantee is a role beside a user of the same name, who has nothing by that (MariaDB).
+    """
 
     grantee: str
     on: SecuredObject
     privilege: str
     grantor: str
     grantable: bool = False
+    namesake: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +79,15 @@ class UserState:
     `verifier` is what the server keeps in place of the password: `None` where there is none, and not to be looked at
     unless the survey says `verifiers_readable`. Of a superuser it may be a digest, which no password opens.
     `second_verifier` is that of a retained former password (MySQL), or of all other ways in (MariaDB).
+    `certificate`: the password alone opens nothing without one (MySQL).
     On MySQL `superuser` says that it has, by itself or by a role, privileges with which one could become the
     administrator, and `replication` that it has the one of that name. `settings` are those of the role in all
     databases. `acts_as` are the accounts in whose place it may be (MySQL's PROXY), `out_of_reach` its privileges on
     the whole server that the administrator has not, and so cannot take from it (MySQL): they are listed nowhere else.
     In `members`, `role` is who is a member of it; `admitted` are roles with whom it made a member of them (PostgreSQL
     16 and later). `mighty_by` are those with rights over the whole server whom it is or could act as, itself included
-    (PostgreSQL). `stands_in` are databases in which the role owns or was granted something, `owns_in` those where it
-    owns something beside the database itself.
+    (PostgreSQL). `stands_in` are databases in which the role owns or was granted something, `stands_inside` and
+    `owns_in` those where it does, or owns something, beside the database itself.
     """
 
     name: str
@@ -99,6 +104,7 @@ class UserState:
     valid_until: datetime | None = None
     verifier: str | None = field(default=None, repr=False)
     second_verifier: str | None = field(default=None, repr=False)
+    certificate: bool = False
     mark: str | None = None
     settings: frozenset[str] = frozenset()
     memberships: frozenset[Membership] = frozenset()
@@ -108,6 +114,7 @@ class UserState:
     admitted: frozenset[tuple[str, str]] = frozenset()
     mighty_by: frozenset[str] = frozenset()
     stands_in: frozenset[str] = frozenset()
+    stands_inside: frozenset[str] = frozenset()
     owns_in: frozenset[str] = frozenset()
 
 
@@ -177,10 +184,15 @@ class Survey:
     verifiers could not be read, whether a login with the desired password was taken. `narrower` says which users have
     accounts for single hosts as well (MySQL), and whether one of them has rights over the whole server. `orphaned`
     are users who are not there, though views or stored programs act as them, with the mark that they had (MySQL).
-    `acting` says of those who are to be dropped what acts as them, in words.
+    `acting` says of those who are to be dropped what acts as them, in words. `hidden` are databases that are not
+    seen, with the mark that they bear if they are there nevertheless (MySQL). `lowers` says that the server does not
+    tell capitals from small letters in names of databases and tables (MySQL). `acts_by` are the administrator and the
+    roles by which it has what it has (MySQL).
     `hasty` says for whom it is set on the server that commits wait for no replica, `accounts_altered` whether a
     cluster's own accounts are other than they were made (PostgreSQL).
     `unseen` are databases in which the operator should have been and could not, and what was in its way (PostgreSQL).
+    `maintenance` is the database that is nobody's, where one sees to what all have in common (PostgreSQL).
+    `strangers` granted something to a second login, and are nobody as whom the operator may act (PostgreSQL).
     """
 
     product: str
@@ -196,9 +208,14 @@ class Survey:
     narrower: Mapping[str, bool] = field(default_factory=dict[str, bool])
     orphaned: Mapping[str, str | None] = field(default_factory=dict[str, str | None])
     acting: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    hidden: Mapping[str, str] = field(default_factory=dict[str, str])
+    lowers: bool = False
+    acts_by: frozenset[str] = frozenset()
     hasty: frozenset[str] = frozenset()
     accounts_altered: bool = False
     unseen: Mapping[str, str] = field(default_factory=dict[str, str])
+    maintenance: str = ""
+    strangers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

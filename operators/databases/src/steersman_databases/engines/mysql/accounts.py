@@ -6,6 +6,7 @@ MySQL's roles are accounts that others were granted; MariaDB's are a kind of the
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -74,17 +75,17 @@ class Edge:
 class Accounts:
     """All of some names, whatever their hosts, and of the roles that they have, directly or by others.
 
-    The `administrator` is who looks.
+    `acting` is who looks, with the roles by which it does: those that are active, and those that these have.
     """
 
     found: Mapping[Key, Account]
     edges: Mapping[Key, tuple[Edge, ...]]
-    administrator: str
+    acting: frozenset[Key]
 
-    @property
-    def administrators(self) -> list[Account]:
-        """Who looks, and the roles that it has."""
-        return self._reached(key for key in self.found if key[0] == self.administrator)
+    def given(self, marks: Mapping[tuple[str, str], str]) -> frozenset[Key]:
+        """Who looks, and the roles that it has. Not those that it made, whose member it is on MariaDB by that."""
+        edges = {key: [one for one in each if ("user", one.role[0]) not in marks] for key, each in self.edges.items()}
+        return frozenset(reachable(edges, self.acting))
 
     def own(self, name: str) -> Account | None:
         """Who logs in from everywhere, or MariaDB's role."""
@@ -115,16 +116,20 @@ class Accounts:
     def might(self, account: Account) -> tuple[bool, bool]:
         """Whether it could become the administrator, and whether it may replicate."""
         reached = self._reached([account.key])
-        held = {privilege for one in reached for privilege in one.on_server}
+        held = self.everywhere(account.key)
         mighty = bool(held - HARMLESS - {REPLICATION}) or any(one.in_reserved or one.acts_as for one in reached)
         return mighty, REPLICATION in held
+
+    def everywhere(self, key: Key) -> set[str]:
+        """Its privileges on the whole server, by itself or by a role."""
+        return {privilege for one in self._reached([key]) for privilege in one.on_server}
 
     def out_of_reach(self, account: Account) -> set[str]:
         """Its privileges on the whole server that the administrator has not: only who has one may take it away.
 
         But for the dynamic ones, whose names have a `_`: those takes who may write the server's own tables, too.
         """
-        own = self.administrators
+        own = [self.found[key] for key in self.acting if key in self.found]
         beyond = account.on_server - {word for one in own for word in one.on_server} - HARMLESS - {REPLICATION}
         writes = {word for one in own for word in one.on_server - one.restricted}
         return {word for word in beyond if "_" not in word or not writes >= {"INSERT", "UPDATE", "DELETE"}}
@@ -152,7 +157,8 @@ def reachable(edges: Mapping[Key, Iterable[Edge]], start: Iterable[Key]) -> set[
 
 async def read_accounts(session: Session, names: Iterable[str], administrator: str) -> Accounts:
     """The accounts and roles of these names and the administrator's, and all that could be theirs by a role."""
-    wanted = {*names, administrator}
+    active = await _active_roles(session)
+    wanted = {*names, administrator, *(name for name, _ in active)}
     edges = await (_mariadb_edges if session.is_mariadb else _mysql_edges)(session)
     reached = {name for name, _ in reachable(edges, [key for key in edges if key[0] in wanted])}
     found = await (_mariadb_accounts if session.is_mariadb else _mysql_accounts)(session, sorted(wanted | reached))
@@ -163,7 +169,18 @@ async def read_accounts(session: Session, names: Iterable[str], administrator: s
     for key, other in await _proxies(session, sorted(wanted | reached)):
         if (account := accounts.get(key)) is not None:
             account.acts_as.add(other)
-    return Accounts(accounts, edges, administrator)
+    own = {key for key in accounts if key[0] == administrator}
+    return Accounts(accounts, edges, frozenset(own | reachable(edges, active)))
+
+
+async def _active_roles(session: Session) -> set[Key]:
+    """By which the administrator acts: of what it was granted not all, and of mandatory roles, too."""
+    [row] = await session.rows("looking at the session", "SELECT CURRENT_ROLE() AS roles")
+    told = row["roles"] or ""
+    if session.is_mariadb:
+        return {(told, NOWHERE)} if told else set()
+    quoted = re.findall(r"`((?:[^`]|``)*)`@`((?:[^`]|``)*)`", told)
+    return {(name.replace("``", "`"), host.replace("``", "`")) for name, host in quoted}
 
 
 async def _in_reserved(session: Session, names: list[str]) -> set[Key]:
@@ -219,7 +236,8 @@ async def _mysql_accounts(session: Session, names: list[str]) -> list[Account]:
     rows = await session.rows(
         "looking for users",
         "SELECT User, Host, plugin, CONVERT(authentication_string USING latin1) AS kept, account_locked,"
-        " password_expired, max_questions, max_updates, max_connections, max_user_connections,"
+        " password_expired, COALESCE(password_lifetime, @@default_password_lifetime) AS lifetime, ssl_type,"
+        " max_questions, max_updates, max_connections, max_user_connections,"
         " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.additional_password')) AS retained,"
         " JSON_UNQUOTE(JSON_EXTRACT(User_attributes, '$.Restrictions')) AS restrictions"
         " FROM mysql.user WHERE User IN ?",
@@ -258,14 +276,19 @@ def _restricted(told: str | None) -> frozenset[str]:
     return frozenset(word for one in restrictions if one["Database"] == "mysql" for word in one["Privileges"])
 
 
+_WITH_CERTIFICATE = ("X509", "SPECIFIED", 2, 3)
+"""Kinds of TLS that accounts are to log in by, in MySQL's words and MariaDB's numbers."""
+
+
 def _mysql_state(row: Mapping[str, Any]) -> UserState:
-    expired = row["password_expired"] == "Y"  # noqa: S105
+    expired = row["password_expired"] == "Y" or row["lifetime"] != 0  # noqa: S105
     kept, retained = row["kept"], row["retained"]
     return UserState(
         row["User"],
         locked=row["account_locked"] == "Y",
         verifier=f"{row['plugin']}:{kept}" if kept and not expired else None,
         second_verifier=f"{row['plugin']}:{retained}" if retained else None,
+        certificate=row["ssl_type"] in _WITH_CERTIFICATE,
         connection_limit=row["max_user_connections"] or -1,
         limits=HourlyLimits(row["max_questions"], row["max_updates"], row["max_connections"]),
     )
@@ -274,13 +297,17 @@ def _mysql_state(row: Mapping[str, Any]) -> UserState:
 async def _mariadb_accounts(session: Session, names: list[str]) -> list[Account]:
     rows = await session.rows(
         "looking for users",
-        "SELECT User, Host, Priv FROM mysql.global_priv WHERE User IN ?",
+        "SELECT User, Host, Priv, @@default_password_lifetime AS lifetime FROM mysql.global_priv WHERE User IN ?",
         names,
     )
-    return [_mariadb_account((row["User"], row["Host"]), row["Priv"]) for row in rows if row["User"] in names]
+    return [
+        _mariadb_account((row["User"], row["Host"]), row["Priv"], row["lifetime"])
+        for row in rows
+        if row["User"] in names
+    ]
 
 
-def _mariadb_account(key: Key, told: str) -> Account:
+def _mariadb_account(key: Key, told: str, usual_lifetime: int) -> Account:
     said = cast("dict[str, Any]", json.loads(told))
     verifier, *others = [_way(said if way == {} else way) for way in said.get("auth_or", ({},))]
     access = int(said.get("access", 0))
@@ -289,14 +316,19 @@ def _mariadb_account(key: Key, told: str) -> Account:
         for bit in range(access.bit_length())
         if access >> bit & 1
     }
+    lifetime = int(said.get("password_lifetime", -1))
+    # 0 is one that has expired.
+    expired = said.get("password_last_changed") == 0 or (lifetime if lifetime >= 0 else usual_lifetime) != 0
+    connections = int(said.get("max_user_connections", 0))
     state = UserState(
         key[0],
         login=not said.get("is_role"),
         locked=bool(said.get("account_locked")),
-        # 0 is one that has expired.
-        verifier=verifier if verifier.partition(":")[2] and said.get("password_last_changed") != 0 else None,
+        verifier=verifier if verifier.partition(":")[2] and not expired else None,
         second_verifier="; ".join(others) or None,
-        connection_limit=said.get("max_user_connections") or -1,
+        certificate=said.get("ssl_type") in _WITH_CERTIFICATE,
+        # 0 is no limit there, and less lets nobody in.
+        connection_limit=max(connections, 0) if connections else -1,
         limits=HourlyLimits(said.get("max_questions", 0), said.get("max_updates", 0), said.get("max_connections", 0)),
     )
     default = said.get("default_role")

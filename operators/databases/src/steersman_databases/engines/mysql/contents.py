@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import cast
 
-from ..actions import Action, AlterDatabase, DropDatabase, DropUser, MarkDatabase, MarkUser
+from ..actions import Action, AlterDatabase, DropDatabase, DropUser, MarkDatabase, MarkUser, RevokeLeft
 from ..desired import Claim, DesiredDatabase, DesiredUser
-from ..errors import DefinerNeeded, LimitReached, LoginRejected, Raced, SqlFailed
+from ..errors import DefinerNeeded, LimitReached, LoginRejected, Raced, SqlFailed, StillGranted
 from ..plan import Change, Plan, carried_out
 from ..server import Credentials, Login, Server
 from ..sessions import Sessions
@@ -17,7 +17,7 @@ from ..survey import Scope, Survey
 from . import databases, names, users, verifiers
 from .claims import disown, forget_database, forget_user, mark_database, write_mark
 from .pool import MySQLSessions
-from .session import ANYWHERE, LOCKED, Session, account, connect
+from .session import ANYWHERE, LOCKED, Session, account, connect, identifier
 from .statements import Dialect, statement
 from .survey import acting_as, look, names_are_literal, roles_of_mariadb
 
@@ -52,10 +52,12 @@ class MySQL:
 
     def plan_database(self, survey: Survey, desired: DesiredDatabase) -> Plan:
         self.check(desired, survey.administrator)
+        names.check_letters(desired, survey)
         return databases.plan_database(survey, desired)
 
     def plan_user(self, survey: Survey, desired: DesiredUser) -> Plan:
         self.check(desired, survey.administrator)
+        names.check_letters(desired, survey)
         return users.plan_user(survey, desired)
 
     def plan_drop_database(self, survey: Survey, name: str, claim: Claim | None) -> Plan:
@@ -106,7 +108,14 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
         case MarkUser():
             await write_mark(session, "user", action.name, action.text)
         case MarkDatabase():
+            if action.ahead:
+                await _require_absent(session, action.name)
             await mark_database(session, action.name, action.text, action.owner)
+        case RevokeLeft():
+            try:
+                await session.run(*statement(action, dialect))
+            except SqlFailed as failure:
+                raise StillGranted(failure.doing, failure.sqlstate, failure.message) from None
         case DropDatabase():
             await session.run(*statement(action, dialect))
             await forget_database(session, action.name)
@@ -117,6 +126,16 @@ async def _do(session: Session, action: Action, dialect: Dialect) -> None:
             await session.command(*statement(action, dialect))
         case _:
             await session.run(*statement(action, dialect))
+
+
+async def _require_absent(session: Session, name: str) -> None:
+    """A look does not tell: on what is there and the administrator's in no way, it sees nothing."""
+    doing = f"looking for database {name}"
+    try:
+        await session.command(doing, f"SHOW CREATE DATABASE {identifier(name)}")
+    except Raced:
+        return
+    raise Raced(SqlFailed(doing, None, "it was made meanwhile"))
 
 
 async def _drop_user(session: Session, action: DropUser, dialect: Dialect) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ..actions import AlterDatabase, CreateDatabase, DropDatabase, Grant, MarkDatabase, Revoke
+from ..actions import AlterDatabase, CreateDatabase, DropDatabase, Grant, MarkDatabase, RevokeLeft
 from ..claims import is_ours, require_ours
 from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
 from ..plan import Change, Plan, Step
-from ..survey import DatabaseState, Inside, Privilege, SecuredObject, Survey
+from ..survey import DatabaseState, Inside, SecuredObject, Survey
 from .grants import vocabulary
 
 CHARACTER_SET = "utf8mb4"
@@ -24,10 +24,10 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     state = survey.databases.get(desired.name)
     mark = desired.claim.text if desired.claim is not None else None
     if state is None or not state.exists:
-        steps += _cleared(survey, desired)
         # The mark first: it counts only where the database is there, and one without would be nobody's.
         if mark is not None:
-            steps.append(Step(MarkDatabase(desired.name, mark, desired.owner)))
+            steps.append(Step(MarkDatabase(desired.name, mark, desired.owner, ahead=True)))
+        steps += _cleared(survey, desired)
         create = CreateDatabase(desired.name, desired.encoding or CHARACTER_SET, desired.collation, None, "")
         steps.append(Step(create, Change("DatabaseCreated", f"created database {desired.name}")))
     else:
@@ -37,7 +37,7 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
             steps.append(Step(MarkDatabase(desired.name, mark, desired.owner), _taken(state, desired)))
     on = SecuredObject(ObjectKind.DATABASE, desired.name)
     # Not by a pattern, which means other databases, too.
-    found = state.privileges if state is not None else frozenset[Privilege]()
+    found = [one for one in state.privileges if not one.namesake] if state is not None else []
     held = {one.privilege for one in found if (one.grantee, one.on) == (desired.owner, on)}
     if lacking := vocabulary(survey)[ObjectKind.DATABASE] - held:
         change = Change("GrantsRestored", f"granted ALL on database {desired.name} to {desired.owner}")
@@ -89,20 +89,27 @@ def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
     """Grants outlive their database here: who had some on a former one would have them on the new one."""
     state = survey.databases.get(desired.name)
     inside = survey.inside.get(desired.name, Inside())
-    left: dict[tuple[str, SecuredObject], list[str]] = defaultdict(list)
+    left: dict[tuple[str, SecuredObject, bool], list[str]] = defaultdict(list)
     for one in (*(state.privileges if state is not None else ()), *inside.privileges):
-        if one.grantee != desired.owner:
-            left[one.grantee, one.on].append(one.privilege)
+        if one.grantee != desired.owner or one.namesake:
+            left[one.grantee, one.on, one.namesake].append(one.privilege)
     # Columns first: what is revoked on a table goes from its columns, too.
-    for (grantee, on), privileges in sorted(left.items(), key=lambda item: (item[0][1].column is None, str(item[0]))):
+    for (grantee, on, role), privileges in sorted(
+        left.items(), key=lambda item: (item[0][1].column is None, str(item[0]))
+    ):
         names = tuple(sorted(privileges))
-        told = f"revoked {', '.join(names)} on {on}, a former one of this name, from {grantee}"
-        yield Step(Revoke(grantee, on, names, ""), Change("GrantRevoked", told))
+        told = f"revoked {', '.join(names)} on {on}, a former one of this name, from {grantee or 'everybody'}"
+        yield Step(RevokeLeft(grantee, on, names, role), Change("GrantRevoked", told), takes=True)
 
 
 def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:
     """See `Contents.plan_drop_database`."""
     state = survey.databases.get(name)
-    if state is None or not is_ours(state.mark, claim):
+    if state is None or not state.exists:
+        # The administrator may have lost what it had on it. Of capitals the server could make another's name.
+        ours = claim is not None and survey.hidden.get(name) == claim.text
+        mistaken = survey.lowers and name != name.lower()
+        return Plan((Step(DropDatabase(name)),) if ours and not mistaken else ())
+    if not is_ours(state.mark, claim):
         return Plan()
     return Plan((Step(DropDatabase(name), Change("DatabaseDropped", f"dropped database {name}")),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..desired import ALL, EACH, EMPTY_TEMPLATE, DesiredDatabase, DesiredGrant, DesiredUser, ObjectKind
 from ..errors import InvalidName, NotSupported
 from ..names import check_grant, check_not_administrator, check_password, check_text
+from ..survey import Survey
 from .grants import HARMLESS
 
 LONGEST_DATABASE = 64
@@ -65,6 +66,23 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
             raise NotSupported("roles", "who has a role of MySQL may always set it; leave set out")
     for grant in desired.grants:
         _check_grant(grant)
+
+
+def check_letters(desired: DesiredDatabase | DesiredUser, survey: Survey) -> None:
+    """Refuse capitals where the server makes small letters of them: what is made would not be found again by its
+    name, and could be somebody else's by the other.
+
+    Raises `InvalidName`.
+    """
+    if isinstance(desired, DesiredDatabase):
+        named = [("databaseName", desired.name)]
+    else:
+        grants = [grant for grant in desired.grants if grant.kind is not ObjectKind.SERVER]
+        named = [("grants", grant.database) for grant in grants]
+        named += [("grants", name) for grant in grants if grant.kind is ObjectKind.TABLE for name in grant.names]
+    for field, name in named:
+        if survey.lowers and name != name.lower():
+            raise InvalidName(field, name, f"this server keeps names in lower case: write {name.lower()}")
 
 
 def _check_account(field: str, name: str, administrator: str) -> None:

@@ -33,7 +33,6 @@ RACED = frozenset(
     {
         1007,  # database exists: made meanwhile
         1008,  # database does not exist: dropped meanwhile
-        1044,  # access denied to the database: revoked meanwhile
         1049,  # unknown database
         1133,  # no such user (MariaDB)
         1213,  # deadlock
@@ -42,6 +41,9 @@ RACED = frozenset(
     }
 )
 """Error numbers that mean: somebody else was at it at the same time, look again."""
+
+NOT_LET_IN = RACED | {1044}
+"""At a login: nothing was granted on the database, or nothing yet."""
 
 CANNOT_CONNECT = 2003
 
@@ -252,7 +254,7 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
             raise LoginRejected(message, number) from None
         if number in LIMITS:
             raise LimitReached(endpoint, message) from None
-        if number in RACED:
+        if number in NOT_LET_IN:
             raise Raced(SqlFailed(f"logging in as {login.username}", None, message)) from None
         if any(sign in message for sign in _DISTRUST):
             raise CertificateRefused(endpoint, message) from None

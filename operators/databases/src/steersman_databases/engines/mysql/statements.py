@@ -6,7 +6,7 @@ keywords come from here. In GRANT, `_` and `%` stand for any character, so they 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 from ..actions import (
@@ -22,6 +22,7 @@ from ..actions import (
     Grant,
     GrantRole,
     Revoke,
+    RevokeLeft,
     RevokeRole,
     SetDefaultRoles,
     SetVerifier,
@@ -38,7 +39,7 @@ class Dialect:
     """What a statement depends on, beside its action.
 
     `literal`: GRANT takes names of databases as they are, rather than as patterns. `roles` are those of MariaDB,
-    where they are no accounts; MySQL has none.
+    where they are no accounts, whose names are no user's; MySQL has none.
     """
 
     mariadb: bool
@@ -99,7 +100,8 @@ def _(action: CreateUser, dialect: Dialect) -> tuple[str, str]:
 
 @statement.register
 def _(action: AlterUser, dialect: Dialect) -> tuple[str, str]:
-    text = f"ALTER USER {account(action.name)}{_limits(action.attributes)}"
+    asked = " REQUIRE NONE" if action.attributes.certificate is False else ""
+    text = f"ALTER USER {account(action.name)}{asked}{_limits(action.attributes)}"
     if action.attributes.locked is not None:
         text += " ACCOUNT LOCK" if action.attributes.locked else " ACCOUNT UNLOCK"
     return f"altering user {action.name}", text
@@ -186,6 +188,14 @@ def _(action: Revoke, dialect: Dialect) -> tuple[str, str]:
     on = _level(action.on, dialect)
     text = f"REVOKE {_privileges(action.privileges, action.on)} ON {on} FROM {dialect.grantee(action.grantee)}"
     return f"revoking {', '.join(action.privileges)} on {action.on} from {action.grantee}", text
+
+
+@statement.register
+def _(action: RevokeLeft, dialect: Dialect) -> tuple[str, str]:
+    meant = replace(dialect, roles={action.grantee}) if action.role else dialect
+    _, text = statement(Revoke(action.grantee, action.on, action.privileges, ""), meant)
+    on = f"{action.on}, a former one of this name,"
+    return f"revoking {', '.join(action.privileges)} on {on} from {action.grantee or 'everybody'}", text
 
 
 def _privileges(names: tuple[str, ...], on: SecuredObject) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, cast
 
 from ..desired import ObjectKind
 from ..granting import GRANT_OPTION
-from ..survey import DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
-from .accounts import NOWHERE, TABLES, Account, Accounts, read_accounts
+from ..survey import PUBLIC, DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
+from .accounts import NOWHERE, TABLES, Account, Accounts, Key, read_accounts
 from .claims import read_marks
 from .grants import EVERYWHERE, HISTORY
 from .pool import MySQLSessions
@@ -21,7 +22,7 @@ from .session import ANYWHERE, Session, pattern
 async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey:
     """One survey, in one session."""
     async with sessions.session(deadline) as session:
-        [row] = await session.rows("looking at the server", "SELECT VERSION() AS v")
+        [row] = await session.rows("looking at the server", "SELECT VERSION() AS v, @@lower_case_table_names AS l")
         major, minor = re.findall(r"\d+", row["v"])[:2]
         administrator = sessions.server.login.username
         accounts = await read_accounts(session, scope.all_users, administrator)
@@ -33,26 +34,32 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         # They are written before what they are about: read later, whatever was seen has its mark, and its owner.
         marks = await read_marks(session)
         there = await _schemata(session, sorted(scope.databases | held.keys()))
-        for one in await _left_on(session, sorted(scope.databases - there.keys()), literal=literal):
-            # The administrator may have been given a database before it is there, and would lock itself out.
-            if one.grantee not in {account.key[0] for account in accounts.administrators}:
-                held[one.on.database].add(one)
+        absent = sorted(scope.databases - there.keys())
+        for one in await _left_on(session, absent, accounts.given(marks), administrator, literal=literal):
+            held[one.on.database].add(one)
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
-        absent = sorted(scope.all_users - {account.key[0] for account in own})
+        missing = sorted(scope.all_users - {account.key[0] for account in own})
         objects = await _objects(session, sorted(scope.inside), scope, administrator)
-        acting = await acting_as(session, sorted({*absent, *scope.dropped}))
+        acting = await acting_as(session, sorted({*missing, *scope.dropped}))
         return Survey(
             product="MariaDB" if session.is_mariadb else "MySQL",
             version=(int(major), int(minor)),
             administrator=administrator,
             users={account.key[0]: accounts.state(account, marks.get(("user", account.key[0]))) for account in own},
             databases=databases,
+            hidden={
+                name: mark
+                for name in scope.databases - there.keys()
+                if (mark := marks.get(("database", name))) is not None
+            },
+            lowers=row["l"] != 0,
+            acts_by=frozenset(name for name, _ in accounts.acting),
             narrower={
                 name: any(accounts.might(one) != (False, False) for one in others)
                 for name in scope.all_users
                 if (others := accounts.others(name))
             },
-            orphaned={name: marks.get(("user", name)) for name in absent if name in acting},
+            orphaned={name: marks.get(("user", name)) for name in missing if name in acting},
             acting={name: acting[name] for name in scope.dropped if name in acting},
             inside={
                 name: Inside(
@@ -71,9 +78,14 @@ async def names_are_literal(session: Session) -> bool:
 
 
 async def roles_of_mariadb(session: Session) -> set[str]:
-    """All that are no accounts."""
-    rows = await session.rows("looking at roles", "SELECT User FROM mysql.global_priv WHERE Host = ?", NOWHERE)
-    return {row["User"] for row in rows}
+    """All that are no accounts, and have no account of their name beside them."""
+    rows = await session.rows(
+        "looking at roles",
+        "SELECT User, Host FROM mysql.global_priv WHERE Host IN ?",
+        [ANYWHERE, NOWHERE],
+    )
+    named = {host: {row["User"] for row in rows if row["Host"] == host} for host in (ANYWHERE, NOWHERE)}
+    return named[NOWHERE] - named[ANYWHERE]
 
 
 async def _schemata(session: Session, names: list[str]) -> dict[str, Mapping[str, Any]]:
@@ -134,9 +146,15 @@ async def held_by(session: Session, accounts: Accounts, own: list[Account], *, l
     return held
 
 
-async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[Privilege]:
-    """What anybody whom the operator could have made was granted on databases that are not there."""
-    left: set[Privilege] = set()
+async def _left_on(
+    session: Session, names: list[str], given: AbstractSet[Key], administrator: str, *, literal: bool
+) -> set[Privilege]:
+    """What anybody whom the operator could have made was granted on databases that are not there.
+
+    But for what it has everywhere; and for the administrator, who may have been given a database before it is there,
+    and would lock itself out.
+    """
+    rows: list[tuple[Key, SecuredObject, set[str]]] = []
     spelled = sorted({*names, *map(pattern, names)})
     for table in TABLES if names else ():
         for row in await session.rows(
@@ -145,9 +163,23 @@ async def _left_on(session: Session, names: list[str], *, literal: bool) -> set[
             spelled,
             [ANYWHERE, NOWHERE],
         ):
-            on = _granted_on(row, literal)
-            left |= {Privilege(row["User"], on, word, "") for word in _granted(row) if on.database in names}
-    return left
+            key, on = (row["User"], row["Host"]), _granted_on(row, literal)
+            if on.database in names and key not in given:
+                rows.append((key, on, _granted(row)))
+    if not rows:
+        return set()
+    others = await read_accounts(session, {name for (name, _), _, _ in rows}, administrator)
+    return {
+        Privilege(key[0], on, word, "", namesake=key[1] == NOWHERE and (key[0], ANYWHERE) in others.found)
+        for key, on, words in rows
+        if key in others.found or _is_everybodys(key, on)
+        for word in words - others.everywhere(key)
+    }
+
+
+def _is_everybodys(key: Key, on: SecuredObject) -> bool:
+    """On whole databases no user means each, but elsewhere the one without a name."""
+    return key[0] == PUBLIC and on.kind is ObjectKind.DATABASE
 
 
 _ACTING = {

@@ -113,6 +113,9 @@ def _account(survey: Survey, desired: DesiredUser, state: UserState | None) -> I
         yield Step(
             AlterUser(desired.name, limits), Change("UserAltered", f"altered the limits of user {desired.name}")
         )
+    if state.certificate and isinstance(desired.password, str):
+        change = Change("UserAltered", f"altered user {desired.name} (its password opens without a certificate)")
+        yield Step(AlterUser(desired.name, Attributes(certificate=False)), change)
     yield from _second(survey, state, desired)
     if state.locked and not wanted.locked:
         # Last: the password that it had when it was locked must not open it again.
@@ -149,6 +152,8 @@ def _require_taken(survey: Survey, desired: DesiredUser, state: UserState) -> bo
     """Whether it is this object's already. Raises where it may not become so."""
     require_ours("user", desired.name, state.mark, desired.claim, desired.adopt)
     ours = desired.claim is not None and state.mark == desired.claim.text
+    if desired.name in survey.acts_by and not ours:
+        raise InvalidName("username", desired.name, "the administrator acts by this role; choose another username")
     # What somebody else made mighty is not taken; what is ours loses the rights again.
     by_a_role = state.replication and not desired.replication and not (ours and _replicates(survey, desired.name))
     if (state.superuser or by_a_role) and not (ours and (desired.exact or desired.ended)):

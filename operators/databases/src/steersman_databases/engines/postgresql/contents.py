@@ -200,8 +200,12 @@ class _Hands(AbstractAsyncContextManager[Callable[[Action], Awaitable[None]]]):
         raise refused
 
     async def _run(self, todo: Work) -> None:
-        session = await self._at(todo.database, todo.elevated)
-        await session.run(todo.doing, todo.text(self._sessions.server.login.username))
+        session, text = await self._at(todo.database, todo.elevated), todo.text(self._sessions.server.login.username)
+        if todo.owned is None:
+            await session.run(todo.doing, text)
+            return
+        async with ownership.as_owner(session, todo.owned, todo.first):
+            await session.run(todo.doing, text)
 
     async def _run_at_length(self, action: Action, long: Work) -> None:
         """With minutes that do not count for what comes after it, the rest of the action included."""

@@ -6,10 +6,13 @@ Catalogs are read and ALTER … OWNER is run, which call no functions of users, 
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from psycopg import sql
 
 from ..actions import GiveBack
-from ..errors import SqlFailed
+from ..errors import EngineError, SqlFailed
 from . import names
 from .session import Session
 
@@ -102,6 +105,40 @@ async def require_untriggered(session: Session, database: str) -> None:
             f"event trigger {names} would run a function of somebody who is none: give trigger and function to a"
             " superuser, or disable the trigger",
         )
+
+
+NOT_INHERITED = """
+    SELECT r.rolname FROM pg_catalog.pg_database d JOIN pg_catalog.pg_roles r ON r.oid = d.datdba
+    WHERE d.datname = %s AND NOT pg_catalog.pg_has_role(r.oid, 'USAGE') AND pg_catalog.pg_has_role(r.oid,
+        CASE WHEN pg_catalog.current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)
+"""
+"""The owner of a database, where one has his rights by acting as him alone. Version 15 does not know of SET."""
+
+
+@asynccontextmanager
+async def as_owner(session: Session, database: str, first: sql.Composed | None = None) -> AsyncGenerator[None]:
+    """Act as the owner of a database during the block, in no transaction, where there is no other way.
+
+    `first` is done before, as oneself.
+    """
+    owners = await session.rows("looking at whose database it is", NOT_INHERITED, database)
+    try:
+        for (owner,) in owners:
+            if first is not None:
+                await session.run(f"ending sessions in database {database}", first)
+            await session.run(f"acting as {owner}", sql.SQL("SET ROLE {}").format(sql.Identifier(owner)))
+        yield
+    finally:
+        if owners:
+            await _as_oneself(session)
+
+
+async def _as_oneself(session: Session) -> None:
+    try:
+        await session.run("acting as oneself", sql.Composed([sql.SQL("SET ROLE NONE")]))
+    except EngineError:
+        # What failed before is what is to be told, and nobody has this session after it.
+        session.sever()
 
 
 async def give_back(session: Session, action: GiveBack) -> None:

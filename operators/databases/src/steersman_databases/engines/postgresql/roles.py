@@ -6,7 +6,7 @@ first statement on: two names, two passwords, one owner of everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -53,8 +53,8 @@ class _Role:
 
 def plan_user(survey: Survey, desired: DesiredUser) -> Plan:
     """See `Contents.plan_user`."""
-    steps = [*_role(survey, _itself(desired)), *_deputy(survey, desired)]
-    return Plan(tuple(steps)) + _memberships(survey, desired) + plan_grants(survey, desired, GRANTING)
+    itself = Plan(tuple(_role(survey, _itself(desired)))) + _deputy(survey, desired)
+    return itself + _memberships(survey, desired) + plan_grants(survey, desired, GRANTING)
 
 
 def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
@@ -93,15 +93,23 @@ def _dropped(survey: Survey, states: list[UserState], name: str, heir: str | Non
     yield from (Step(EndSessions(state.name)) for state in states)
     for state in states:
         role, owned = state.name, state.owns_in | _owned(survey, state.name)
-        for database in sorted(state.stands_in | owned):
+        heirs: dict[str, str | None] = {}
+        # Inside comes first: the maintenance database may be one of those, with an heir of its own.
+        for database in sorted(state.stands_in | owned, key=lambda one: (one not in state.stands_inside, one)):
             to = name if role != name else heir
             if to is None and database in owned:
                 to = _heir(survey, name, database)
             # The deputy acts as the user already.
             if to is not None and role == name:
                 _require_harmless(survey, role, database, to)
-            yield Step(Reassign(database, role, to))
+            heirs.setdefault(_seen_to(survey, state, database), to)
+        yield from (Step(Reassign(place, role, to)) for place, to in heirs.items())
         yield Step(DropUser(role), Change("UserDropped", f"dropped user {role}"))
+
+
+def _seen_to(survey: Survey, state: UserState, database: str) -> str:
+    """Where statements free a database of a role: who has nothing inside is not kept by one that lets nobody in."""
+    return database if database in state.stands_inside else survey.maintenance
 
 
 def _owned(survey: Survey, role: str) -> set[str]:
@@ -165,6 +173,8 @@ def _role(survey: Survey, role: _Role) -> Iterator[Step]:
     require_ours("user", role.name, state.mark, role.claim, role.adopt)
     ours = role.claim is not None and state.mark == role.claim.text
     _require_modest(state, role, ours)
+    if not ours:
+        _require_apart(survey, state)
     if _has_mighty_hands(survey) and (surplus := _too_much(state, role.attributes)):
         # First: the operator is about to act as it.
         yield Step(AlterUser(role.name, Attributes(**surplus)), _altered("altered", state, surplus))
@@ -202,6 +212,18 @@ def _require_modest(state: UserState, role: _Role, ours: bool) -> None:
         )
 
 
+def _require_apart(survey: Survey, state: UserState) -> None:
+    """What a role loses as it is taken, whoever has rights by it loses, too: it may not be the operator's login."""
+    given = [one for one in state.members if one.role == survey.administrator != one.grantor]
+    if not _has_mighty_hands(survey) and any(one.inherit is not False for one in given):
+        raise InvalidName(
+            "username",
+            state.name,
+            f"the server's administrator {survey.administrator} has rights by this role, and would lose them with it;"
+            " choose another username, or revoke the membership (since version 16: grant it WITH INHERIT FALSE)",
+        )
+
+
 def _is_beyond(survey: Survey, state: UserState) -> bool:
     """Whether only a superuser may alter a role or drop it, whatever it is that changes."""
     return state.superuser or (state.replication and survey.version[0] < INHERITING)
@@ -219,14 +241,17 @@ def _too_much(state: UserState, wanted: Attributes) -> dict[str, Any]:
 
 def _made_administered(survey: Survey, state: UserState) -> Iterator[Step]:
     if not survey.superuser and not _is_administered(survey, state):
-        yield Step(_administered(survey, state.name, elevated=True))
+        # Who has the right to pass it on, as has who made it since version 16, cannot give that to itself.
+        elevated = survey.version[0] < INHERITING or not _administers(survey, state.name)
+        yield Step(_administered(survey, state.name, elevated))
 
 
 def _is_administered(survey: Survey, state: UserState) -> bool:
     held = [membership for membership in state.members if membership.role == survey.administrator]
     if survey.version[0] < INHERITING:
         return bool(held)
-    return any(membership.set_role for membership in held) and any(membership.admin for membership in held)
+    inherits = survey.elevates or any(one.inherit for one in held)
+    return inherits and any(one.set_role for one in held) and any(one.admin for one in held)
 
 
 def _administered(survey: Survey, name: str, elevated: bool) -> GrantRole:
@@ -297,17 +322,15 @@ def _password(survey: Survey, state: UserState, role: _Role) -> Iterator[Step]:
         yield Step(SetVerifier(state.name, verifier, elevated=_is_beyond(survey, state)), change)
 
 
-def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
+def _deputy(survey: Survey, desired: DesiredUser) -> Plan:
     name = deputy_name(desired.name)
     state = survey.users.get(name)
     if desired.second is None:
-        if state is not None and desired.claim is not None and state.mark == desired.claim.text:
-            yield from _shut(survey, state)
-            yield from _made_administered(survey, state)
-            yield Step(EndSessions(name))
-            yield from _gathered(state, desired.name)
-            yield Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))
-        return
+        if state is None or desired.claim is None or state.mark != desired.claim.text:
+            return Plan()
+        steps = (*_shut(survey, state), *_made_administered(survey, state), Step(EndSessions(name)))
+        steps += tuple(_gathered(survey, state, desired.name, state.stands_in))
+        return Plan((*steps, Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))))
     attributes = Attributes(
         login=desired.login,
         inherit=True,
@@ -320,22 +343,53 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Iterator[Step]:
         # Its own: where it is the newer one, the user's ends with the overlap.
         valid_until=_end(desired.second.valid_until),
     )
-    yield from _role(survey, _Role(name, attributes, desired.second.password, desired.claim, desired.adopt))
-    held = state.memberships if state is not None else frozenset[Membership]()
-    if not any(membership.role == desired.name and membership.set_role is not False for membership in held):
-        inherit, act = (True, True) if survey.version[0] >= INHERITING else (None, None)
-        yield Step(GrantRole(name, Membership(desired.name, survey.administrator, False, inherit, act)))
+    role = _Role(name, attributes, desired.second.password, desired.claim, desired.adopt)
+    plan = Plan(tuple(_role(survey, role))) + _as_user(survey, state or UserState(name), desired)
     if state is None or f"role={desired.name}" not in state.settings:
-        yield Step(SetRoleSetting(name, desired.name))
-    if state is not None:
-        yield from _gathered(state, desired.name)
+        plan += Plan((Step(SetRoleSetting(name, desired.name)),))
+    if state is None:
+        return plan
+    kept = _kept_by_strangers(survey, state)
+    told = tuple(sorted(words for those in kept.values() for words in those)) if desired.exact else ()
+    return plan + Plan(tuple(_gathered(survey, state, desired.name, state.stands_in - kept.keys())), told)
 
 
-def _gathered(state: UserState, user: str) -> Iterator[Step]:
-    """What the deputy owns nevertheless, made after RESET ROLE, becomes the user's."""
-    for database in sorted(state.stands_in):
+def _as_user(survey: Survey, state: UserState, desired: DesiredUser) -> Plan:
+    """The deputy is a member of its user, who may not be there yet, and by itself of nothing else."""
+    inherit, act = (True, True) if survey.version[0] >= INHERITING else (None, None)
+    wanted = DesiredMembership(desired.name, False, inherit, act)
+    own = [one for one in state.memberships if one.role == desired.name]
+    fitting = [one for one in own if _fits(survey, one, wanted)]
+    counted = state.memberships if desired.exact else own
+    plan, stays = _put_out(survey, state, [one for one in counted if one not in fitting])
+    if not fitting and desired.name not in stays:
+        plan += Plan(
+            (Step(GrantRole(state.name, Membership(desired.name, survey.administrator, False, inherit, act))),)
+        )
+    return plan
+
+
+def _kept_by_strangers(survey: Survey, state: UserState) -> Mapping[str, list[str]]:
+    """Where the deputy has only what is not the operator's to take from it, and in words what."""
+    kept: dict[str, list[str]] = {}
+    if _has_mighty_hands(survey):
+        return kept
+    for database in state.stands_in - state.owns_in - _owned(survey, state.name):
+        places = (survey.databases.get(database), survey.inside.get(database))
+        held = [one for place in places if place for one in place.privileges if one.grantee == state.name]
+        if held and all(GRANTING.acting(survey, database, one.grantor) in survey.strangers for one in held):
+            kept[database] = [
+                f"{one.privilege} on {one.on} stays with {state.name}, to whom {one.grantor} granted it: revoke it"
+                for one in held
+            ]
+    return kept
+
+
+def _gathered(survey: Survey, state: UserState, user: str, databases: Iterable[str]) -> Iterator[Step]:
+    """What the deputy owns nevertheless, made after SET ROLE NONE, becomes the user's."""
+    for database in sorted(databases):
         change = Change("OwnerRestored", f"gave what {state.name} had in database {database} to {user}")
-        yield Step(Reassign(database, state.name, user), change, alone=True)
+        yield Step(Reassign(_seen_to(survey, state, database), state.name, user), change, alone=True)
 
 
 def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
@@ -345,21 +399,18 @@ def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
     beyond = {name for name, want in declared.items() if _is_unknown(survey, want)}
     mighty = {name: by for name in declared if (by := _mighty_by(survey, name))}
     wanted = {name: _explicit(survey, desired, declared[name]) for name in declared.keys() - beyond - mighty.keys()}
-    # What it gave itself first: that hangs on what it was given.
-    held = sorted(state.memberships, key=lambda one: (one.grantor != desired.name, one.role, one.grantor))
     fitting = [
         one
-        for one in held
+        for one in state.memberships
         if one.role in wanted and one.grantor != desired.name and _fits(survey, one, wanted[one.role])
     ]
     # One that fits not quite is revoked too: a second one beside it would leave what it has too much.
     unfitting = [
         one
-        for one in held
+        for one in state.memberships
         if one not in fitting and one.role not in beyond and (desired.exact or one.role in declared)
     ]
-    # Who let others in by it cannot lose it as long as they are in.
-    stays = [one for one in unfitting if one.admin and _let_in(state, one.role)]
+    put_out, stays = _put_out(survey, state, unfitting)
     missing = [f"role {name} is not there yet" for name in declared if name not in survey.users]
     missing += [
         f"PostgreSQL {survey.version[0]} knows neither inherit nor set of the membership in {name}"
@@ -368,14 +419,24 @@ def _memberships(survey: Survey, desired: DesiredUser) -> Plan:
     for name, by in sorted(mighty.items()):
         others = "" if name in by else f" by {', '.join(sorted(by))}"
         missing.append(f"role {name} has rights over the whole server{others}: revoke them, or leave it out")
-    for name in sorted({one.role for one in stays}):
-        others = ", ".join(_let_in(state, name))
-        missing.append(f"membership in {name} stays with {desired.name}, who let {others} in: put them out first")
-    there = {one.role for one in (*fitting, *stays)}
+    there = {one.role for one in fitting} | stays
     lacking = [wanted[name] for name in declared if name in wanted.keys() & survey.users.keys() - there]
-    steps = [_revoked(survey, desired.name, one) for one in unfitting if one not in stays]
-    steps += [_granted(survey, desired.name, want) for want in lacking]
-    return Plan(tuple(steps), tuple(missing))
+    granted = Plan(tuple(_granted(survey, desired.name, want) for want in lacking))
+    return Plan(missing=tuple(missing)) + put_out + granted
+
+
+def _put_out(survey: Survey, state: UserState, ones: Iterable[Membership]) -> tuple[Plan, set[str]]:
+    """A user loses memberships; and the roles that it stays in, as it let others in by them, who would go first."""
+    # What it gave itself first: that hangs on what it was given.
+    leaving = sorted(ones, key=lambda one: (one.grantor != state.name, one.role, one.grantor))
+    stays = {one.role for one in leaving if one.admin and _let_in(state, one.role)}
+    missing = [
+        f"membership in {name} stays with {state.name}, who let {', '.join(_let_in(state, name))} in:"
+        " put them out first"
+        for name in sorted(stays)
+    ]
+    goes = [one for one in leaving if not (one.admin and one.role in stays)]
+    return Plan(tuple(_revoked(survey, state.name, one) for one in goes), tuple(missing)), stays
 
 
 def _is_unknown(survey: Survey, wanted: DesiredMembership) -> bool:

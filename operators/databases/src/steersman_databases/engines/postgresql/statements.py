@@ -55,7 +55,8 @@ Name = sql.Identifier
 class Work:
     """The statements of one action, in one transaction if there are several or an `as_role`.
 
-    `doing` is for errors; `database` at `None` is the maintenance database; `elevated` asks for a superuser.
+    `doing` is for errors; `database` at `None` is the maintenance database; `elevated` asks for a superuser. Who
+    does not inherit from the owner of the database `owned` does it as that role, in no transaction, after `first`.
     """
 
     doing: str
@@ -63,6 +64,8 @@ class Work:
     database: str | None = None
     as_role: str | None = None
     elevated: bool = False
+    owned: str | None = None
+    first: sql.Composed | None = None
 
     def text(self, administrator: str) -> sql.Composed:
         """All of it as one query, which takes one round trip."""
@@ -309,7 +312,8 @@ def _(action: AlterDatabase) -> Work:
     statement = _sql("ALTER DATABASE {} {}", Name(action.name), _list(clauses, " "))
     # As whoever drops it, where it is done for that: whose it has become does not matter.
     elevated = action.is_template is not None
-    return Work(f"altering database {action.name}", (statement,), as_role=action.former, elevated=elevated)
+    owned = action.name if elevated else None
+    return Work(f"altering database {action.name}", (statement,), None, action.former, elevated, owned)
 
 
 @work.register
@@ -431,7 +435,8 @@ BEGIN
                JOIN pg_catalog.pg_roles r ON r.oid = u.refobjid AND r.rolname = {}
                JOIN pg_catalog.pg_database d ON d.oid = u.dbid AND d.datname = pg_catalog.current_database()
                WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass
-                 AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass) THEN
+                 AND u.deptype = 'o' AND u.classid NOT IN ('pg_catalog.pg_default_acl'::pg_catalog.regclass,
+                                                           'pg_catalog.pg_user_mapping'::pg_catalog.regclass)) THEN
         RAISE serialization_failure USING MESSAGE = 'it has come to own something there';
     END IF;
 END
@@ -440,6 +445,8 @@ END
 
 def _unless_owning(name: str) -> sql.Composed:
     """DROP OWNED drops what is owned: who made something since the survey, or since REASSIGN, is looked at again.
+
+    What it granted in advance, and who it is on foreign servers, nobody is given: that is to be dropped.
 
     Others who may act as the role may still be at it. Whoever makes something for a role writes that down in
     `pg_shdepend` and has a lock on the role until it commits: so nobody begins to, and nobody has begun. Only a
@@ -468,4 +475,12 @@ def _ended(name: str) -> tuple[sql.Composed, ...]:
 @work.register
 def _(action: DropDatabase) -> Work:
     statement = _sql("DROP DATABASE {} WITH (FORCE)", Name(action.name))
-    return Work(f"dropping database {action.name}", (statement,), elevated=True)
+    # The owner may end no sessions but its own.
+    first = _sql(_LEFT, sql.Literal(action.name))
+    return Work(f"dropping database {action.name}", (statement,), elevated=True, owned=action.name, first=first)
+
+
+_LEFT = """
+    SELECT pg_catalog.pg_terminate_backend(pid, 5000) FROM pg_catalog.pg_stat_activity
+    WHERE datname = {} AND pg_catalog.pg_has_role(usesysid, 'USAGE')
+"""

@@ -25,7 +25,7 @@ from ..survey import (
     UserState,
 )
 from .accounts import are_as_made
-from .names import NOBODYS, deputy_name
+from .names import DEPUTY, NOBODYS, deputy_name
 from .overriding import overridden
 from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
@@ -40,12 +40,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _ME = """
     SELECT pg_catalog.current_setting('server_version_num')::int, session_user, r.rolsuper,
+           pg_catalog.current_database(),
            EXISTS (SELECT FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+                   JOIN pg_catalog.pg_roles maker ON maker.oid = p.proowner AND maker.rolsuper
+                   JOIN pg_catalog.pg_roles keeper ON keeper.oid = n.nspowner AND keeper.rolsuper
                    WHERE n.nspname = 'steersman' AND p.proname = 'verifiers'
+                   AND pg_catalog.oidvectortypes(p.proargtypes) = 'name[]'
                    AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
                    AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
     FROM pg_catalog.pg_roles r WHERE r.rolname = session_user
 """
+"""The function for verifiers is a superuser's, in the schema of one, who alone can replace it, and of exactly the
+types that it is called with, which none beside it has: what others left there would run as the operator."""
 
 _ROLES = """
     SELECT r.rolname, r.rolcanlogin, r.rolinherit, r.rolsuper, r.rolcreaterole, r.rolcreatedb, r.rolreplication,
@@ -67,8 +73,12 @@ _ROLES = """
                  WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid),
            ARRAY(SELECT DISTINCT d.datname::text
                  FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
+                 WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid),
+           ARRAY(SELECT DISTINCT d.datname::text
+                 FROM pg_catalog.pg_shdepend u JOIN pg_catalog.pg_database d ON d.oid = u.dbid
                  WHERE u.refclassid = 'pg_catalog.pg_authid'::pg_catalog.regclass AND u.refobjid = r.oid
-                   AND u.deptype = 'o' AND u.classid <> 'pg_catalog.pg_default_acl'::pg_catalog.regclass),
+                   AND u.deptype = 'o' AND u.classid NOT IN ('pg_catalog.pg_default_acl'::pg_catalog.regclass,
+                                                             'pg_catalog.pg_user_mapping'::pg_catalog.regclass)),
            ARRAY(SELECT m.rolname::text FROM pg_catalog.pg_roles m
                  WHERE (m.rolsuper OR m.rolcreaterole OR m.rolname = ANY(%s))
                    AND pg_catalog.pg_has_role(r.oid, m.oid, 'MEMBER'))
@@ -192,10 +202,9 @@ _PRIVILEGES = """
     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = held.namespace
     WHERE (acl.grantee <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s))
        OR (acl.grantor <> held.owner AND pg_catalog.pg_get_userbyid(acl.grantor) = ANY(%s))
-       OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL
-           AND (acl.grantee = 0 OR pg_catalog.pg_get_userbyid(acl.grantee) = ANY(%s)))
+       OR (held.kind = 'schema' AND n.nspname = 'public' AND held.creator IS NULL)
 """
-"""What some hold in the connected database or passed on, owners aside; but all that counts on the schema `public`."""
+"""What some hold in the connected database or passed on, owners aside; but all that is on the schema `public`."""
 
 _EXTENSIONS = """
     SELECT e.extname, e.extversion, n.nspname, pg_catalog.pg_get_userbyid(e.extowner)
@@ -227,7 +236,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         unfollowed=scope.unfollowed.union(map(deputy_name, scope.unfollowed)),
     )
     async with sessions.at(None, deadline) as session:
-        [(number, administrator, superuser, reader)] = await session.rows("looking at the server", _ME)
+        [(number, administrator, superuser, maintenance, reader)] = await session.rows("looking at the server", _ME)
         users = await _users(session, scope.all_users)
         if superuser or reader:
             for name, verifier in await session.rows("looking at verifiers", _VERIFIERS[superuser], sorted(users)):
@@ -244,6 +253,7 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
     # Since version 16 a member may act as a role only if it was said so.
     acting = "MEMBER" if number < 160000 else "SET"
     inside, unseen = await _visits(sessions, scope, followed, databases, acting, deadline)
+    strangers = await _strangers(sessions, _granted_to_deputies(databases, inside), acting, deadline)
     return Survey(
         product="PostgreSQL",
         version=divmod(number, 10000),
@@ -257,7 +267,28 @@ async def look(sessions: PostgreSQLSessions, scope: Scope, deadline: float) -> S
         hasty=frozenset(name or "all roles" for (name,) in hasty),
         accounts_altered=accounts_altered,
         unseen=unseen,
+        maintenance=maintenance,
+        strangers=strangers,
     )
+
+
+def _granted_to_deputies(databases: Mapping[str, DatabaseState], inside: Mapping[str, Inside]) -> set[str]:
+    """By whom: mostly by nobody, as all is granted to their users."""
+    found: set[str] = set()
+    for name, state in databases.items():
+        held = state.privileges | inside.get(name, Inside()).privileges
+        grantors = {one.grantor for one in held if one.grantee.endswith(DEPUTY)}
+        found |= {state.owner if grantor == DATABASE_OWNER else grantor for grantor in grantors}
+    return found
+
+
+async def _strangers(sessions: PostgreSQLSessions, roles: set[str], acting: str, deadline: float) -> frozenset[str]:
+    if not roles:
+        return frozenset()
+    async with sessions.at(None, deadline) as session:
+        return frozenset(
+            name for (name,) in await session.rows("looking at grantors", _STRANGERS, sorted(roles), acting)
+        )
 
 
 async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -268,11 +299,12 @@ async def _users(session: Session, names: Iterable[str]) -> dict[str, dict[str, 
     )
     users: dict[str, dict[str, Any]] = {}
     looked = await session.rows("looking at users", _ROLES, sorted(NOBODYS), wanted)
-    for name, *values, settings, stands_in, owns_in, mighty_by in looked:
+    for name, *values, settings, stands_in, stands_inside, owns_in, mighty_by in looked:
         state = dict(zip(fields, values, strict=True))
         if (end := state["valid_until"]) is not None:
             state["valid_until"] = _EPOCH + timedelta(microseconds=end)
-        reach = {"stands_in": frozenset(stands_in), "owns_in": frozenset(owns_in), "mighty_by": frozenset(mighty_by)}
+        stands = {"stands_in": frozenset(stands_in), "stands_inside": frozenset(stands_inside)}
+        reach = {**stands, "owns_in": frozenset(owns_in), "mighty_by": frozenset(mighty_by)}
         users[name] = {**state, "settings": frozenset(settings or ()), **reach}
     memberships: dict[str, set[Membership]] = defaultdict(set)
     members: dict[str, set[Membership]] = defaultdict(set)
@@ -364,7 +396,7 @@ async def _inside(session: Session, database: str, schemas: frozenset[str], scop
     owners = sorted({*owned.values(), *objects.values(), *scope.all_users} - {"", DATABASE_OWNER}) if names else []
     strangers = await session.rows("looking at owners", _STRANGERS, owners, acting) if owners else []
     users = sorted(scope.all_users)
-    held = await session.rows("looking at grants", _PRIVILEGES, users, users, [*users, DATABASE_OWNER])
+    held = await session.rows("looking at grants", _PRIVILEGES, users, users)
     return Inside(
         schemas=owned,
         objects=objects,
