@@ -149,8 +149,8 @@ def test_webhooks_are_asked_about_what_is_watched(installation: Installation, ch
     """So that a release that is down refuses nothing in the namespaces of another."""
     watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "1234"]}
     labels, unpaused = {"{{ team }}": "shop"}, {"key": "paused", "operator": "DoesNotExist"}
-    selectors = ({}, {"matchLabels": labels}, {"matchLabels": labels, "matchExpressions": [unpaused]})
-    for own in selectors:
+    selectors: list[Manifest] = [{}, {"matchLabels": labels}]
+    for own in [*selectors, {"matchLabels": labels, "matchExpressions": [unpaused]}]:
 
         def narrowed(configuration: Manifest, own: Manifest = own) -> None:
             configuration["webhooks"][0]["namespaceSelector"] = own
