@@ -34,6 +34,8 @@ from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
 KIND = Database.api_resource.kind
+_LEFT_SECONDS = 300.0
+"""Nobody tells when a user that is left is needed no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class PlacedDatabase:
             for each in wanted:
                 located.contents.check(each, located.server.login.username)
             self._tell(await self.surveys.settle(located, KIND, database.key, wanted))
+            left = await self._drop_former(located, claim) if owner is None else ""
         except EngineError as error:
             self._tell(error.changes)
             blocked = self._blocked(error)
@@ -77,8 +80,10 @@ class PlacedDatabase:
         told = f"database {database.database_name} " + (
             f"and user {database.username} are as declared" if owner is not None else "is as declared"
         )
+        if left:
+            told += f"; user {database.own_username}, made for it before, was not dropped: {left}"
         return self._shown(located.server).endpoint, Outcome(
-            phase="Ready", reason="DatabaseReady", message=told, retry_after=None
+            phase="Ready", reason="DatabaseReady", message=told, retry_after=_LEFT_SECONDS if left else None
         )
 
     async def delete(self) -> None:
@@ -111,13 +116,17 @@ class PlacedDatabase:
             await self._retained(str(reason), kept=False)
         else:
             claim = claim_of(self.database, await self.mark.read())
-            if left := await self._drop_database(located, claim):
-                await self._retained(left, kept=True)
-                return
-            if not self.database.spec.owner and (left := await self._drop_owner(located, claim)):
-                told = f"user {self.database.username} was not dropped: {left}"
-                self.events.normal(self.database, "DataRetained", told + await self._kept("it"))
-                return
+            try:
+                if left := await self._drop_database(located, claim):
+                    await self._retained(left, kept=True)
+                    return
+                if left := await self._drop_owner(located, claim):
+                    told = f"user {self.database.own_username} was not dropped: {left}"
+                    self.events.normal(self.database, "DataRetained", told + await self._kept("it"))
+                    return
+            except EngineError as error:
+                self._tell(error.changes)
+                raise self._waiting(str(error)) from error
         await self._delete_secret()
 
     async def _located(self) -> Located:
@@ -186,9 +195,27 @@ class PlacedDatabase:
         await self._carry_out(located, planned)
         return left
 
+    async def _drop_former(self, located: Located, claim: Claim) -> str:
+        """Drops who was the owner before another one was declared, or says why it is left as it is, with its Secret.
+
+        The Secret is made before its user, and goes after it: without one there is nobody to look for. One that a
+        former object of this name left may open what is retained on another server.
+        """
+        database, secret, here = self.database, await self._own_secret(), self._shown(located.server).endpoint
+        if database.spec.owner == database.own_username or secret is None:
+            return ""
+        if [secret.data.get(entry) for entry in ("host", "port")] != [here.host.encode(), str(here.port).encode()]:
+            return ""
+        if database.spec.deletion_policy != "Delete":
+            left = f"deletionPolicy is {database.spec.deletion_policy}"
+        elif not (left := await self._drop_owner(located, claim)):
+            await self._delete_secret()
+            return ""
+        return left + await self._kept("it")
+
     async def _drop_owner(self, located: Located, claim: Claim) -> str:
         """Drops the owner, or says why it is left as it is: whoever has more on the server goes on with it."""
-        name, left = self.database.username, ""
+        name, left = self.database.own_username, ""
         needed, secret = await named_owner(self.client, self.database, name, located.home), await self._own_secret()
 
         def planned(survey: Survey) -> Plan:
@@ -216,19 +243,16 @@ class PlacedDatabase:
         self, located: Located, planned: Callable[[Survey], Plan], *, drops_owner: bool = False
     ) -> None:
         database = self.database
-        names = frozenset({database.username, located.contents.second_username(database.username)})
+        names = frozenset({database.own_username, located.contents.second_username(database.own_username)})
         dropped = names if drops_owner else frozenset[str]()
         scope = Scope(users=names, databases=frozenset({database.database_name}), dropped=dropped)
-        try:
-            self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
-        except EngineError as error:
-            self._tell(error.changes)
-            raise self._waiting(str(error)) from error
+        self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
 
     async def _retained(self, why: str, *, kept: bool) -> None:
         """Tells what stays; ``kept``: the Secret, too."""
         told = f"database {self.database.database_name} and its owner were not dropped: {why}"
-        self.events.normal(self.database, "DataRetained", told + (await self._kept("them") if kept else ""))
+        opened = f"user {self.database.own_username}" if self.database.spec.owner else "them"
+        self.events.normal(self.database, "DataRetained", told + (await self._kept(opened) if kept else ""))
 
     async def _kept(self, what: str) -> str:
         """What to tell of the Secret where it stays, too."""
