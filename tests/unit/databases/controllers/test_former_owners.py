@@ -11,9 +11,11 @@ from steersman.meta import ObjectKey
 from steersman.testing import matching, virtual_time
 from steersman_databases.api import Database
 from steersman_databases.engines import Endpoint
+from steersman_databases.engines.actions import DropDatabase
 from users_world import HOST, UsersWorld
 
 SHOP = ObjectKey("default", "shop")
+PAUSED = MergePatch({"metadata": {"annotations": {"databases.steersman.dev/paused": "true"}}})
 GIVEN = MergePatch({"spec": {"owner": "boss"}})
 
 
@@ -141,3 +143,35 @@ async def test_what_a_database_made_is_left_to_it_where_its_owner_is_declared_by
         assert world.sql.lets_in("shop", held["password"]) and world.database_reason("shop") == "DatabaseReady"
         await deleted(world)
         assert not world.sql.others and world.entries("shop-app") == {}
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@virtual_time
+async def test_no_owner_is_made_for_a_database_that_cannot_be_had(engine: str) -> None:
+    world = world_of(engine)
+    async with world.operator():
+        world.sql.make_database("shop")
+        await world.database(engine=engine, deletionPolicy="Delete")
+        await world.until("refused", lambda: world.database_reason("shop") == "AlreadyExists")
+        assert not world.sql.others and world.entries("shop-app") == {}
+        await world.client.patch(Database, SHOP, MergePatch({"spec": {"adopt": True}}))
+        await world.until("adopted", lambda: world.database_reason("shop") == "DatabaseReady", 40)
+        assert world.sql.lets_in("shop", world.entries("shop-app")["password"])
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+@virtual_time
+async def test_an_owner_goes_whose_database_somebody_else_has(engine: str) -> None:
+    """It was made, and somebody was faster with the database."""
+    world = world_of(engine)
+    async with world.operator():
+        await shop(world, "Delete")
+        await world.client.patch(Database, SHOP, PAUSED)
+        await world.until("paused", lambda: world.database_reason("shop") == "Paused")
+        world.sql.apply(DropDatabase("shop"))
+        world.sql.make_database("shop")
+        world.sql.revoke_on_database("shop")
+        await deleted(world)
+        assert set(world.sql.databases) == {"shop"} and not world.sql.others and world.entries("shop-app") == {}
+        told = "database shop was not dropped: it bears another mark than this object's, or none"
+        assert f"DataRetained: {told}" in world.notes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +26,8 @@ from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
-from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import Raced, StillNeeded
+from steersman_databases.engines.desired import Claim, DesiredDatabase
+from steersman_databases.engines.errors import OwnerMissing, Raced, StillNeeded
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope, Survey
@@ -64,7 +65,7 @@ class PlacedDatabase:
         desired = database_of(database, claim, guest=is_guest(database, located.home))
         owner = None
         if not database.spec.owner:
-            secret = await self._application(located)
+            secret = await self._application(located, desired)
             owner = owner_of(database, _password_in(secret), claim)
         wanted = (desired,) if owner is None else (owner, desired)
         try:
@@ -117,9 +118,13 @@ class PlacedDatabase:
         else:
             claim = claim_of(self.database, await self.mark.read())
             try:
-                if left := await self._drop_database(located, claim):
+                left, owned = await self._drop_database(located, claim)
+                if left and owned:
                     await self._retained(left, kept=True)
                     return
+                if left:
+                    told = f"database {self.database.database_name} was not dropped: {left}"
+                    self.events.normal(self.database, "DataRetained", told)
                 if left := await self._drop_owner(located, claim):
                     told = f"user {self.database.own_username} was not dropped: {left}"
                     self.events.normal(self.database, "DataRetained", told + await self._kept("it"))
@@ -142,13 +147,18 @@ class PlacedDatabase:
             raise self._blocked(error) from error
         return located
 
-    async def _application(self, located: Located) -> Secret:
-        """The Secret for applications, made before what it opens."""
+    async def _application(self, located: Located, desired: DesiredDatabase) -> Secret:
+        """The Secret for applications, made before what it opens, and after it is known that there may be a database.
+
+        Without one the owner would be of no use, and its login known to nobody.
+        """
         database = self.database
         key = Names(database.key).application_secret
         secret = await find(self.client, Secret, key)
         if secret is not None and not is_ours(secret, database):
             raise Blocked("Failed", "NameTaken", f"Secret {key.name} exists and was not made for this Database")
+        if secret is None and self.cluster is None:
+            await self._require_to_be_had(located, desired)
         credentials = Credentials(database.username, _password_in(secret) or secrets.token_urlsafe(24))
         server = self._shown(located.server)
         data = connection_entries(server, located.contents, credentials, database.database_name)
@@ -171,6 +181,15 @@ class PlacedDatabase:
             self.events.normal(database, "SecretRepaired", f"completed Secret {key.name}")
         return patched
 
+    async def _require_to_be_had(self, located: Located, desired: DesiredDatabase) -> None:
+        try:
+            located.contents.check(desired, located.server.login.username)
+            survey = await self.surveys.look(located, KIND, self.database.key, Scope.of([desired]))
+            with suppress(OwnerMissing):
+                located.contents.plan_database(survey, desired)
+        except EngineError as error:
+            raise self._blocked(error) from error
+
     def _shown(self, server: Server) -> Server:
         """The server as applications are told of it."""
         if self.cluster is None:
@@ -182,18 +201,21 @@ class PlacedDatabase:
             verification=replace(server.verification, mode=TLSMode.REQUIRE),
         )
 
-    async def _drop_database(self, located: Located, claim: Claim) -> str:
-        """Drops the database, or says why it and its owner are left as they are."""
-        name, left = self.database.database_name, ""
+    async def _drop_database(self, located: Located, claim: Claim) -> tuple[str, bool]:
+        """Drops the database, or says why it is left as it is, and whether it is the own user's nevertheless."""
+        name, left, owned = self.database.database_name, "", False
 
         def planned(survey: Survey) -> Plan:
-            nonlocal left
-            plan = located.contents.plan_drop_database(survey, name, claim)
-            left = "" if plan else retained(survey.databases.get(name), claim)
+            nonlocal left, owned
+            plan, state = located.contents.plan_drop_database(survey, name, claim), survey.databases.get(name)
+            left = "" if plan else retained(state, claim)
+            # Without a mark nothing else says on MySQL whose it is.
+            may = {one.grantee for one in state.privileges} | {state.owner} if state is not None else set[str]()
+            owned = self.database.own_username in may
             return plan
 
         await self._carry_out(located, planned)
-        return left
+        return left, owned
 
     async def _drop_former(self, located: Located, claim: Claim) -> str:
         """Drops who was the owner before another one was declared, or says why it is left as it is, with its Secret.
