@@ -34,7 +34,7 @@ from steersman_databases.engines.actions import DropDatabase
 from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server, TLSMode
-from users_world import UsersWorld
+from users_world import CLERK, UsersWorld
 
 MAIN = ObjectKey("default", "main")
 NOWHERE: dict[str, Any] = {"engine": None, "serverRef": None}
@@ -208,6 +208,8 @@ async def test_a_user_is_not_forgotten_where_its_label_named_another_cluster() -
         assert "seed" not in world.servers[Endpoint("other-rw.default.svc", 5432)].users
         await world.client.delete(DatabaseUser, seed)
         await world.failed("set it back", "seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": None}}}))
+        await world.failed("no server is named", "seed")
         await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "main"}}}))
         await world.until("it is gone", lambda: world.read("seed") is None, 60)
         assert "seed" not in world.servers[former].users
@@ -444,3 +446,13 @@ async def test_with_a_cluster_elsewhere_a_guest_goes_at_once() -> None:
         await world.client.delete(PostgreSQLCluster, MAIN)
         await world.client.delete(DatabaseUser, ObjectKey("guest", "clerk"))
         await world.until("gone", lambda: world.read("clerk", "guest") is None, 10)
+
+
+@virtual_time
+async def test_a_user_for_whom_no_server_was_ever_named_goes() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user(**NOWHERE)
+        await world.failed("no server is named")
+        await world.client.delete(DatabaseUser, CLERK)
+        await world.until("gone", lambda: world.read() is None, 5)

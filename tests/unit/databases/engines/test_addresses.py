@@ -204,3 +204,25 @@ async def test_all_addresses_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch) 
             with pytest.raises(ServerUnreachable):
                 await connect(server, asyncio.get_running_loop().time() + 5)
             assert tried[0] == "127.0.0.3"
+
+
+@pytest.mark.parametrize("connect", [connect_postgresql, connect_mysql])
+async def test_an_outage_is_told_alike_in_whichever_order_addresses_are_named(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+
+    def look_up(host: str, *_: Any, **__: Any) -> Any:
+        addresses.append(addresses.pop(0))
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, 0)) for address in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = Server("any", Endpoint("db.example.org", port), LOGIN, Verification(TLSMode.DISABLE))
+        told: set[str] = set()
+        for _ in addresses:
+            with pytest.raises(ServerUnreachable) as caught:
+                await connect(server, asyncio.get_running_loop().time() + 5)
+            told.add(str(caught.value))
+    assert len(told) == 1 and "127.0.0.2" in told.pop()

@@ -240,7 +240,12 @@ class Database(Resource[DatabaseSpec, DatabaseStatus]):
     @property
     def username(self) -> str:
         """The owning user's name, default included."""
-        return self.spec.owner or self.spec.username or self.database_name
+        return self.spec.owner or self.own_username
+
+    @property
+    def own_username(self) -> str:
+        """The user that is made where no ``owner`` is declared; it may have been before one was."""
+        return self.spec.username or self.database_name
 
     @property
     def engine(self) -> EngineName:

@@ -89,7 +89,7 @@ def _grant(user: DatabaseUser, grant: Grant) -> DesiredGrant:
 def owner_of(database: Database, password: Password, claim: Claim) -> DesiredUser:
     """The user that a ``Database`` makes to own it. What else it may do is left alone."""
     return DesiredUser(
-        name=database.username,
+        name=database.own_username,
         password=password,
         exact=False,
         claim=claim,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +26,8 @@ from steersman_databases.controllers.servers import Located, NotLocated, Servers
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines import Credentials, Endpoint, EngineError, InvalidName, ServerUnreachable
 from steersman_databases.engines.claims import retained
-from steersman_databases.engines.desired import Claim
-from steersman_databases.engines.errors import Raced, StillNeeded
+from steersman_databases.engines.desired import Claim, DesiredDatabase
+from steersman_databases.engines.errors import OwnerMissing, Raced, StillNeeded
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Server, TLSMode
 from steersman_databases.engines.survey import Scope, Survey
@@ -34,6 +35,8 @@ from steersman_databases.resources import Names, is_ours, labels_of, owned_by
 from steersman_databases.resources.connections import connection_entries, database_secret
 
 KIND = Database.api_resource.kind
+_LEFT_SECONDS = 300.0
+"""Nobody tells when a user that is left is needed no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,14 @@ class PlacedDatabase:
         desired = database_of(database, claim, guest=is_guest(database, located.home))
         owner = None
         if not database.spec.owner:
-            secret = await self._application(located)
+            secret = await self._application(located, desired)
             owner = owner_of(database, _password_in(secret), claim)
         wanted = (desired,) if owner is None else (owner, desired)
         try:
             for each in wanted:
                 located.contents.check(each, located.server.login.username)
             self._tell(await self.surveys.settle(located, KIND, database.key, wanted))
+            left = await self._drop_former(located, claim) if owner is None else ""
         except EngineError as error:
             self._tell(error.changes)
             blocked = self._blocked(error)
@@ -77,8 +81,10 @@ class PlacedDatabase:
         told = f"database {database.database_name} " + (
             f"and user {database.username} are as declared" if owner is not None else "is as declared"
         )
+        if left:
+            told += f"; user {database.own_username}, made for it before, was not dropped: {left}"
         return self._shown(located.server).endpoint, Outcome(
-            phase="Ready", reason="DatabaseReady", message=told, retry_after=None
+            phase="Ready", reason="DatabaseReady", message=told, retry_after=_LEFT_SECONDS if left else None
         )
 
     async def delete(self) -> None:
@@ -111,13 +117,21 @@ class PlacedDatabase:
             await self._retained(str(reason), kept=False)
         else:
             claim = claim_of(self.database, await self.mark.read())
-            if left := await self._drop_database(located, claim):
-                await self._retained(left, kept=True)
-                return
-            if not self.database.spec.owner and (left := await self._drop_owner(located, claim)):
-                told = f"user {self.database.username} was not dropped: {left}"
-                self.events.normal(self.database, "DataRetained", told + await self._kept("it"))
-                return
+            try:
+                left, owned = await self._drop_database(located, claim)
+                if left and owned:
+                    await self._retained(left, kept=True)
+                    return
+                if left:
+                    told = f"database {self.database.database_name} was not dropped: {left}"
+                    self.events.normal(self.database, "DataRetained", told)
+                if left := await self._drop_owner(located, claim):
+                    told = f"user {self.database.own_username} was not dropped: {left}"
+                    self.events.normal(self.database, "DataRetained", told + await self._kept("it"))
+                    return
+            except EngineError as error:
+                self._tell(error.changes)
+                raise self._waiting(str(error)) from error
         await self._delete_secret()
 
     async def _located(self) -> Located:
@@ -133,13 +147,18 @@ class PlacedDatabase:
             raise self._blocked(error) from error
         return located
 
-    async def _application(self, located: Located) -> Secret:
-        """The Secret for applications, made before what it opens."""
+    async def _application(self, located: Located, desired: DesiredDatabase) -> Secret:
+        """The Secret for applications, made before what it opens, and after it is known that there may be a database.
+
+        Without one the owner would be of no use, and its login known to nobody.
+        """
         database = self.database
         key = Names(database.key).application_secret
         secret = await find(self.client, Secret, key)
         if secret is not None and not is_ours(secret, database):
             raise Blocked("Failed", "NameTaken", f"Secret {key.name} exists and was not made for this Database")
+        if secret is None and self.cluster is None:
+            await self._require_to_be_had(located, desired)
         credentials = Credentials(database.username, _password_in(secret) or secrets.token_urlsafe(24))
         server = self._shown(located.server)
         data = connection_entries(server, located.contents, credentials, database.database_name)
@@ -162,6 +181,15 @@ class PlacedDatabase:
             self.events.normal(database, "SecretRepaired", f"completed Secret {key.name}")
         return patched
 
+    async def _require_to_be_had(self, located: Located, desired: DesiredDatabase) -> None:
+        try:
+            located.contents.check(desired, located.server.login.username)
+            survey = await self.surveys.look(located, KIND, self.database.key, Scope.of([desired]))
+            with suppress(OwnerMissing):
+                located.contents.plan_database(survey, desired)
+        except EngineError as error:
+            raise self._blocked(error) from error
+
     def _shown(self, server: Server) -> Server:
         """The server as applications are told of it."""
         if self.cluster is None:
@@ -173,22 +201,43 @@ class PlacedDatabase:
             verification=replace(server.verification, mode=TLSMode.REQUIRE),
         )
 
-    async def _drop_database(self, located: Located, claim: Claim) -> str:
-        """Drops the database, or says why it and its owner are left as they are."""
-        name, left = self.database.database_name, ""
+    async def _drop_database(self, located: Located, claim: Claim) -> tuple[str, bool]:
+        """Drops the database, or says why it is left as it is, and whether it is the own user's nevertheless."""
+        name, left, owned = self.database.database_name, "", False
 
         def planned(survey: Survey) -> Plan:
-            nonlocal left
-            plan = located.contents.plan_drop_database(survey, name, claim)
-            left = "" if plan else retained(survey.databases.get(name), claim)
+            nonlocal left, owned
+            plan, state = located.contents.plan_drop_database(survey, name, claim), survey.databases.get(name)
+            left = "" if plan else retained(state, claim)
+            # Without a mark nothing else says on MySQL whose it is.
+            may = {one.grantee for one in state.privileges} | {state.owner} if state is not None else set[str]()
+            owned = self.database.own_username in may
             return plan
 
         await self._carry_out(located, planned)
-        return left
+        return left, owned
+
+    async def _drop_former(self, located: Located, claim: Claim) -> str:
+        """Drops who was the owner before another one was declared, or says why it is left as it is, with its Secret.
+
+        The Secret is made before its user, and goes after it: without one there is nobody to look for. One that a
+        former object of this name left may open what is retained on another server.
+        """
+        database, secret, here = self.database, await self._own_secret(), self._shown(located.server).endpoint
+        if database.spec.owner == database.own_username or secret is None:
+            return ""
+        if [secret.data.get(entry) for entry in ("host", "port")] != [here.host.encode(), str(here.port).encode()]:
+            return ""
+        if database.spec.deletion_policy != "Delete":
+            left = f"deletionPolicy is {database.spec.deletion_policy}"
+        elif not (left := await self._drop_owner(located, claim)):
+            await self._delete_secret()
+            return ""
+        return left + await self._kept("it")
 
     async def _drop_owner(self, located: Located, claim: Claim) -> str:
         """Drops the owner, or says why it is left as it is: whoever has more on the server goes on with it."""
-        name, left = self.database.username, ""
+        name, left = self.database.own_username, ""
         needed, secret = await named_owner(self.client, self.database, name, located.home), await self._own_secret()
 
         def planned(survey: Survey) -> Plan:
@@ -216,19 +265,16 @@ class PlacedDatabase:
         self, located: Located, planned: Callable[[Survey], Plan], *, drops_owner: bool = False
     ) -> None:
         database = self.database
-        names = frozenset({database.username, located.contents.second_username(database.username)})
+        names = frozenset({database.own_username, located.contents.second_username(database.own_username)})
         dropped = names if drops_owner else frozenset[str]()
         scope = Scope(users=names, databases=frozenset({database.database_name}), dropped=dropped)
-        try:
-            self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
-        except EngineError as error:
-            self._tell(error.changes)
-            raise self._waiting(str(error)) from error
+        self._tell(await self.surveys.carry_out(located, KIND, database.key, scope, planned))
 
     async def _retained(self, why: str, *, kept: bool) -> None:
         """Tells what stays; ``kept``: the Secret, too."""
         told = f"database {self.database.database_name} and its owner were not dropped: {why}"
-        self.events.normal(self.database, "DataRetained", told + (await self._kept("them") if kept else ""))
+        opened = f"user {self.database.own_username}" if self.database.spec.owner else "them"
+        self.events.normal(self.database, "DataRetained", told + (await self._kept(opened) if kept else ""))
 
     async def _kept(self, what: str) -> str:
         """What to tell of the Secret where it stays, too."""

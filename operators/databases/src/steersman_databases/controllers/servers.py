@@ -265,7 +265,9 @@ def cluster_of(of: Database | DatabaseUser) -> tuple[type[Cluster], ObjectKey]:
     if name := of.metadata.labels.get(TARGET_LABEL):
         return kind, ObjectKey(namespace, name)
     raise NotLocated(
-        "ServerNotFound", f"no server is named: set clusterRef, serverRef, or the label {TARGET_LABEL} to a cluster"
+        "ServerNotFound",
+        f"no server is named: set clusterRef, serverRef, or the label {TARGET_LABEL} to a cluster",
+        gone=not _was_let_in(of),
     )
 
 

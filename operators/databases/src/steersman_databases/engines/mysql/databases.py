@@ -18,8 +18,6 @@ CHARACTER_SET = "utf8mb4"
 
 def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     """See `Contents.plan_database`."""
-    if desired.owner not in survey.users:
-        raise OwnerMissing(desired.owner)
     steps: list[Step] = []
     state = survey.databases.get(desired.name)
     mark = desired.claim.text if desired.claim is not None else None
@@ -35,6 +33,9 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         steps += _letters(state, desired)
         if mark is not None and (state.mark, state.marked_owner) != (mark, desired.owner):
             steps.append(Step(MarkDatabase(desired.name, mark, desired.owner), _taken(state, desired)))
+    # Last: for a database that cannot be had no owner is to be made.
+    if desired.owner not in survey.users:
+        raise OwnerMissing(desired.owner)
     on = SecuredObject(ObjectKind.DATABASE, desired.name)
     # Not by a pattern, which means other databases, too.
     found = [one for one in state.privileges if not one.namesake] if state is not None else []

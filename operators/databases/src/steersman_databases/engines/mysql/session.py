@@ -266,14 +266,16 @@ async def connect(server: Server, login: Login, database: str | None, deadline: 
 
 async def _opened(addresses: Sequence[str], **options: object) -> _Connection:
     """A connection to the first address where one can be opened."""
-    *others, last = addresses
-    for address in others:
+    failures: list[MySQLError] = []
+    for address in addresses:
         try:
             return await _open(host=address, **options)
         except MySQLError as error:
             if _told(error)[0] != CANNOT_CONNECT:
                 raise
-    return await _open(host=last, **options)
+            failures.append(error)
+    # DNS names them in any order, and that is no news.
+    raise min(failures, key=str)
 
 
 _DISTRUST = ("CERTIFICATE_VERIFY_FAILED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE")

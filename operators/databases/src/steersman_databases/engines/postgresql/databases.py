@@ -36,16 +36,19 @@ _EVERYTHING = PRIVILEGES[ObjectKind.DATABASE]
 
 def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
     """See `Contents.plan_database`."""
+    state = survey.databases.get(desired.name)
+    half_made = state is not None and _is_half_made(survey, state)
+    if state is not None:
+        if not half_made:
+            require_ours("database", state.name, state.mark, desired.claim, desired.adopt)
+        _require_as_made(state, desired)
+    # Last: for a database that cannot be had no owner is to be made.
     if desired.owner not in survey.users:
         raise OwnerMissing(desired.owner)
-    state = survey.databases.get(desired.name)
     if state is None:
         return Plan((Step(_created(desired)), *_finished(survey, desired)), again=True)
-    if _is_half_made(survey, state):
-        _require_as_made(state, desired)
+    if half_made:
         return Plan(tuple(_finished(survey, desired)), again=True)
-    require_ours("database", state.name, state.mark, desired.claim, desired.adopt)
-    _require_as_made(state, desired)
     outside = tuple(_outside(survey, state, desired))
     # What is wrong inside is seen once one gets in, and belongs to the right owner.
     if desired.name not in survey.inside or state.owner != desired.owner:

@@ -268,7 +268,13 @@ async def connect(
     except (TimeoutError, psycopg.errors.ConnectionTimeout):
         raise ServerUnreachable(endpoint, "no answer in time while connecting") from None
     except psycopg.Error as error:
-        raise _refusal(server, login, database, " ".join(str(error).split())) from None
+        raise _refusal(server, login, database, _told(error)) from None
+
+
+def _told(error: psycopg.Error) -> str:
+    """Its words on one line. Of several addresses psycopg tells all in the order of DNS, where another is no news."""
+    words, _, each = str(error).partition("\nMultiple connection attempts failed. All failures were:\n- ")
+    return " ".join("; ".join(sorted(each.split("\n- ")) if each else [words]).split())
 
 
 def _refusal(server: Server, login: Login, database: str, message: str) -> Exception:
