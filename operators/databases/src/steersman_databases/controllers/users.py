@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -48,7 +48,10 @@ _NAMESPACE_ENDS = "its namespace is being deleted"
 
 _RETRY_SECONDS = 30.0
 _LONGEST_MESSAGE = 1024
-_ROTATION_KEYS = ("next-username", "next-password", "previous-username", "previous-password", "rotated-at")
+_ROTATION_KEYS = (
+    *("next-username", "next-password", "previous-username", "previous-password", "previous-until"),
+    "rotated-at",
+)
 
 
 class Failed(Exception):
@@ -190,10 +193,11 @@ class UserReconciler(Reconciler[DatabaseUser]):
         rotation = user.spec.rotation
         # A next password could not be tried by who is let in no more.
         every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
-        overlap = rotation.overlap.timedelta if rotation is not None else timedelta(0)
         now = self.runtime.clock.now()
         secret = await self._own_secret(user)
         held = await self._credentials(user, second, secret)
+        if rotation is not None:
+            held = held.lasting(rotation.overlap.timedelta)
         if every is None:
             held = held.given_up()
         since = secret.metadata.creation_timestamp if secret is not None else None
@@ -203,31 +207,29 @@ class UserReconciler(Reconciler[DatabaseUser]):
         elif every is not None and held.is_due(every, since or now, now):
             held = held.begun(other_name(held, user.spec.user, second), _new_password())
             secret = await self._write(user, located, held, secret)
-        missing = await self._settle(user, located, self._wanted(user, held, second, overlap, now))
+        missing = await self._settle(user, located, self._wanted(user, held, second, now))
         switches = held.following
-        if switches is not None:
+        if switches is not None and rotation is not None:
             await self._try(located, switches, user)
-            held = held.switched(now)
-        elif (ends := held.overlap_ends(overlap)) is not None and now >= ends:
+            held = held.switched(rotation.overlap.timedelta, now)
+        elif held.until is not None and now >= held.until:
             held = held.ended()
         secret = await self._write(user, located, held, secret)
         if switches is not None:
-            former = f"the former one is valid until {held.overlap_ends(overlap):%Y-%m-%dT%H:%M:%SZ}"
+            former = f"the former one is valid until {held.until:%Y-%m-%dT%H:%M:%SZ}"
             self.events.normal(user, "Rotated", f"Secret {secret.metadata.name} has the next password, {former}")
         _require_nothing(missing)
         since = secret.metadata.creation_timestamp or now
-        wakes, end = held.wakes(every, overlap, since), user.spec.valid_until
+        wakes, end = held.wakes(every, since), user.spec.valid_until
         if end is not None and end > now:
             wakes = min(wakes or end, end)
         return _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
 
-    def _wanted(
-        self, user: DatabaseUser, held: Credentialed, second: str, overlap: timedelta, now: datetime
-    ) -> Wanted:
+    def _wanted(self, user: DatabaseUser, held: Credentialed, second: str, now: datetime) -> Wanted:
         by_second = held.current.username == second != user.spec.user
         if user.spec.rotation is None and held.rotated is None and not by_second:
             return Wanted(held.current.password, None, user.spec.valid_until)
-        return wanted(held, user.spec.user, second, user.spec.valid_until, overlap, now)
+        return wanted(held, user.spec.user, second, user.spec.valid_until, now)
 
     async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
         """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
