@@ -86,3 +86,63 @@ def test_an_overlap_whose_end_was_written_over_is_over(engine: str, written: str
             await world.ready()
 
     run_virtual(story())
+
+
+def replicates(world: UsersWorld) -> bool:
+    return "clerk" in world.sql.users and world.sql.users["clerk"].replication
+
+
+@pytest.mark.parametrize("field", ["replication", "bypassRowLevelSecurity"])
+def test_who_is_back_under_its_own_name_has_one_role_and_what_goes_with_that(field: str) -> None:
+
+    async def story() -> None:
+        world = UsersWorld()
+        async with world.operator():
+            await world.user(rotation={"every": "48h", "overlap": "1m"})
+            await world.ready()
+            for _ in range(2):
+                await rotated(world)
+                await world.until("forgotten", lambda: "previous-password" not in world.entries(), 90)
+            held = world.entries()
+            await declared(world, rotation=None, **{field: True})
+            await world.runtime.clock.sleep(10)
+            await world.ready(seconds=1)
+            clerk = world.sql.users["clerk"]
+            assert clerk.replication or clerk.bypass_row_level_security
+            assert world.sql.others == {"clerk"}
+            assert world.entries() == held and world.sql.lets_in("clerk", held["password"])
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("in_overlap", [False, True], ids=["after the overlap", "in it"])
+def test_who_goes_by_its_second_name_is_led_back_to_its_own_before_it_replicates(in_overlap: bool) -> None:
+
+    async def story() -> None:
+        world = UsersWorld()
+        async with world.operator():
+            world.sql.make_database("shop")
+            grants = [{"database": "shop", "privileges": ["CONNECT"]}]
+            await world.user(grants=grants, rotation={"every": "48h", "overlap": "1m"})
+            await world.ready()
+            await rotated(world)
+            if not in_overlap:
+                await world.until("forgotten", lambda: "previous-password" not in world.entries(), 90)
+            second = world.entries()
+            await declared(world, rotation=None, replication=True)
+            await world.until("its own name", lambda: world.entries()["username"] == "clerk", 150)
+            await world.failed("replication and bypassRowLevelSecurity come when clerk~ logs in no more: 20")
+            until = world.entries()["previous-until"]
+            world.sql.drop_user("clerk")
+            await world.until("healed", lambda: world.sql.lets_in("clerk", world.entries()["password"]), 60)
+            await world.runtime.clock.sleep(50 * 60)
+            assert world.entries()["previous-until"] == until
+            assert world.sql.lets_in(second["username"], second["password"]), "not read by everybody yet"
+            assert not replicates(world)
+            await world.until("replicates", lambda: replicates(world), 700)
+            await world.ready()
+            current = world.entries()
+            assert world.sql.others == {"clerk"} and world.sql.lets_in("clerk", current["password"])
+            assert not any(key.startswith(("previous", "next")) for key in current)
+
+    run_virtual(story())

@@ -114,7 +114,9 @@ class Wanted:
     valid_until: datetime | None = None
 
 
-def wanted(held: Credentialed, user: str, second: str, valid_until: datetime | None, now: datetime) -> Wanted:
+def wanted(
+    held: Credentialed, user: str, second: str, valid_until: datetime | None, now: datetime, rotates: bool
+) -> Wanted:
     """What the server should hold.
 
     Args:
@@ -123,9 +125,12 @@ def wanted(held: Credentialed, user: str, second: str, valid_until: datetime | N
         second: the name that the other credential goes by: another role, or ``user`` where one account has two.
         valid_until: of the spec.
         now: the time.
+        rotates: whether there is to be another credential; who is done with it has one only.
     """
     ends = held.until
     former = held.previous if ends is not None and now < ends else None
+    if not rotates and held.following is None and former is None and held.current.username == user:
+        return Wanted(held.current.password, None, valid_until)
     if second == user:
         newest, older = (held.following, held.current) if held.following else (held.current, former)
         kept: Password = NoPassword.NONE if older is None else older.password

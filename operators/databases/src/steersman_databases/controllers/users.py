@@ -15,10 +15,10 @@ from steersman.cache import Change
 from steersman.client import MergePatch
 from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import ApiError
-from steersman.meta import ObjectKey, find_condition, to_builtins
+from steersman.meta import Duration, ObjectKey, find_condition, to_builtins
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
 from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
-from steersman_databases.api.users import set_user_condition
+from steersman_databases.api.users import Rotation, set_user_condition
 from steersman_databases.clusters.desires import claim_of, user_of
 from steersman_databases.clusters.schedule import Credentialed, Wanted, other_name, wanted
 from steersman_databases.clusters.tenancy import is_guest
@@ -52,6 +52,7 @@ _ROTATION_KEYS = (
     *("next-username", "next-password", "previous-username", "previous-password", "previous-until"),
     "rotated-at",
 )
+_LAST_ROTATION = Rotation(every=Duration("0s"))
 
 
 class Failed(Exception):
@@ -191,13 +192,15 @@ class UserReconciler(Reconciler[DatabaseUser]):
     async def _with_login(self, user: DatabaseUser, located: Located) -> _Provisioned:
         second = located.contents.second_username(user.spec.user)
         rotation = user.spec.rotation
-        # A next password could not be tried by who is let in no more.
-        every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
         now = self.runtime.clock.now()
         secret = await self._own_secret(user)
         held = await self._credentials(user, second, secret)
         if rotation is not None:
             held = held.lasting(rotation.overlap.timedelta)
+        elif _is_for_one_role(user) and held.current.username != user.spec.user:
+            rotation = _LAST_ROTATION
+        # A next password could not be tried by who is let in no more.
+        every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
         if every is None:
             held = held.given_up()
         since = secret.metadata.creation_timestamp if secret is not None else None
@@ -207,7 +210,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
         elif every is not None and held.is_due(every, since or now, now):
             held = held.begun(other_name(held, user.spec.user, second), _new_password())
             secret = await self._write(user, located, held, secret)
-        missing = await self._settle(user, located, self._wanted(user, held, second, now))
+        as_wanted = wanted(held, user.spec.user, second, user.spec.valid_until, now, rotation is not None)
+        waits = as_wanted.second is not None and user.spec.rotation is None and _is_for_one_role(user)
+        waits = waits and second != user.spec.user
+        missing = await self._settle(_of_two_roles(user) if waits else user, located, as_wanted)
         switches = held.following
         if switches is not None and rotation is not None:
             await self._try(located, switches, user)
@@ -218,18 +224,16 @@ class UserReconciler(Reconciler[DatabaseUser]):
         if switches is not None:
             former = f"the former one is valid until {held.until:%Y-%m-%dT%H:%M:%SZ}"
             self.events.normal(user, "Rotated", f"Secret {secret.metadata.name} has the next password, {former}")
+        if waits and not missing:
+            missing = f"replication and bypassRowLevelSecurity come when {second} logs in no more"
+            if held.until is not None and held.current.username == user.spec.user:
+                missing = f"{missing}: {held.until:%Y-%m-%dT%H:%M:%SZ}"
         _require_nothing(missing)
         since = secret.metadata.creation_timestamp or now
         wakes, end = held.wakes(every, since), user.spec.valid_until
         if end is not None and end > now:
             wakes = min(wakes or end, end)
         return _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
-
-    def _wanted(self, user: DatabaseUser, held: Credentialed, second: str, now: datetime) -> Wanted:
-        by_second = held.current.username == second != user.spec.user
-        if user.spec.rotation is None and held.rotated is None and not by_second:
-            return Wanted(held.current.password, None, user.spec.valid_until)
-        return wanted(held, user.spec.user, second, user.spec.valid_until, now)
 
     async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
         """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
@@ -457,6 +461,16 @@ def _way_out(user: DatabaseUser) -> str:
     if user.metadata.deletion_timestamp is None or user.spec.deletion_policy != "Delete" or is_forced(user):
         return ""
     return f"; annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
+
+
+def _is_for_one_role(user: DatabaseUser) -> bool:
+    """Whether it is declared to have what membership does not carry to a second role."""
+    return user.spec.replication or user.spec.bypass_row_level_security
+
+
+def _of_two_roles(user: DatabaseUser) -> DatabaseUser:
+    """With what a second role may have, too."""
+    return replace(user, spec=replace(user.spec, replication=False, bypass_row_level_security=False))
 
 
 def _secret_key(user: DatabaseUser) -> ObjectKey:
