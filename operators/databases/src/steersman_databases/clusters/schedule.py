@@ -94,6 +94,12 @@ class Credentialed:
             return self
         return replace(self, until=_after(self.rotated, overlap))
 
+    def paired(self, other: str) -> Credentialed:
+        """Without others than of the ``other`` name: one role has one password, and the one in use counts."""
+        following = self.following if self.following is not None and self.following.username == other else None
+        stays = self.previous is None or self.previous.username == other
+        return replace(self if stays else self.ended(), following=following)
+
     def ended(self) -> Credentialed:
         """With the former one gone."""
         return replace(self, previous=None, until=None)

@@ -305,7 +305,9 @@ class UserReconciler(Reconciler[DatabaseUser]):
     def _held(self, user: DatabaseUser, second: str, secret: Secret) -> Credentialed | None:
         """What a Secret says, unless somebody has made that nobody's or another's."""
         held = Credentialed.read(secret.data, self.runtime.clock.now())
-        return held if held is not None and held.current.username in (user.spec.user, second) else None
+        if held is None or held.current.username not in (user.spec.user, second):
+            return None
+        return held.paired(other_name(held, user.spec.user, second))
 
     async def _given_password(self, user: DatabaseUser) -> str:
         selector = user.spec.password
