@@ -59,12 +59,14 @@ class Failed(Exception):
     """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s.
 
     ``server`` is where something may have been made nevertheless; None where that is not known now.
+    ``done`` is there where all is done but what is waited for.
     """
 
     def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
         super().__init__(message)
         self.retry = retry
         self.server: str | None = None
+        self.done: _Provisioned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +188,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         secret = await find(self.client, Secret, _secret_key(user))
         if secret is not None and _belongs_to(secret, user):
             await self.client.delete(Secret, secret.key, uid=secret.metadata.uid)
-        _require_nothing(missing)
-        return _Provisioned(str(located.server.endpoint), None, None, None)
+        return _all_done(_Provisioned(str(located.server.endpoint), None, None, None), missing)
 
     async def _with_login(self, user: DatabaseUser, located: Located) -> _Provisioned:
         second = located.contents.second_username(user.spec.user)
@@ -228,12 +229,12 @@ class UserReconciler(Reconciler[DatabaseUser]):
             missing = f"replication and bypassRowLevelSecurity come when {second} logs in no more"
             if held.until is not None and held.current.username == user.spec.user:
                 missing = f"{missing}: {held.until:%Y-%m-%dT%H:%M:%SZ}"
-        _require_nothing(missing)
         since = secret.metadata.creation_timestamp or now
         wakes, end = held.wakes(every, since), user.spec.valid_until
         if end is not None and end > now:
             wakes = min(wakes or end, end)
-        return _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
+        done = _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
+        return _all_done(done, missing)
 
     async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
         """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
@@ -422,6 +423,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         former = user.status or DatabaseUserStatus()
         server = failed.server or former.server
         status = replace(former, observed_generation=user.metadata.generation, server=server)
+        if (done := failed.done) is not None:
+            status = replace(status, secret_name=done.secret, last_rotation_time=done.rotated)
         await self._report(user, status, ready)
         return Result(requeue=True) if failed.retry is None else Result(requeue_after=failed.retry)
 
@@ -484,9 +487,12 @@ def _belongs_to(secret: Secret, user: DatabaseUser) -> bool:
     return owner is not None and owner.uid == user.metadata.uid
 
 
-def _require_nothing(missing: str) -> None:
+def _all_done(done: _Provisioned, missing: str) -> _Provisioned:
     if missing:
-        raise Failed(missing, None)
+        failed = Failed(missing, None)
+        failed.done = done
+        raise failed
+    return done
 
 
 def _new_password() -> str:
