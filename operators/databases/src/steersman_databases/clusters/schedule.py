@@ -19,9 +19,13 @@ from steersman_databases.engines.server import Credentials
 
 Data = Mapping[str, bytes]
 
+ROTATION_KEYS = (
+    *("next-username", "next-password", "previous-username", "previous-password", "previous-until"),
+    "rotated-at",
+)
 _USERNAME, _PASSWORD = "username", "password"
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-_SKEW = timedelta(hours=1)  # by which a clock elsewhere may be ahead
+_SKEW = timedelta(days=1)  # by which a clock may be set back, or another be ahead: as much as time zones may differ
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondit
 from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
 from steersman_databases.api.users import Rotation, set_user_condition
 from steersman_databases.clusters.desires import claim_of, user_of
-from steersman_databases.clusters.schedule import Credentialed, Wanted, other_name, wanted
+from steersman_databases.clusters.schedule import ROTATION_KEYS, Credentialed, Wanted, other_name, wanted
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
@@ -48,10 +48,6 @@ _NAMESPACE_ENDS = "its namespace is being deleted"
 
 _RETRY_SECONDS = 30.0
 _LONGEST_MESSAGE = 1024
-_ROTATION_KEYS = (
-    *("next-username", "next-password", "previous-username", "previous-password", "previous-until"),
-    "rotated-at",
-)
 _LAST_ROTATION = Rotation(every=Duration("0s"))
 
 
@@ -332,7 +328,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             created = await self.client.create(user_secret(_secret_key(user), data), owner=user)
             self.events.normal(user, "Created", f"created Secret {created.metadata.name}")
             return created
-        dropped = {key: None for key in (*_ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
+        dropped = {key: None for key in (*ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
         # Who lost its labels is in no cache, and nobody would hear of it again.
         labels = {key: value for key, value in USER_LABELS.items() if secret.metadata.labels.get(key) != value}
         if not dropped and not labels and all(secret.data.get(key) == value for key, value in data.items()):
