@@ -63,3 +63,32 @@ def test_a_clock_that_is_set_back_neither_ends_an_overlap_nor_rotates_again(engi
             assert world.sql.lets_in(former["username"], former["password"])
 
     run_virtual(story())
+
+
+def test_an_end_that_no_server_keeps_is_late_by_minutes_alone_where_the_clock_is_set_forward() -> None:
+    """As by a machine that was suspended: the time that it was up does not move."""
+
+    async def story() -> None:
+        world = world_of("mysql")
+        async with world.operator():
+            end = world.runtime.clock.now() + timedelta(hours=2)
+            await world.user(engine="mysql", validUntil=end.isoformat())
+            await world.ready()
+            password = world.entries()["password"]
+            set_clock(timedelta(hours=2))
+            await world.until("locked", lambda: not world.sql.lets_in("clerk", password), 310)
+
+    run_virtual(story())
+
+
+def test_an_overlap_that_no_server_ends_is_late_by_minutes_alone_where_the_clock_is_set_forward() -> None:
+
+    async def story() -> None:
+        world = world_of("mysql")
+        async with world.operator():
+            former = await rotating(world, "mysql")
+            set_clock(timedelta(hours=24))
+            await world.until("over", lambda: not world.sql.lets_in("clerk", former["password"]), 310)
+            await world.until("forgotten", lambda: "previous-password" not in world.entries(), 5)
+
+    run_virtual(story())

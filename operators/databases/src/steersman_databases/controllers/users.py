@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -48,6 +48,7 @@ _NAMESPACE_ENDS = "its namespace is being deleted"
 
 _RETRY_SECONDS = 30.0
 _LONGEST_MESSAGE = 1024
+_LOOKS_AGAIN = timedelta(minutes=5)
 _LAST_ROTATION = Rotation(every=Duration("0s"))
 
 
@@ -226,9 +227,11 @@ class UserReconciler(Reconciler[DatabaseUser]):
             if held.until is not None and held.current.username == user.spec.user:
                 missing = f"{missing}: {held.until:%Y-%m-%dT%H:%M:%SZ}"
         since = secret.metadata.creation_timestamp or now
-        wakes, end = held.wakes(every, since), user.spec.valid_until
-        if end is not None and end > now:
-            wakes = min(wakes or end, end)
+        ahead = [end for end in (held.until, user.spec.valid_until) if end is not None and end > now]
+        if ahead and second == user.spec.user:
+            # No server ends it by itself, and the clock may be set while this waits.
+            ahead.append(now + _LOOKS_AGAIN)
+        wakes = min((*ahead, *filter(None, [held.wakes(every, since)])), default=None)
         done = _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
         return _all_done(done, missing)
 
