@@ -153,6 +153,33 @@ async def rotated(world: Users) -> None:
     await delete_user(world)
 
 
+async def led_back(world: Users) -> None:
+    """Rotated until the second name is in use, then no more: what one role alone can have comes with its own."""
+    await prepare(world)
+    await make_user(world, rotation={"every": "5m", "overlap": "1m"})
+
+    def held() -> dict[str, str]:
+        secret = world.read(Secret, ObjectKey("default", "clerk-user"))
+        return {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
+
+    second = world.outside.sql.like.second_username("clerk")
+    await world.until("by the second", lambda: held().get("username") == second)
+    spec = {"rotation": None, "replication": True}
+    await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": spec}))
+
+    def done() -> bool:
+        user = world.read(DatabaseUser, CLERK)
+        status = user.status if user is not None else None
+        seen = status is not None and user is not None and status.observed_generation == user.metadata.generation
+        return seen and ready(world) and "previous-username" not in held()
+
+    await world.until("by its own", lambda: held().get("username") == "clerk")
+    await world.until("done", done, 4000)
+    assert world.outside.sql.others == {"clerk"}
+    assert held()["username"] == "clerk" and world.outside.sql.lets_in("clerk", held()["password"])
+    await delete_user(world)
+
+
 async def placed(world: Users) -> None:
     """A database on a server, deleted with all that is in it."""
     await prepare(world)
@@ -166,4 +193,4 @@ async def placed(world: Users) -> None:
     assert not world.outside.sql.databases and not world.outside.sql.others
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (life, rotated, placed)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (life, rotated, led_back, placed)}

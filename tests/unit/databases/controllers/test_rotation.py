@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -174,6 +174,42 @@ async def test_a_missing_table_does_not_keep_a_password_from_being_rotated() -> 
         await world.until("rotated", lambda: world.entries()["username"] == "clerk~", 700)
         assert world.sql.lets_in("clerk~", world.entries()["password"])
         assert "orders is not there yet" in world.message()
+
+
+@virtual_time
+async def test_a_rotation_is_told_in_the_status_though_a_table_is_missing() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        world.sql.make_database("shop")
+        missing = {"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}
+        await world.user(grants=[missing], rotation={"every": "10m", "overlap": "2m"})
+        await world.failed("orders is not there yet")
+
+        def told() -> tuple[str | None, datetime | None]:
+            found = world.read()
+            assert found is not None and found.status is not None
+            return found.status.secret_name, found.status.last_rotation_time
+
+        assert told() == ("clerk-user", None)
+        for name in ("clerk~", "clerk"):
+            await world.until("rotated", lambda name=name: world.entries()["username"] == name, 700)
+            await world.runtime.clock.sleep(5)
+            assert told() == ("clerk-user", datetime.fromisoformat(world.entries()["rotated-at"]))
+
+
+@virtual_time
+async def test_a_secret_that_goes_with_the_login_is_in_no_status_though_a_table_is_missing() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user()
+        await world.ready()
+        world.sql.make_database("shop")
+        missing = {"database": "shop", "schema": "public", "tables": ["orders"], "privileges": ["SELECT"]}
+        await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": {"login": False, "grants": [missing]}}))
+        await world.failed("orders is not there yet")
+        found = world.read()
+        assert not world.entries() and found is not None and found.status is not None
+        assert found.status.secret_name is None
 
 
 @virtual_time

@@ -19,25 +19,33 @@ from steersman_databases.engines.server import Credentials
 
 Data = Mapping[str, bytes]
 
+ROTATION_KEYS = (
+    *("next-username", "next-password", "previous-username", "previous-password", "previous-until"),
+    "rotated-at",
+)
 _USERNAME, _PASSWORD = "username", "password"
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
-_SKEW = timedelta(hours=1)  # by which a clock elsewhere may be ahead
+_SKEW = timedelta(days=1)  # by which a clock may be set back, or another be ahead: as much as time zones may differ
 
 
 @dataclass(frozen=True, slots=True)
 class Credentialed:
-    """The credentials of one user as its Secret holds them. ``rotated`` is when ``current`` became so."""
+    """The credentials of one user as its Secret holds them.
+
+    ``rotated`` is when ``current`` became so, and ``until`` how long ``previous`` is valid.
+    """
 
     current: Credentials
     following: Credentials | None = None
     previous: Credentials | None = None
     rotated: datetime | None = None
+    until: datetime | None = None
 
     @classmethod
     def read(cls, data: Data, now: datetime) -> Credentialed | None:
         """What a Secret says; None where it has no user name or no password.
 
-        An overlap of which it does not say when it began, or says what cannot be, is over.
+        An overlap of which it does not say when it began or ends, or says what cannot be, is over.
         """
         current = _pair(data, "")
         if current is None:
@@ -45,10 +53,12 @@ class Credentialed:
         previous, rotated = _pair(data, "previous-"), _moment(data.get("rotated-at", b""))
         if rotated is not None and rotated > now + _SKEW:
             rotated = None
-        if previous is not None and rotated is None:
-            # Nobody knows when the overlap began: a password that somebody may want gone must not be valid for ever.
-            rotated = _LONG_AGO
-        return cls(current, _pair(data, "next-"), previous, rotated)
+        until = None
+        if previous is not None:
+            # A password that somebody may want gone must not be valid for ever.
+            until = (_moment(data.get("previous-until", b"")) if rotated is not None else None) or _LONG_AGO
+            rotated = rotated or _LONG_AGO
+        return cls(current, _pair(data, "next-"), previous, rotated, until)
 
     def entries(self) -> dict[str, bytes]:
         """What the Secret says of them, beside user name and password themselves."""
@@ -57,6 +67,8 @@ class Credentialed:
             if held is not None:
                 entries[f"{prefix}username"] = held.username.encode()
                 entries[f"{prefix}password"] = held.password.encode()
+        if self.until is not None:
+            entries["previous-until"] = self.until.isoformat().encode()
         if self.rotated is not None:
             entries["rotated-at"] = self.rotated.isoformat().encode()
         return entries
@@ -73,24 +85,33 @@ class Credentialed:
         """Without a next one: nothing new comes into use."""
         return replace(self, following=None)
 
-    def switched(self, now: datetime) -> Credentialed:
+    def switched(self, overlap: timedelta, now: datetime) -> Credentialed:
         """With the next one in use. Raises ValueError where there is none."""
         if self.following is None:
             raise ValueError("no next credentials were chosen")
-        return Credentialed(self.following, None, self.current, now.replace(microsecond=0))
+        rotated = now.replace(microsecond=0)
+        return Credentialed(self.following, None, self.current, rotated, _after(rotated, overlap))
+
+    def lasting(self, overlap: timedelta) -> Credentialed:
+        """With the former one valid for as long as is declared now."""
+        if self.previous is None or self.rotated is None:
+            return self
+        return replace(self, until=_after(self.rotated, overlap))
+
+    def paired(self, other: str) -> Credentialed:
+        """Without others than of the ``other`` name: one role has one password, and the one in use counts."""
+        following = self.following if self.following is not None and self.following.username == other else None
+        stays = self.previous is None or self.previous.username == other
+        return replace(self if stays else self.ended(), following=following)
 
     def ended(self) -> Credentialed:
         """With the former one gone."""
-        return replace(self, previous=None)
+        return replace(self, previous=None, until=None)
 
-    def overlap_ends(self, overlap: timedelta) -> datetime | None:
-        """Until when the former one is valid; None where there is none."""
-        return None if self.previous is None or self.rotated is None else _after(self.rotated, overlap)
-
-    def wakes(self, every: timedelta | None, overlap: timedelta, since: datetime) -> datetime | None:
+    def wakes(self, every: timedelta | None, since: datetime) -> datetime | None:
         """When the next step is due; None where nothing is, or it is at once."""
         if self.previous is not None:
-            return self.overlap_ends(overlap)
+            return self.until
         return None if every is None or self.following is not None else _after(self.rotated or since, every)
 
 
@@ -104,7 +125,7 @@ class Wanted:
 
 
 def wanted(
-    held: Credentialed, user: str, second: str, valid_until: datetime | None, overlap: timedelta, now: datetime
+    held: Credentialed, user: str, second: str, valid_until: datetime | None, now: datetime, rotates: bool
 ) -> Wanted:
     """What the server should hold.
 
@@ -113,11 +134,13 @@ def wanted(
         user: the user's own name.
         second: the name that the other credential goes by: another role, or ``user`` where one account has two.
         valid_until: of the spec.
-        overlap: of the spec.
         now: the time.
+        rotates: whether there is to be another credential; who is done with it has one only.
     """
-    ends = held.overlap_ends(overlap)
+    ends = held.until
     former = held.previous if ends is not None and now < ends else None
+    if not rotates and held.following is None and former is None and held.current.username == user:
+        return Wanted(held.current.password, None, valid_until)
     if second == user:
         newest, older = (held.following, held.current) if held.following else (held.current, former)
         kept: Password = NoPassword.NONE if older is None else older.password

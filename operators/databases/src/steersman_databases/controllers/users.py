@@ -15,12 +15,12 @@ from steersman.cache import Change
 from steersman.client import MergePatch
 from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import ApiError
-from steersman.meta import ObjectKey, find_condition, to_builtins
+from steersman.meta import Duration, ObjectKey, find_condition, to_builtins
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
 from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
-from steersman_databases.api.users import set_user_condition
+from steersman_databases.api.users import Rotation, set_user_condition
 from steersman_databases.clusters.desires import claim_of, user_of
-from steersman_databases.clusters.schedule import Credentialed, Wanted, other_name, wanted
+from steersman_databases.clusters.schedule import ROTATION_KEYS, Credentialed, Wanted, other_name, wanted
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
@@ -48,19 +48,22 @@ _NAMESPACE_ENDS = "its namespace is being deleted"
 
 _RETRY_SECONDS = 30.0
 _LONGEST_MESSAGE = 1024
-_ROTATION_KEYS = ("next-username", "next-password", "previous-username", "previous-password", "rotated-at")
+_LOOKS_AGAIN = timedelta(minutes=5)
+_LAST_ROTATION = Rotation(every=Duration("0s"))
 
 
 class Failed(Exception):
     """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s.
 
     ``server`` is where something may have been made nevertheless; None where that is not known now.
+    ``done`` is there where all is done but what is waited for.
     """
 
     def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
         super().__init__(message)
         self.retry = retry
         self.server: str | None = None
+        self.done: _Provisioned | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +185,20 @@ class UserReconciler(Reconciler[DatabaseUser]):
         secret = await find(self.client, Secret, _secret_key(user))
         if secret is not None and _belongs_to(secret, user):
             await self.client.delete(Secret, secret.key, uid=secret.metadata.uid)
-        _require_nothing(missing)
-        return _Provisioned(str(located.server.endpoint), None, None, None)
+        return _all_done(_Provisioned(str(located.server.endpoint), None, None, None), missing)
 
     async def _with_login(self, user: DatabaseUser, located: Located) -> _Provisioned:
         second = located.contents.second_username(user.spec.user)
         rotation = user.spec.rotation
-        # A next password could not be tried by who is let in no more.
-        every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
-        overlap = rotation.overlap.timedelta if rotation is not None else timedelta(0)
         now = self.runtime.clock.now()
         secret = await self._own_secret(user)
         held = await self._credentials(user, second, secret)
+        if rotation is not None:
+            held = held.lasting(rotation.overlap.timedelta)
+        elif _is_for_one_role(user) and held.current.username != user.spec.user:
+            rotation = _LAST_ROTATION
+        # A next password could not be tried by who is let in no more.
+        every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
         if every is None:
             held = held.given_up()
         since = secret.metadata.creation_timestamp if secret is not None else None
@@ -203,31 +208,32 @@ class UserReconciler(Reconciler[DatabaseUser]):
         elif every is not None and held.is_due(every, since or now, now):
             held = held.begun(other_name(held, user.spec.user, second), _new_password())
             secret = await self._write(user, located, held, secret)
-        missing = await self._settle(user, located, self._wanted(user, held, second, overlap, now))
+        as_wanted = wanted(held, user.spec.user, second, user.spec.valid_until, now, rotation is not None)
+        waits = as_wanted.second is not None and user.spec.rotation is None and _is_for_one_role(user)
+        waits = waits and second != user.spec.user
+        missing = await self._settle(_of_two_roles(user) if waits else user, located, as_wanted)
         switches = held.following
-        if switches is not None:
+        if switches is not None and rotation is not None:
             await self._try(located, switches, user)
-            held = held.switched(now)
-        elif (ends := held.overlap_ends(overlap)) is not None and now >= ends:
+            held = held.switched(rotation.overlap.timedelta, now)
+        elif held.until is not None and now >= held.until:
             held = held.ended()
         secret = await self._write(user, located, held, secret)
         if switches is not None:
-            former = f"the former one is valid until {held.overlap_ends(overlap):%Y-%m-%dT%H:%M:%SZ}"
+            former = f"the former one is valid until {held.until:%Y-%m-%dT%H:%M:%SZ}"
             self.events.normal(user, "Rotated", f"Secret {secret.metadata.name} has the next password, {former}")
-        _require_nothing(missing)
+        if waits and not missing:
+            missing = f"replication and bypassRowLevelSecurity come when {second} logs in no more"
+            if held.until is not None and held.current.username == user.spec.user:
+                missing = f"{missing}: {held.until:%Y-%m-%dT%H:%M:%SZ}"
         since = secret.metadata.creation_timestamp or now
-        wakes, end = held.wakes(every, overlap, since), user.spec.valid_until
-        if end is not None and end > now:
-            wakes = min(wakes or end, end)
-        return _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
-
-    def _wanted(
-        self, user: DatabaseUser, held: Credentialed, second: str, overlap: timedelta, now: datetime
-    ) -> Wanted:
-        by_second = held.current.username == second != user.spec.user
-        if user.spec.rotation is None and held.rotated is None and not by_second:
-            return Wanted(held.current.password, None, user.spec.valid_until)
-        return wanted(held, user.spec.user, second, user.spec.valid_until, overlap, now)
+        ahead = [end for end in (held.until, user.spec.valid_until) if end is not None and end > now]
+        if ahead and second == user.spec.user:
+            # No server ends it by itself, and the clock may be set while this waits.
+            ahead.append(now + _LOOKS_AGAIN)
+        wakes = min((*ahead, *filter(None, [held.wakes(every, since)])), default=None)
+        done = _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
+        return _all_done(done, missing)
 
     async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
         """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
@@ -300,7 +306,9 @@ class UserReconciler(Reconciler[DatabaseUser]):
     def _held(self, user: DatabaseUser, second: str, secret: Secret) -> Credentialed | None:
         """What a Secret says, unless somebody has made that nobody's or another's."""
         held = Credentialed.read(secret.data, self.runtime.clock.now())
-        return held if held is not None and held.current.username in (user.spec.user, second) else None
+        if held is None or held.current.username not in (user.spec.user, second):
+            return None
+        return held.paired(other_name(held, user.spec.user, second))
 
     async def _given_password(self, user: DatabaseUser) -> str:
         selector = user.spec.password
@@ -324,7 +332,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             created = await self.client.create(user_secret(_secret_key(user), data), owner=user)
             self.events.normal(user, "Created", f"created Secret {created.metadata.name}")
             return created
-        dropped = {key: None for key in (*_ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
+        dropped = {key: None for key in (*ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
         # Who lost its labels is in no cache, and nobody would hear of it again.
         labels = {key: value for key, value in USER_LABELS.items() if secret.metadata.labels.get(key) != value}
         if not dropped and not labels and all(secret.data.get(key) == value for key, value in data.items()):
@@ -415,6 +423,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         former = user.status or DatabaseUserStatus()
         server = failed.server or former.server
         status = replace(former, observed_generation=user.metadata.generation, server=server)
+        if (done := failed.done) is not None:
+            status = replace(status, secret_name=done.secret, last_rotation_time=done.rotated)
         await self._report(user, status, ready)
         return Result(requeue=True) if failed.retry is None else Result(requeue_after=failed.retry)
 
@@ -458,6 +468,16 @@ def _way_out(user: DatabaseUser) -> str:
     return f"; annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
 
 
+def _is_for_one_role(user: DatabaseUser) -> bool:
+    """Whether it is declared to have what membership does not carry to a second role."""
+    return user.spec.replication or user.spec.bypass_row_level_security
+
+
+def _of_two_roles(user: DatabaseUser) -> DatabaseUser:
+    """With what a second role may have, too."""
+    return replace(user, spec=replace(user.spec, replication=False, bypass_row_level_security=False))
+
+
 def _secret_key(user: DatabaseUser) -> ObjectKey:
     return ObjectKey(user.metadata.namespace, user.secret_name)
 
@@ -467,9 +487,12 @@ def _belongs_to(secret: Secret, user: DatabaseUser) -> bool:
     return owner is not None and owner.uid == user.metadata.uid
 
 
-def _require_nothing(missing: str) -> None:
+def _all_done(done: _Provisioned, missing: str) -> _Provisioned:
     if missing:
-        raise Failed(missing, None)
+        failed = Failed(missing, None)
+        failed.done = done
+        raise failed
+    return done
 
 
 def _new_password() -> str:
