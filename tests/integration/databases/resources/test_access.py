@@ -33,7 +33,7 @@ STORES = {
     "postgresql": ("orders-config", "orders-leader", "orders-sync", "orders-failover", "orders-timelines"),
     "mysql": ("orders-group",),
 }
-SLICES = ("orders-rw-ipv4", "orders-rw-ipv6", "outside-ipv4")
+SLICES = ("orders-rw-ipv4", "orders-rw-ipv6", "orders.outside-ipv4")
 
 
 @asynccontextmanager

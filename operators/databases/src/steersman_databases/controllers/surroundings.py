@@ -107,14 +107,17 @@ class Surroundings:
             if service.key not in wanted and service.metadata.labels.items() >= self._labels.items():
                 with charge.aside:
                     await charge.remove(Service, service.key)
-        for slice_ in await charge.client.list(
-            EndpointSlice, namespace=self._names.key.namespace, owner=charge.cluster
-        ):
-            if slice_.metadata.labels.get(SERVICE_LABEL) not in self._view.writable_services:
+        namespace = self._names.key.namespace
+        # Nobody else's Service is to lead to our primary.
+        writable = [
+            service
+            for service in self._view.writable_services
+            if await self._owner_of(ObjectKey(namespace, service)) != "stranger"
+        ]
+        for slice_ in await charge.client.list(EndpointSlice, namespace=namespace, owner=charge.cluster):
+            if slice_.metadata.labels.get(SERVICE_LABEL) not in writable:
                 await charge.remove(EndpointSlice, slice_.key)
-        for service in self._view.writable_services:
-            if await self._owner_of(ObjectKey(self._names.key.namespace, service)) == "stranger":
-                continue  # Nobody else's Service is to lead to our primary.
+        for service in writable:
             for config in empty_slices(self._view, service, port):
                 if await find(charge.client, EndpointSlice, config.key) is None:
                     # Created, not applied: what is in it belongs to the primary.

@@ -87,8 +87,13 @@ class ClusterNames:
         return self._suffixed(role)
 
     def slices(self, service: str) -> tuple[ObjectKey, ObjectKey]:
-        """The EndpointSlices of a Service that leads to the primary, for IPv4 and IPv6."""
-        return self._named(f"{service}-ipv4"), self._named(f"{service}-ipv6")
+        """The EndpointSlices of a Service that leads to the primary, for IPv4 and IPv6.
+
+        Members may write them by name: no other cluster, which has no dot in its name, calls its own so, even where
+        both declare a Service of one name.
+        """
+        own = service if service == self.service("rw").name else f"{self.key.name}.{service}"
+        return self._named(f"{own}-ipv4"), self._named(f"{own}-ipv6")
 
     def store_of(self, engine: str) -> Store:
         """Where the members of a cluster of this engine agree."""
