@@ -180,3 +180,12 @@ class UsersWorld:
             manager.stop()
             await asyncio.gather(running, return_exceptions=True)
         assert self.server.refused == []
+
+
+def world_of(engine: str) -> UsersWorld:
+    """One whose server at ``HOST``, as `sql`, is of this engine, where users of it look for it."""
+    world = UsersWorld()
+    if engine == "mysql":
+        mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
+        world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
+    return world

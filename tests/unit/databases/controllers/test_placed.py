@@ -23,7 +23,7 @@ from steersman_databases.engines.desired import ObjectKind
 from steersman_databases.engines.errors import SqlFailed
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.survey import Scope, SecuredObject, Survey
-from users_world import FORCED, HOST, UsersWorld
+from users_world import FORCED, HOST, UsersWorld, world_of
 
 
 @virtual_time
@@ -209,8 +209,7 @@ async def test_an_owner_is_judged_by_all_that_it_has_whoever_else_looks_at_the_s
 
 @virtual_time
 async def test_an_owner_whom_another_database_names_stays_where_nothing_has_an_owner() -> None:
-    world = UsersWorld()
-    world.sql = world.servers[Endpoint(HOST.host, 3306)] = ServerInMemory("mysql", now=world.runtime.clock.now)
+    world = world_of("mysql")
     async with world.operator():
         for name in ("orders", "billing", "till"):
             await world.database(name, engine="mysql", deletionPolicy="Delete")
@@ -291,8 +290,7 @@ async def test_a_look_that_is_refused_is_tried_again_within_half_a_minute(
 @virtual_time
 async def test_a_declared_user_owns_a_database_where_owning_is_having_all_privileges() -> None:
     """Nothing else is declared for it: what comes by owning is not too much, and goes with the ownership."""
-    world = UsersWorld()
-    world.sql = world.servers[Endpoint(HOST.host, 3306)] = ServerInMemory("mysql", now=world.runtime.clock.now)
+    world = world_of("mysql")
 
     def owners() -> set[str]:
         return {one.grantee for one in world.sql.databases["archive"].privileges if one.privilege == "DROP"}

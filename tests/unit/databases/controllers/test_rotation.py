@@ -9,29 +9,26 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from contents_in_memory import ContentsInMemory, ServerInMemory
+from contents_in_memory import ContentsInMemory
 from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import run_virtual, virtual_time
 from steersman_databases.api import DatabaseUser
-from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines import Credentials
 from steersman_databases.engines.errors import AccessRefused
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server
 from steersman_databases.engines.sessions import Sessions
 from steersman_databases.engines.survey import Scope, Survey
-from users_world import CLERK, HOST, UsersWorld
+from users_world import CLERK, UsersWorld, world_of
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "mysql"])
 def test_rotation_leaves_no_moment_without_a_valid_credential(engine: str) -> None:
 
     async def story() -> None:
-        world = UsersWorld()
-        if engine == "mysql":
-            mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
-            world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
+        world = world_of(engine)
         async with world.operator():
             world.sql.make_database("shop")
             privilege = "CONNECT" if engine == "postgresql" else "SELECT"
@@ -98,10 +95,7 @@ async def test_the_former_credential_is_valid_for_the_overlap_and_no_longer() ->
 def test_an_overlap_of_which_nobody_knows_the_end_is_over(engine: str, written: str | None, goes_on: bool) -> None:
 
     async def story() -> None:
-        world = UsersWorld()
-        if engine == "mysql":
-            mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
-            world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
+        world = world_of(engine)
         async with world.operator():
             await world.user(engine=engine, rotation={"every": "10m", "overlap": "2m"})
             await world.ready()

@@ -6,26 +6,16 @@ from base64 import b64encode
 
 import pytest
 
-from contents_in_memory import ServerInMemory
 from steersman.api.core_v1 import Secret
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import run_virtual
 from steersman_databases.api import DatabaseUser
-from steersman_databases.engines import Endpoint
-from users_world import CLERK, HOST, UsersWorld
+from users_world import CLERK, UsersWorld, world_of
 
 SECRET = ObjectKey("default", "clerk-user")
 DUE = b64encode(b"2000-01-01T00:00:00Z").decode()
 ENGINES = pytest.mark.parametrize("engine", ["postgresql", "mysql"])
-
-
-def world_of(engine: str) -> UsersWorld:
-    world = UsersWorld()
-    if engine == "mysql":
-        mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
-        world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
-    return world
 
 
 async def rotated(world: UsersWorld) -> dict[str, str]:

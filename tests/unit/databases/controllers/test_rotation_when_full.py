@@ -9,12 +9,12 @@ import pytest
 from asyncmy.errors import OperationalError as MySQLError
 from psycopg import OperationalError as PostgreSQLError
 
-from contents_in_memory import ContentsInMemory, ServerInMemory
+from contents_in_memory import ContentsInMemory
 from steersman.testing import run_virtual
-from steersman_databases.engines import Credentials, Endpoint, addresses
+from steersman_databases.engines import Credentials, addresses
 from steersman_databases.engines.mysql import session as asyncmy_session
 from steersman_databases.engines.server import Server
-from users_world import HOST, UsersWorld
+from users_world import UsersWorld, world_of
 
 ROTATION = {"every": "10m", "overlap": "2m"}
 PRIVILEGES = {"postgresql": "CONNECT", "mysql": "SELECT"}
@@ -26,14 +26,6 @@ async def rotating(world: UsersWorld, engine: str, **spec: Any) -> None:
     grants = [{"database": "shop", "privileges": [PRIVILEGES[engine]]}]
     await world.user(engine=engine, grants=grants, rotation=ROTATION, **spec)
     await world.ready()
-
-
-def world_of(engine: str) -> UsersWorld:
-    world = UsersWorld()
-    if engine == "mysql":
-        mysql = ServerInMemory("mysql", now=world.runtime.clock.now)
-        world.sql = world.servers[Endpoint(HOST.host, 3306)] = mysql
-    return world
 
 
 class Crowded(ContentsInMemory):

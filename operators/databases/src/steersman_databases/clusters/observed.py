@@ -10,7 +10,7 @@ from typing import TypeVar
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, PersistentVolumeClaimCondition, Pod
 from steersman.meta import Object, is_true
-from steersman_databases.engines.cluster_names import INSTANCE_LABEL
+from steersman_databases.engines.cluster_names import INSTANCE_LABEL, ClusterNames
 from steersman_databases.engines.topology import Member, Members
 
 RESTART_HASH = "databases.steersman.dev/restart-hash"
@@ -231,6 +231,11 @@ def number_of(obj: Object) -> int | None:
     """The instance that ``obj`` bears the number of."""
     label = obj.metadata.labels.get(INSTANCE_LABEL, "")
     return int(label) if label.isascii() and label.isdecimal() else None
+
+
+def is_claim_of(names: ClusterNames, claim: PersistentVolumeClaim) -> bool:
+    """Whether an instance of the cluster is made with it: a copy of one bears its labels, but not its name."""
+    return number_of(claim) is not None and names.claimed(claim.metadata.name) is not None
 
 
 def is_retired(claim: PersistentVolumeClaim) -> bool:

@@ -13,8 +13,8 @@ from steersman_databases.clusters.observed import (
     OUT_OF_SERVICE,
     Instance,
     Observed,
+    is_claim_of,
     is_in_use,
-    number_of,
     observe,
 )
 from steersman_databases.clusters.rollout import wanted_image
@@ -92,7 +92,7 @@ class Instances:
         claims = {c.key: c for c in (*await self._ours(PersistentVolumeClaim), *unseen)}.values()
         store = [c for c in await self._ours(ConfigMap) if c.key in view.store.every]
         members = self._topology.observe(view.key, pods, store)
-        numbered = [c for c in claims if number_of(c) is not None and view.names.claimed(c.metadata.name) is not None]
+        numbered = [c for c in claims if is_claim_of(view.names, c)]
         seen = observe(
             statefulsets=statefulsets, pods=pods, claims=numbered, members=members, now=self._charge.clock.now()
         )

@@ -14,7 +14,7 @@ from steersman.meta import Condition, find_condition
 from steersman_databases.api import Cluster, Database
 from steersman_databases.api.database import Phase
 from steersman_databases.api.group import FORCE_DELETE, is_forced
-from steersman_databases.clusters.observed import is_retired, number_of
+from steersman_databases.clusters.observed import is_claim_of, is_retired
 from steersman_databases.clusters.view import kind_of
 from steersman_databases.controllers.failures import REASONS
 from steersman_databases.controllers.instances import CLUSTER_INDEX
@@ -80,12 +80,7 @@ class OwnCluster:
         found = await self.client.list(PersistentVolumeClaim, index=(CLUSTER_INDEX, str(self.database.key)))
         names = ClusterNames(self.database.key)
         return [
-            c
-            for c in found
-            if number_of(c) is not None
-            and names.claimed(c.metadata.name) is not None
-            and not is_retired(c)
-            and c.metadata.deletion_timestamp is None
+            c for c in found if is_claim_of(names, c) and not is_retired(c) and c.metadata.deletion_timestamp is None
         ]
 
     def _made_by(self, claim: PersistentVolumeClaim) -> str:

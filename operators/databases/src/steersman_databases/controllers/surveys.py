@@ -391,9 +391,10 @@ class Surveys:
         if not isinstance(found, Survey | EngineError):
             raise found
         if isinstance(found, EngineError):
-            if known.failure is None and self._runtime.clock.monotonic() >= known.next_doubt:
+            now = self._runtime.clock.monotonic()
+            if known.failure is None and now >= known.next_doubt:
                 # Each finds out whether it is the one for whom nobody can look, and all others look for themselves.
-                known.next_doubt = self._runtime.clock.monotonic() + _DOUBT_SECONDS
+                known.next_doubt = now + _DOUBT_SECONDS
                 _tell(interests)
             return
         found = await self._tried(known, found, [d for i in interests.values() for d in i.desired], _LOGINS_AT_ONCE)

@@ -209,8 +209,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
             held = held.begun(other_name(held, user.spec.user, second), _new_password())
             secret = await self._write(user, located, held, secret)
         as_wanted = wanted(held, user.spec.user, second, user.spec.valid_until, now, rotation is not None)
-        waits = as_wanted.second is not None and user.spec.rotation is None and _is_for_one_role(user)
-        waits = waits and second != user.spec.user
+        by_two_roles = as_wanted.second is not None and second != user.spec.user
+        waits = by_two_roles and user.spec.rotation is None and _is_for_one_role(user)
         missing = await self._settle(_of_two_roles(user) if waits else user, located, as_wanted)
         switches = held.following
         if switches is not None and rotation is not None:
