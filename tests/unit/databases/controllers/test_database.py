@@ -51,7 +51,9 @@ async def test_becomes_ready_and_then_writes_nothing(engine: str) -> None:
         assert database.status.observed_generation == database.metadata.generation
         assert (cluster.spec.instances, cluster.spec.version) == (1, VERSIONS[engine])
         assert world.server.read(Service, _key("orders-primary")) is not None
-        slices = [s for s in world.server.read_all(EndpointSlice) if s.key.name.startswith("orders-primary")]
+        slices = [
+            s for s in world.server.read_all(EndpointSlice) if s.key.name.startswith("orders.orders-primary-ipv")
+        ]
         assert len(slices) == 2
         entries = world.secret("orders-app")
         assert {"host", "port", "dbname", "database", "user", "username", "password", "uri", "type"} < set(entries)
