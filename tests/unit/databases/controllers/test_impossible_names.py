@@ -1,4 +1,5 @@
-"""A reference to what no object can be called, as `platform/rds`, is told as one to what is not there."""
+"""A reference to what no object can be called, as `platform/rds`, is refused. One that an earlier version took is
+told as one to what is not there, and its object can be deleted."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from earlier_definitions import unchecked
 from steersman.client import MergePatch
+from steersman.errors import Invalid
 from steersman.meta import ObjectKey
 from steersman.testing import run_virtual, virtual_time
 from steersman_databases.api import Database, DatabaseUser
-from users_world import CLERK, HOST, UsersWorld
+from users_world import CLERK, FORCED, HOST, UsersWorld
 
+SHOP = ObjectKey("default", "shop")
 ELSEWHERE = {"host": HOST.host, "administrator": {"name": "platform/admin"}}
 
 
@@ -30,7 +34,10 @@ def test_a_user_says_what_is_wrong(spec: dict[str, Any], says: str) -> None:
     async def story() -> None:
         world = UsersWorld()
         async with world.operator():
-            await world.user(**spec)
+            with pytest.raises(Invalid, match="should match"):
+                await world.user(**spec)
+            with unchecked(world.server):
+                await world.user(**spec)
             await world.failed(says)
 
     run_virtual(story())
@@ -42,17 +49,28 @@ async def test_a_user_that_was_ready_says_so_too_and_how_it_can_be_deleted() -> 
     async with world.operator():
         await world.user()
         await world.ready()
-        await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": {"serverRef": ELSEWHERE}}))
+        elsewhere = MergePatch({"spec": {"serverRef": ELSEWHERE}})
+        with pytest.raises(Invalid, match="should match"):
+            await world.client.patch(DatabaseUser, CLERK, elsewhere)
+        with unchecked(world.server):
+            await world.client.patch(DatabaseUser, CLERK, elsewhere)
         await world.failed("platform/admin")
         await world.client.delete(DatabaseUser, CLERK)
         await world.failed("force-delete")
+        await world.client.patch(DatabaseUser, CLERK, MergePatch(FORCED))
+        await world.until("gone", lambda: world.read() is None)
 
 
 @virtual_time
 async def test_a_database_says_what_is_wrong() -> None:
     world = UsersWorld()
     async with world.operator():
-        await world.database(serverRef=ELSEWHERE, deletionPolicy="Delete")
+        with pytest.raises(Invalid, match="should match"):
+            await world.database(serverRef=ELSEWHERE, deletionPolicy="Delete")
+        with unchecked(world.server):
+            await world.database(serverRef=ELSEWHERE, deletionPolicy="Delete")
         await world.until("told", lambda: "platform/admin" in world.database_message("shop"))
-        await world.client.delete(Database, ObjectKey("default", "shop"))
+        await world.client.delete(Database, SHOP)
         await world.until("told", lambda: "force-delete" in world.database_message("shop"))
+        await world.client.patch(Database, SHOP, MergePatch(FORCED))
+        await world.until("gone", lambda: world.server.read(Database, SHOP) is None)

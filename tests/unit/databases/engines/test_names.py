@@ -184,7 +184,7 @@ def test_schemas_and_makers_in_grants_have_names_that_are_short_enough(field: st
         ENGINES["postgresql"].check(DesiredUser("clerk", "s3cret", grants=(one,)), "the-administrator")
 
 
-@pytest.mark.parametrize("name", ["é" * 32 + "(integer)", '"' + "é" * 32 + '"(integer)', "é" * 32])
+@pytest.mark.parametrize("name", ["é" * 32 + "(integer)", "é" * 32])
 def test_routines_have_names_that_are_short_enough_whatever_types_they_take(name: str) -> None:
     def check(name: str) -> None:
         grant = DesiredGrant("shop", frozenset({"EXECUTE"}), ObjectKind.FUNCTION, "public", (name,))

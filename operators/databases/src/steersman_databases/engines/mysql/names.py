@@ -10,7 +10,8 @@ from .grants import HARMLESS
 
 LONGEST = 64
 LONGEST_USER = 32
-"""Characters, of whatever there is and of users. MariaDB takes longer users; names that only one of the two takes are no good."""
+"""Characters, of whatever there is and of users. MariaDB takes longer users; names that only one of the two takes are
+no good."""
 
 LONGEST_FILE_NAME = 255
 
