@@ -19,7 +19,7 @@ from steersman.meta import Duration, ObjectKey, find_condition, to_builtins
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
 from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
 from steersman_databases.api.users import Rotation, set_user_condition
-from steersman_databases.clusters.desires import claim_of, user_of
+from steersman_databases.clusters.desires import claim_of, named_besides, user_of
 from steersman_databases.clusters.schedule import ROTATION_KEYS, Credentialed, Wanted, other_name, wanted
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.annotations import Annotations
@@ -241,6 +241,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         desired = user_of(user, as_wanted, await self._claim(user), guest=guest, ended=self._has_ended(user))
         try:
             located.contents.check(desired, located.server.login.username)
+            for field, name in named_besides(user):
+                located.contents.check_name(field, name)
             changes = await self._surveys.settle(located, KIND, user.key, (desired,))
         except ObjectsMissing as error:
             self._tell(user, error.changes)
@@ -256,7 +258,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         one_account = located.contents.second_username(user.spec.user) == user.spec.user
         if not (self._has_ended(user) and one_account):
             return
-        alone = replace(user, spec=replace(user.spec, roles=(), grants=(), undeclared_grants="Keep"))
+        kept = replace(user.spec, roles=(), grants=(), undeclared_grants="Keep", database=None, reassign_to=None)
+        alone = replace(user, spec=kept)
         password = NoPassword.UNCHANGED if user.spec.login else NoPassword.NONE
         # Whatever this comes to, what it follows is told.
         with suppress(Failed, ServerBusy):
@@ -400,6 +403,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return plan
 
         try:
+            if heir:
+                located.contents.check_name("reassignTo", heir)
             changes = await self._surveys.carry_out(located, KIND, user.key, scope, planned)
             self._tell(user, changes)
             return left
