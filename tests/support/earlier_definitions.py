@@ -19,19 +19,20 @@ def unchecked(server: InMemoryApiServer) -> Generator[None]:
     """Names of databases, users and what they refer to are taken as they come, during the block."""
     now = definitions(Database, DatabaseUser)
     for manifest in now:
-        _serve(server, _without_patterns(manifest))
+        _serve(server, without_patterns(manifest))
     yield
     for manifest in now:
         _serve(server, manifest)
 
 
-def _without_patterns(node: Any) -> Any:
+def without_patterns(node: Any) -> Any:
+    """A definition as it was before there were any."""
     if isinstance(node, list):
-        return [_without_patterns(each) for each in cast("list[Any]", node)]
+        return [without_patterns(each) for each in cast("list[Any]", node)]
     if not isinstance(node, dict):
         return node
     fields = cast("dict[str, Any]", node)
-    return {name: _without_patterns(each) for name, each in fields.items() if name != "pattern"}
+    return {name: without_patterns(each) for name, each in fields.items() if name != "pattern"}
 
 
 def _serve(server: InMemoryApiServer, manifest: dict[str, Any]) -> None:
