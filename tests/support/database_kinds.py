@@ -41,6 +41,36 @@ def _on_mysql(**fields: Any) -> Wire:
 _TABLES: Wire = {"schema": "public", "tables": ["*"]}
 
 CREATED = {
+    "name-of-a-secret": Case(
+        DATABASE,
+        _ELSEWHERE,
+        {"serverRef": {**_SERVER, "administrator": {"name": "platform/admin"}}},
+        "administrator.name in body should match",
+    ),
+    "name-of-a-service": Case(
+        DATABASE,
+        {**_ELSEWHERE, "serverRef": {"service": {"name": "1db"}, "administrator": {"name": "admin.eu-1"}}},
+        {"serverRef": {"service": {"name": "db.platform"}, "administrator": {"name": "admin.eu-1"}}},
+        "service.name in body should match",
+    ),
+    "name-of-a-cluster": Case(
+        USER, {**_ON_CLUSTER, "user": "clerk"}, {"clusterRef": {"name": "platform/main"}}, "should match"
+    ),
+    "name-of-a-namespace": Case(
+        USER, {**_ON_CLUSTER, "user": "clerk"}, {"clusterRef": {"name": "shop", "namespace": "a.b"}}, "should match"
+    ),
+    "letters-of-names": Case(
+        DATABASE, {**_OWN, "databaseName": "заказы 😀"}, {"databaseName": "a\0"}, "should match"
+    ),
+    "letters-in-grants": Case(
+        USER,
+        {**_ON_CLUSTER, "user": "o\"`';--", "grants": [{"database": "o'shop", "privileges": ["ALL"]}]},
+        {"grants": [{"database": "shop\u0085", "privileges": ["ALL"]}]},
+        "should match",
+    ),
+    "everybodys-namespace": Case(
+        CLUSTER, {"allowedNamespaces": ["*", "shop-1"]}, {"allowedNamespaces": ["*shop"]}, "should match"
+    ),
     "mode-needs-replica": Case(
         CLUSTER, {"instances": 2, **_synchronous("Priority")}, {"instances": 1}, "needs a rep"
     ),

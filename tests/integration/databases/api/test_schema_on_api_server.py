@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from apiserver_cases.api import Api, Json
 from apiserver_cases.installation import install, make_namespace
 from database_kinds import CREATED, PERMITTED, UPDATED, Case, Wire
+from earlier_definitions import without_patterns
 from steersman.client import connect
 from steersman.testing.envtest import Envtest
 
@@ -73,3 +75,37 @@ async def test_what_may_change_and_what_not(cases: dict[str, Case], envtest: Env
             )
             assert changed.code == (422 if case.message else 200), (name, changed.body)
             assert case.message in changed.body.get("message", ""), name
+
+
+async def test_what_was_taken_before_there_were_patterns_can_be_told_of_and_deleted(
+    envtest: Envtest,
+) -> None:
+    group = "earlier.steersman.dev"
+    manifest = yaml.safe_load((BASES / "databases.steersman.dev_databaseusers.yaml").read_text())
+    manifest["metadata"]["name"] = f"databaseusers.{group}"
+    manifest["spec"]["group"] = group
+    definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databaseusers.{group}"
+    merge = "application/merge-patch+json"
+    async with connect(envtest.config, retry=None) as transport:
+        await install(transport, [without_patterns(manifest)])
+        api = await make_namespace(transport, "earlier")
+        path = f"/apis/{group}/v1alpha1/namespaces/earlier/databaseusers"
+        user: Json = {
+            "apiVersion": f"{group}/v1alpha1",
+            "kind": "DatabaseUser",
+            "metadata": {"name": "clerk", "finalizers": [f"{group}/user"]},
+            "spec": {"user": "clerk\0", "clusterRef": {"name": "platform/main"}},
+        }
+        (await api.call("POST", path, user)).ok()
+        (await api.call("PATCH", definition, {"spec": manifest["spec"]}, content_type=merge)).ok()
+        other = {**user, "metadata": {"name": "other"}}
+        async with asyncio.timeout(30):
+            while (await api.call("POST", path, other, query={"dryRun": "All"})).code != 422:
+                await asyncio.sleep(0.1)
+        told = {"status": {"observedGeneration": 1, "server": "nowhere"}}
+        (await api.call("PATCH", f"{path}/clerk/status", told, content_type=merge)).ok()
+        mended = {"spec": {"deletionPolicy": "Retain"}}
+        (await api.call("PATCH", f"{path}/clerk", mended, content_type=merge)).ok()
+        (await api.call("DELETE", f"{path}/clerk")).ok()
+        (await api.call("PATCH", f"{path}/clerk", {"metadata": {"finalizers": None}}, content_type=merge)).ok()
+        assert (await api.call("GET", f"{path}/clerk")).code == 404

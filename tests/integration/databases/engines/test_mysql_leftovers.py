@@ -73,6 +73,49 @@ async def test_what_everybody_has_by_mariadbs_public_is_revoked(modest: At, mysq
     assert await modest.make(ledger()) == ["GrantRevoked", "DatabaseCreated", "GrantsRestored"]
 
 
+async def test_a_database_that_is_there_is_closed_to_everybody(modest: At, mysql_server: MySQLServer) -> None:
+    """As PostgreSQL's is: nobody else comes in who was not granted it."""
+    await modest.make(user(KEEPER.username))
+    await modest.make(user())
+    await modest.make(ledger())
+    await mysql_server.execute("CREATE USER ''@'%'")
+    await mysql_server.execute("GRANT SELECT ON ledger.* TO ''@'%'")
+    try:
+        assert await mysql_server.can_log_in(CLERK, LEDGER)
+        assert await modest.make(ledger()) == ["PublicAccessRevoked"]
+        assert not await mysql_server.can_log_in(CLERK, LEDGER)
+        assert await modest.make(ledger()) == []
+    finally:
+        await mysql_server.execute("DROP USER ''@'%'")
+
+
+async def test_what_opens_a_database_that_is_there_by_a_row_without_a_user_is_told(
+    modest: At, mysql_server: MySQLServer
+) -> None:
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await mysql_server.execute(
+        f"INSERT INTO mysql.db (Host, Db, User, Select_priv) VALUES ('%', '{LEDGER}', '', 'Y')"
+    )
+    await mysql_server.execute("FLUSH PRIVILEGES")
+    with pytest.raises(StillGranted, match="revoking SELECT on database ledger from everybody") as told:
+        await modest.make(ledger())
+    assert "DELETE and FLUSH PRIVILEGES" in with_next_step(told.value)
+    await mysql_server.execute(f"DELETE FROM mysql.db WHERE Db = '{LEDGER}' AND User = ''")
+    await mysql_server.execute("FLUSH PRIVILEGES")
+    assert await modest.make(ledger()) == []
+
+
+async def test_a_database_that_is_there_is_closed_to_mariadbs_public(modest: At, mysql_server: MySQLServer) -> None:
+    if not await is_mariadb(mysql_server):
+        pytest.skip("MariaDB alone")
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await mysql_server.execute_unprepared("GRANT SELECT ON ledger.* TO PUBLIC")
+    assert await modest.make(ledger()) == ["PublicAccessRevoked"]
+    assert await modest.make(ledger()) == []
+
+
 async def test_who_may_do_it_in_each_database_keeps_what_it_has(modest: At, mysql_server: MySQLServer) -> None:
     """On MySQL nobody takes anything from who has SYSTEM_USER without having that."""
     await modest.make(user(KEEPER.username))

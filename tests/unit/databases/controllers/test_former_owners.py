@@ -66,6 +66,36 @@ async def test_a_former_owner_goes_with_its_secret_once_another_has_the_database
         assert not world.sql.databases and world.sql.others == {"boss"}
 
 
+@pytest.mark.parametrize("engine", ["mysql", "postgresql"])
+@virtual_time
+async def test_nothing_is_half_done_for_an_owner_who_is_not_there_yet(engine: str) -> None:
+    world = world_of(engine)
+    async with world.operator():
+        held = await shop(world, "Delete")
+        before, written = dict(world.sql.databases), world.sql.writes
+        await world.client.patch(Database, SHOP, GIVEN)
+        told = "the owner boss is not on the server: declare it as a DatabaseUser, or name another"
+        await world.until("told", lambda: world.database_message("shop") == told, 5)
+        await world.runtime.clock.sleep(120)
+        assert (world.sql.databases, world.sql.writes) == (before, written)
+        assert world.entries("shop-app") == held and world.sql.lets_in("shop", held["password"])
+        assert [note for note in world.notes() if "boss" in note] == [f"OwnerMissing: {told}"]
+        await boss(world)
+        await world.until("well", lambda: world.database_reason("shop") == "DatabaseReady", 30)
+
+
+@pytest.mark.parametrize("engine", ["mysql", "postgresql"])
+@virtual_time
+async def test_a_database_that_waits_for_its_owner_goes_with_the_owner_it_has(engine: str) -> None:
+    world = world_of(engine)
+    async with world.operator():
+        await shop(world, "Delete")
+        await world.client.patch(Database, SHOP, GIVEN)
+        await world.until("it waits", lambda: world.database_reason("shop") == "OwnerMissing")
+        await deleted(world)
+        assert not world.sql.databases and not world.sql.others and world.entries("shop-app") == {}
+
+
 @virtual_time
 async def test_a_former_owner_whose_secret_somebody_deleted_goes_with_the_database() -> None:
     world = world_of("postgresql")

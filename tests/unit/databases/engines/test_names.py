@@ -8,11 +8,14 @@ import pytest
 from steersman_databases.engines import ENGINES, InvalidName
 from steersman_databases.engines.desired import (
     DesiredDatabase,
+    DesiredExtension,
     DesiredGrant,
+    DesiredMembership,
     DesiredSchema,
     DesiredUser,
     ObjectKind,
 )
+from steersman_databases.engines.errors import NotSupported
 
 
 def check(engine: str, database: str, username: str) -> None:
@@ -121,3 +124,106 @@ def test_the_owner_of_a_schema_has_a_name_that_a_role_can_have() -> None:
     desired = DesiredDatabase("shop", "clerk", schemas=(DesiredSchema("till", owner="o" * 64),))
     with pytest.raises(InvalidName, match="64 bytes"):
         ENGINES["postgresql"].check(desired, "the-administrator")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("field", ["character_type", "collation", "encoding", "template"])
+def test_how_a_database_is_made_is_told_in_words_that_a_server_can_read(engine: str, field: str) -> None:
+    desired = replace(DesiredDatabase("shop", "clerk"), **{field: "C\0"})
+    with pytest.raises((InvalidName, NotSupported)):
+        ENGINES[engine].check(desired, "the-administrator")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"template": "t" * 64}, "64 bytes"),
+        ({"extensions": (DesiredExtension("hstore", version="1\0"),)}, r"U\+0000"),
+        ({"extensions": (DesiredExtension("hstore", schema="till\0"),)}, r"U\+0000"),
+        ({"extensions": (DesiredExtension("hstore", schema="é" * 32),)}, "64 bytes"),
+    ],
+    ids=["template", "version", "schema", "long schema"],
+)
+def test_what_is_in_a_database_has_names_that_postgresql_takes(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidName, match=reason):
+        ENGINES["postgresql"].check(replace(DesiredDatabase("shop", "clerk"), **given), "the-administrator")
+
+
+@pytest.mark.parametrize("field", ["collation", "encoding"])
+def test_letters_of_a_mysql_database_are_called_as_mysql_can_read_it(field: str) -> None:
+    with pytest.raises(InvalidName, match=r"U\+1F600"):
+        ENGINES["mysql"].check(replace(DesiredDatabase("shop", "clerk"), **{field: "utf8😀"}), "the-administrator")
+
+
+TOO_MUCH = {"postgresql": ("é" * 32, "64 bytes"), "mysql": ("é" * 65, "65 characters")}
+MOST = {"postgresql": "é" * 31, "mysql": "é" * 64}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("field", ["columns", "database", "names"])
+def test_what_is_granted_on_has_names_that_are_short_enough(engine: str, field: str) -> None:
+    """PostgreSQL cuts longer ones off, and would find another thing of the shorter name; MySQL finds none ever."""
+    schema = "public" if engine == "postgresql" else None
+    grant = DesiredGrant("shop", frozenset({"SELECT"}), ObjectKind.TABLE, schema, names=("till",))
+
+    def check(name: str) -> None:
+        one = replace(grant, **{field: name if field == "database" else (name,)})
+        ENGINES[engine].check(DesiredUser("clerk", "s3cret", grants=(one,)), "the-administrator")
+
+    check(MOST[engine])
+    name, reason = TOO_MUCH[engine]
+    with pytest.raises(InvalidName, match=reason):
+        check(name)
+
+
+@pytest.mark.parametrize("field", ["created_by", "schema"])
+def test_schemas_and_makers_in_grants_have_names_that_are_short_enough(field: str) -> None:
+    grant = DesiredGrant("shop", frozenset({"SELECT"}), ObjectKind.TABLE, "public", ("*",), future=True)
+    one = replace(grant, **{field: "é" * 32 if field == "schema" else ("é" * 32,)})
+    with pytest.raises(InvalidName, match="64 bytes"):
+        ENGINES["postgresql"].check(DesiredUser("clerk", "s3cret", grants=(one,)), "the-administrator")
+
+
+@pytest.mark.parametrize("name", ["é" * 32 + "(integer)", "é" * 32])
+def test_routines_have_names_that_are_short_enough_whatever_types_they_take(name: str) -> None:
+    def check(name: str) -> None:
+        grant = DesiredGrant("shop", frozenset({"EXECUTE"}), ObjectKind.FUNCTION, "public", (name,))
+        ENGINES["postgresql"].check(DesiredUser("clerk", "s3cret", grants=(grant,)), "the-administrator")
+
+    check("total(" + ", ".join(["integer"] * 20) + ")")
+    with pytest.raises(InvalidName, match="64 bytes"):
+        check(name)
+
+
+@pytest.mark.parametrize("field", ["columns", "database", "names"])
+@pytest.mark.parametrize("kind", [ObjectKind.TABLE, ObjectKind.FUNCTION], ids=lambda kind: kind.value)
+def test_mysql_grants_nothing_on_what_it_has_no_letters_for(kind: ObjectKind, field: str) -> None:
+    """MariaDB cannot even look for it: "Illegal mix of collations", in the look that all share."""
+    grant = DesiredGrant("shop", frozenset({"SELECT"}), kind, names=("till",))
+    one = replace(grant, **{field: "till😀" if field == "database" else ("till😀",)})
+    with pytest.raises(InvalidName, match=r"U\+1F600"):
+        ENGINES["mysql"].check(DesiredUser("clerk", "s3cret", grants=(one,)), "the-administrator")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_role_that_somebody_is_to_be_a_member_of_has_a_name_of_a_role(engine: str) -> None:
+    for name in ("", "boss\0", "b" * 64):
+        with pytest.raises(InvalidName):
+            desired = DesiredUser("clerk", "s3cret", roles=(DesiredMembership(name),))
+            ENGINES[engine].check(desired, "the-administrator")
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "reason"),
+    [
+        ("postgresql", "boss\0", r"U\+0000"),
+        ("postgresql", "é" * 32, "64 bytes"),
+        ("mysql", "boss\0", r"U\+0000"),
+        ("mysql", "boss😀", r"U\+1F600"),
+        ("mysql", "b" * 65, "65 characters"),
+    ],
+)
+def test_what_can_be_the_name_of_nothing_on_a_server(engine: str, name: str, reason: str) -> None:
+    ENGINES[engine].check_name("reassignTo", "postgres")
+    with pytest.raises(InvalidName, match=reason):
+        ENGINES[engine].check_name("reassignTo", name)

@@ -14,7 +14,7 @@ from steersman.meta import Duration, FrozenDict, ObjectMeta
 from steersman.webhook import Cause, Warn
 from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import AdditionalService, ClusterTls, PodDisruptionBudget, Services
-from steersman_databases.api.database import Schema
+from steersman_databases.api.database import Extension, Schema
 from steersman_databases.api.grants import Grant, Membership
 from steersman_databases.api.postgresql_cluster import (
     Bootstrap,
@@ -203,6 +203,52 @@ def test_users_are_refused_what_their_engine_does_not_take() -> None:
     assert (
         said(of_user(user(**mysql, grants=(Grant(database="*", privileges=("PROCESS",)),), replication=True))) == []
     )
+
+
+@pytest.mark.parametrize("engine", ["mysql", "postgresql"])
+def test_names_that_no_server_has_are_refused_wherever_they_stand(engine: Any) -> None:
+    """What no pattern can say, too: letters that MySQL lacks, and how many bytes there are."""
+    wrong = {"postgresql": "é" * 32, "mysql": "boss😀"}[engine]
+    there: dict[str, Any] = {"cluster_ref": None, "server_ref": server(), "engine": engine}
+    schema = "public" if engine == "postgresql" else None
+    for field in ("database", "reassign_to"):
+        (told,) = said(of_user(user(**there, **{field: wrong})))
+        assert told.startswith(f"spec.{'reassignTo' if field == 'reassign_to' else field}: ") and wrong in told
+    for grant in (
+        Grant(database=wrong, privileges=("ALL",)),
+        Grant(database="shop", schema=schema, tables=(wrong,), privileges=("SELECT",)),
+        Grant(database="shop", schema=schema, tables=("till",), columns=(wrong,), privileges=("SELECT",)),
+        Grant(database="shop", schema=schema, functions=(wrong,), privileges=("EXECUTE",)),
+    ):
+        (told,) = said(of_user(user(**there, grants=(grant,))))
+        assert told.startswith("spec.grants: ") and wrong in told
+    assert said(of_user(user(**there, roles=(Membership(name=wrong),))))[0].startswith("spec.roles: ")
+    for field in ("database_name", "username", "owner"):
+        name = {"database_name": "databaseName"}.get(field, field)
+        found = said(of_database(database(**there, **{field: wrong})))
+        assert any(told.startswith(f"spec.{name}: ") and wrong in told for told in found)
+
+
+def test_names_that_postgresql_has_not_are_refused_wherever_they_stand() -> None:
+    wrong = "é" * 32
+    fields: list[tuple[str, dict[str, Any]]] = [
+        ("template", {"template": wrong}),
+        ("schemas", {"schemas": (Schema(name=wrong),)}),
+        ("schemas", {"schemas": (Schema(name="till", owner=wrong),)}),
+        ("extensions", {"extensions": (Extension(name=wrong),)}),
+        ("extensions", {"extensions": (Extension(name="hstore", schema=wrong),)}),
+        ("extensions", {"extensions": (Extension(name="hstore", version="1\0"),)}),
+        ("encoding", {"encoding": "UTF8\0"}),
+        ("collation", {"collation": "C\0"}),
+        ("characterType", {"character_type": "C\0"}),
+    ]
+    for field, spec in fields:
+        (told,) = said(of_database(database(**spec)))
+        assert told.startswith(f"spec.{field}: ")
+    maintained = replace(server(), maintenance_database=wrong)
+    there: dict[str, Any] = {"cluster_ref": None, "server_ref": maintained, "engine": "postgresql"}
+    assert said(of_user(user(**there)))[0].startswith("spec.serverRef.maintenanceDatabase: ")
+    assert said(of_database(database(**there)))[0].startswith("spec.serverRef.maintenanceDatabase: ")
 
 
 def test_guests_are_refused_what_only_the_servers_own_namespace_may() -> None:

@@ -14,7 +14,8 @@ from steersman.api.core_v1 import (
 )
 from steersman.meta import Field, FrozenDict, FrozenStruct, PrinterColumn, Quantity, Rule, Spec, Status, schema
 from steersman_databases.api.group import NAME_PATTERN, DeletionPolicy
-from steersman_databases.api.references import KeySelector, Name, Namespace
+from steersman_databases.api.names import SUBDOMAIN, Name, Namespaces
+from steersman_databases.api.references import KeySelector
 
 ServiceRole = Literal["rw", "ro", "r"]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -57,7 +58,9 @@ class Storage(FrozenStruct):
 
     size: SizeField = Quantity("1Gi")
     """Size. It can grow where the storage class allows it; it never shrinks."""
-    storage_class: Annotated[str | None, Field(min_length=1, max_length=253, immutable=True)] = None
+    storage_class: Annotated[str | None, Field(min_length=1, max_length=253, pattern=SUBDOMAIN, immutable=True)] = (
+        None
+    )
     """Storage class; the cluster's default unless given. Immutable."""
 
 
@@ -337,7 +340,7 @@ class ClusterSpec(Spec):
     """The Services: -rw, -ro and -r, and more."""
     tls: ClusterTls = ClusterTls()
     """How connections are encrypted."""
-    allowed_namespaces: Annotated[tuple[Namespace, ...], Field(max_items=256, list_type="set")] = ()
+    allowed_namespaces: Annotated[tuple[Namespaces, ...], Field(max_items=256, list_type="set")] = ()
     """Namespaces whose databases and users may be on this cluster; "*" is each one."""
     network_policy: Literal["Managed", "None"] = "Managed"
     """Managed: a NetworkPolicy lets everybody reach the port for SQL, and members and the operator alone the others;

@@ -18,10 +18,10 @@ from steersman.meta import (
     schema,
 )
 from steersman_databases.api.group import GROUP, NAME_PATTERN, VERSION, DeletionPolicy, EngineName, Presence
+from steersman_databases.api.names import PRINTABLE, ObjectName, SqlName
 from steersman_databases.api.references import KEPT_SERVER, ON_MYSQL, ClusterReference, ServerReference, engine_of
 
 Phase = Literal["Pending", "Provisioning", "Ready", "Failed", "Deleting"]
-SqlName = Annotated[str, Field(min_length=1, max_length=63)]
 
 DEFAULT_STORAGE_SIZE = Quantity("1Gi")
 
@@ -51,7 +51,7 @@ class Extension(FrozenStruct):
 
     name: SqlName
     """Name of the extension, such as pg_trgm."""
-    version: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    version: SqlName | None = None
     """The version to install or to update to; the server's default unless given."""
     schema: SqlName | None = None
     """The schema that its objects are in; public unless given, or the one that the extension insists on."""
@@ -141,19 +141,21 @@ class DatabaseSpec(Spec):
     ) = None
     """Size of the volume for the data, of a server that is made for this Database; 1Gi unless given. It can grow
     where the storage class allows it; it never shrinks."""
-    database_name: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    database_name: ObjectName | None = None
     """Name of the database on the server; the name of this object unless given. Immutable."""
-    username: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    username: SqlName | None = None
     """User that is made to own the database; databaseName unless given. Immutable."""
     owner: SqlName | None = None
     """Role that owns the database and is there already. No user and no Secret are made then."""
-    encoding: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    encoding: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
     """Encoding; UTF8 unless given, on MySQL utf8mb4. Immutable."""
-    collation: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    collation: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
     """Order of texts; the server's unless given. Immutable."""
-    character_type: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    character_type: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = (
+        None
+    )
     """PostgreSQL: what counts as a letter; the collation's unless given. Immutable."""
-    template: Annotated[str | None, Field(min_length=1, max_length=63, immutable=True)] = None
+    template: Annotated[str | None, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)] = None
     """PostgreSQL: the database that it is a copy of; template0 unless given. Immutable."""
     connection_limit: (
         Annotated[

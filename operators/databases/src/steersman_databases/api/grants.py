@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from steersman.meta import Field, FrozenStruct, Rule, at_most_one_of, schema
+from steersman_databases.api.names import PRINTABLE, ObjectName, SqlName
 
 Privilege = Literal[
     "ALL",
@@ -49,10 +50,9 @@ ON_SERVER = (
 )
 """All that there is on the whole server of MySQL: the engine hands out nothing else."""
 
-ObjectName = Annotated[str, Field(min_length=1, max_length=63)]
 Objects = Annotated[tuple[ObjectName, ...], Field(min_items=1, max_items=64, list_type="set")]
 Columns = Annotated[tuple[ObjectName, ...], Field(min_items=1, max_items=64, list_type="set")]
-Routine = Annotated[str, Field(min_length=1, max_length=512)]
+Routine = Annotated[str, Field(min_length=1, max_length=512, pattern=PRINTABLE)]
 Routines = Annotated[tuple[Routine, ...], Field(min_items=1, max_items=64, list_type="set")]
 
 
@@ -105,7 +105,7 @@ class Grant(FrozenStruct):
     """Privileges on a database, or on something in it. PostgreSQL has schemas; MySQL has tables in databases, and
     privileges on the whole server."""
 
-    database: Annotated[str, Field(min_length=1, max_length=64)]
+    database: ObjectName
     """The database. On MySQL "*" is the whole server."""
     schema: ObjectName | None = None
     """PostgreSQL: the schema in it."""
@@ -131,7 +131,7 @@ class Grant(FrozenStruct):
 class Membership(FrozenStruct):
     """A role that the user is a member of."""
 
-    name: Annotated[str, Field(min_length=1, max_length=63)]
+    name: SqlName
     """The role."""
     admin: bool = False
     """Whether the user may let others in."""

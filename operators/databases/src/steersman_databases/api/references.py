@@ -6,13 +6,10 @@ from typing import Annotated, Literal
 
 from steersman.meta import Field, FrozenStruct, Rule, exactly_one_of, schema
 from steersman_databases.api.group import EngineName
+from steersman_databases.api.names import PRINTABLE, Key, Name, Namespace, ServiceName, SqlName
 
 ClusterKind = Literal["PostgreSQLCluster", "MySQLCluster"]
 TlsMode = Literal["VerifyFull", "VerifyCA", "Require", "Disable"]
-
-Name = Annotated[str, Field(min_length=1, max_length=253)]
-Namespace = Annotated[str, Field(min_length=1, max_length=63)]
-Key = Annotated[str, Field(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$")]
 
 
 class ClusterReference(FrozenStruct):
@@ -38,7 +35,7 @@ def engine_of(reference: ClusterReference | None) -> EngineName:
 class ServiceReference(FrozenStruct):
     """A Service in front of a server."""
 
-    name: Name
+    name: ServiceName
     """Name of the Service."""
     namespace: Namespace | None = None
     """Its namespace; that of this object unless given. A Service elsewhere must let it in by the annotation
@@ -104,7 +101,7 @@ class ServerTls(FrozenStruct):
 class ServerReference(FrozenStruct):
     """Any server that can be reached: RDS, one in a machine, one of another operator's."""
 
-    host: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    host: Annotated[str, Field(min_length=1, max_length=253, pattern=PRINTABLE)] | None = None
     """DNS name or address. Immutable."""
     service: ServiceReference | None = None
     """A Service in front of it. Immutable."""
@@ -112,7 +109,7 @@ class ServerReference(FrozenStruct):
     """Port; that of the engine unless given. Immutable."""
     administrator: AdministratorReference
     """The Secret with the account that the operator uses."""
-    maintenance_database: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    maintenance_database: SqlName | None = None
     """PostgreSQL: the database that the operator logs in to; postgres unless given."""
     tls: ServerTls = ServerTls()
     """How the server is verified."""

@@ -24,9 +24,9 @@ from steersman.meta import (
     schema,
     set_condition,
 )
-from steersman_databases.api.database import SqlName
 from steersman_databases.api.grants import ON_SERVER, Grant, Membership
 from steersman_databases.api.group import GROUP, VERSION, DeletionPolicy, EngineName
+from steersman_databases.api.names import PRINTABLE, SUBDOMAIN, ObjectName, SqlName
 from steersman_databases.api.references import (
     KEPT_SERVER,
     ON_MYSQL,
@@ -146,7 +146,7 @@ class HourlyLimits(FrozenStruct):
 class DatabaseUserSpec(Spec):
     """The user that is wanted."""
 
-    user: Annotated[str, Field(min_length=1, max_length=63, immutable=True)]
+    user: Annotated[str, Field(min_length=1, max_length=63, pattern=PRINTABLE, immutable=True)]
     """Name of the user on the server. Immutable."""
     cluster_ref: Annotated[ClusterReference | None, Field(immutable=True)] = None
     """The cluster that the user is on; without this and serverRef, the one of this namespace that the label target
@@ -158,10 +158,10 @@ class DatabaseUserSpec(Spec):
     """Database engine: postgresql or mysql. Needed with serverRef, allowed with the label target. Immutable."""
     password: KeySelector | None = None
     """The key of a Secret with the password. One is generated unless given."""
-    secret_name: Annotated[str | None, Field(min_length=1, max_length=253, immutable=True)] = None
+    secret_name: Annotated[str | None, Field(min_length=1, max_length=253, pattern=SUBDOMAIN, immutable=True)] = None
     """Secret for applications: host, port, dbname, user, password and uri; the name of this object with -user behind
     it unless given. Immutable."""
-    database: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    database: ObjectName | None = None
     """The database in that Secret; the first in grants unless given."""
     login: Annotated[bool, Field(default=True)] = True
     """Whether the user may log in. Without, it is a role that others are members of, and has no password."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from steersman_databases.api import Cluster, Database, DatabaseUser
 from steersman_databases.api.grants import Grant
 from steersman_databases.clusters.schedule import Wanted
@@ -60,6 +62,15 @@ def user_of(user: DatabaseUser, wanted: Wanted, claim: Claim, *, guest: bool, en
         adopt=spec.adopt,
         guest=guest,
     )
+
+
+def named_besides(of: Database | DatabaseUser) -> Iterator[tuple[str, str]]:
+    """What an object names on its server beside what that is to hold: the fields, and the names."""
+    server = of.spec.server_ref
+    named = {"serverRef.maintenanceDatabase": None if server is None else server.maintenance_database}
+    if isinstance(of, DatabaseUser):
+        named |= {"database": of.spec.database, "reassignTo": of.spec.reassign_to}
+    yield from ((field, name) for field, name in named.items() if name is not None)
 
 
 def _grant(user: DatabaseUser, grant: Grant) -> DesiredGrant:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -34,12 +33,13 @@ from steersman_databases.controllers import cluster_status, switchovers
 from steersman_databases.controllers.accounts import Accounts
 from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.cluster_deletion import FINALIZER, ClusterDeletion
-from steersman_databases.controllers.cluster_status import Findings, News
+from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.initial import Initial
 from steersman_databases.controllers.instances import Instances, Seen
 from steersman_databases.controllers.keys import ClusterKeys, DataOfCluster, Keys, wish_of
+from steersman_databases.controllers.kinds import C, OwnOf
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.namesakes import older_namesake
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, Blocked, jittered
@@ -57,7 +57,6 @@ from steersman_databases.controllers.surroundings import Surroundings
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.controllers.upgrades import Upgrades, as_it_runs, due_of
 from steersman_databases.controllers.volumes import Volumes
-from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.errors import EngineError, UnsupportedVersion
 from steersman_databases.engines.versions import image
 from steersman_databases.resources.cluster_services import declared_services, names_taken
@@ -66,38 +65,6 @@ from steersman_databases.resources.cluster_services import declared_services, na
 _BUSY_SECONDS = 2.0
 # What ends by somebody's hand only.
 _LASTING = frozenset({"DiskFull", "Hibernated", "Fenced", "SwitchoverRefused"})
-
-
-C = TypeVar("C", bound=Cluster)
-
-
-class OwnOf(Protocol[C]):
-    """What of a cluster's reconcile is one kind's own."""
-
-    @property
-    def kind(self) -> type[C]:
-        """The kind."""
-        ...
-
-    def status_of(self, cluster: Cluster) -> ClusterStatus:
-        """The status that it has; an empty one before it has any."""
-        ...
-
-    def refuses(self, cluster: C) -> str:
-        """Why nothing may be made of what it declares; empty where it may."""
-        ...
-
-    def judge(self, view: ClusterView, observed: Observed, findings: Findings) -> None:
-        """The conditions of its own, of what is seen without doing anything."""
-        ...
-
-    def completed(self, status: ClusterStatus, view: ClusterView, observed: Observed) -> ClusterStatus:
-        """The status with its own fields, as observed."""
-        ...
-
-    def news(self, former: ClusterStatus, status: ClusterStatus) -> Sequence[News]:
-        """What has happened in between beside what conditions say, such as who took over without being asked to."""
-        ...
 
 
 class ClusterReconciler(Reconciler[C]):

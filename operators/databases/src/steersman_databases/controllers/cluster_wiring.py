@@ -27,8 +27,9 @@ from steersman.meta import Object, ObjectKey
 from steersman_databases.api import CLUSTERS
 from steersman_databases.clusters.view import engine_of
 from steersman_databases.controllers import initial, keys, poolers, upgrades
-from steersman_databases.controllers.cluster import C, ClusterReconciler, OwnOf
+from steersman_databases.controllers.cluster import ClusterReconciler
 from steersman_databases.controllers.instances import CLUSTER_INDEX
+from steersman_databases.controllers.kinds import C, OwnOf
 from steersman_databases.controllers.outcome import RECHECK_SECONDS, WORKERS
 from steersman_databases.controllers.parts import ClusterParts
 from steersman_databases.controllers.relevance import matters

@@ -19,6 +19,7 @@ from steersman_databases.clusters.view import engine_of, kind_of
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.cluster_names import OPERATOR, SUPERUSER, ClusterNames
+from steersman_databases.engines.errors import InvalidName
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import (
     ClientCertificate,
@@ -154,6 +155,11 @@ class Servers:
     async def _foreign(self, of: Database | DatabaseUser, reference: ServerReference) -> Located:
         contents, guest = self.contents(of.engine), of.metadata.namespace
         host, home = await self._address(of, reference)
+        if reference.maintenance_database is not None:
+            try:
+                contents.check_name("serverRef.maintenanceDatabase", reference.maintenance_database)
+            except InvalidName as error:
+                raise NotLocated("InvalidName", str(error)) from None
         secret = await self._administrator(of, reference.administrator)
         verification, certificate = await self._verified(reference.tls, guest)
         server = Server(
@@ -193,6 +199,9 @@ class Servers:
         for name in (reference.username_key, reference.password_key):
             if not secret.data.get(name):
                 raise NotLocated("AdministratorSecretMissing", f"Secret {key.name} has no key {name}")
+            if b"\0" in secret.data[name]:
+                told = f"Secret {key.name} has a NUL character in its key {name}"
+                raise NotLocated("AdministratorSecretMissing", told)
         return secret
 
     async def _verified(self, tls: ServerTls, guest: str) -> tuple[Verification, ClientCertificate | None]:

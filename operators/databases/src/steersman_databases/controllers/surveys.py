@@ -29,6 +29,7 @@ from steersman_databases.engines.errors import (
     ServerUnreachable,
     SqlFailed,
 )
+from steersman_databases.engines.names import possible
 from steersman_databases.engines.plan import Change, Plan
 from steersman_databases.engines.server import Credentials, Server
 from steersman_databases.engines.settle import settle
@@ -267,7 +268,7 @@ class Surveys:
             # One attempt for all: who asks meanwhile hears what it came to.
             raise known.failure.with_traceback(None)
         answer: asyncio.Future[Survey] = asyncio.get_running_loop().create_future()
-        known.asked[answer] = scope
+        known.asked[answer] = possible(scope, known.contents.check_name)
         if known.looking is None:
             known.looking = self._runtime.spawn(self._answer(known), f"survey of {known.located.server.endpoint}")
         try:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from steersman.api.core_v1 import Secret
 from steersman.cache import Change
-from steersman.client import MergePatch
 from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import ApiError
-from steersman.meta import Duration, ObjectKey, find_condition, to_builtins
+from steersman.meta import find_condition
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
 from steersman_databases.api.group import FORCE_DELETE, PAUSED, TARGET_LABEL, is_forced, is_paused
-from steersman_databases.api.users import Rotation, set_user_condition
-from steersman_databases.clusters.desires import claim_of, user_of
-from steersman_databases.clusters.schedule import ROTATION_KEYS, Credentialed, Wanted, other_name, wanted
+from steersman_databases.api.users import set_user_condition
+from steersman_databases.clusters.desires import claim_of, named_besides, user_of
+from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.annotations import Annotations
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
-from steersman_databases.controllers.lookup import find, find_live
+from steersman_databases.controllers.logins import Failed, Provisioned, UserLogin, all_done, belongs_to, secret_key
+from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import advised, with_next_step
 from steersman_databases.controllers.rivals import Rivals, named_owner, require_tenant
@@ -37,7 +33,6 @@ from steersman_databases.engines.errors import AccessRefused, ObjectsMissing, St
 from steersman_databases.engines.plan import Change as ServerChange
 from steersman_databases.engines.plan import Plan
 from steersman_databases.engines.survey import Scope, Survey
-from steersman_databases.resources.connections import USER_LABELS, connection_entries, user_secret
 
 FINALIZER = "databases.steersman.dev/user"
 KIND = DatabaseUser.api_resource.kind
@@ -46,32 +41,7 @@ _FAILED = "The user provisioning has failed: "
 
 _NAMESPACE_ENDS = "its namespace is being deleted"
 
-_RETRY_SECONDS = 30.0
 _LONGEST_MESSAGE = 1024
-_LOOKS_AGAIN = timedelta(minutes=5)
-_LAST_ROTATION = Rotation(every=Duration("0s"))
-
-
-class Failed(Exception):
-    """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s.
-
-    ``server`` is where something may have been made nevertheless; None where that is not known now.
-    ``done`` is there where all is done but what is waited for.
-    """
-
-    def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
-        super().__init__(message)
-        self.retry = retry
-        self.server: str | None = None
-        self.done: _Provisioned | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Provisioned:
-    server: str
-    secret: str | None
-    rotated: datetime | None
-    wakes: datetime | None
 
 
 class TargetFilter:
@@ -179,61 +149,25 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return Result()
         return Result(requeue_after=max((done.wakes - self.runtime.clock.now()).total_seconds(), 0.0) + 0.001)
 
-    async def _without(self, user: DatabaseUser, located: Located) -> _Provisioned:
+    async def _without(self, user: DatabaseUser, located: Located) -> Provisioned:
         """A role that nobody logs in as."""
         missing = await self._settle(user, located, Wanted(NoPassword.NONE, None, user.spec.valid_until))
-        secret = await find(self.client, Secret, _secret_key(user))
-        if secret is not None and _belongs_to(secret, user):
+        secret = await find(self.client, Secret, secret_key(user))
+        if secret is not None and belongs_to(secret, user):
             await self.client.delete(Secret, secret.key, uid=secret.metadata.uid)
-        return _all_done(_Provisioned(str(located.server.endpoint), None, None, None), missing)
+        return all_done(Provisioned(str(located.server.endpoint), None, None, None), missing)
 
-    async def _with_login(self, user: DatabaseUser, located: Located) -> _Provisioned:
-        second = located.contents.second_username(user.spec.user)
-        rotation = user.spec.rotation
-        now = self.runtime.clock.now()
-        secret = await self._own_secret(user)
-        held = await self._credentials(user, second, secret)
-        if rotation is not None:
-            held = held.lasting(rotation.overlap.timedelta)
-        elif _is_for_one_role(user) and held.current.username != user.spec.user:
-            rotation = _LAST_ROTATION
-        # A next password could not be tried by who is let in no more.
-        every = rotation.every.timedelta if rotation is not None and not self._has_ended(user) else None
-        if every is None:
-            held = held.given_up()
-        since = secret.metadata.creation_timestamp if secret is not None else None
-        if secret is None:
-            # The key comes before what it opens: a user without a Secret could be opened by nobody.
-            secret = await self._write(user, located, held, None) if user.spec.password is None else None
-        elif every is not None and held.is_due(every, since or now, now):
-            held = held.begun(other_name(held, user.spec.user, second), _new_password())
-            secret = await self._write(user, located, held, secret)
-        as_wanted = wanted(held, user.spec.user, second, user.spec.valid_until, now, rotation is not None)
-        by_two_roles = as_wanted.second is not None and second != user.spec.user
-        waits = by_two_roles and user.spec.rotation is None and _is_for_one_role(user)
-        missing = await self._settle(_of_two_roles(user) if waits else user, located, as_wanted)
-        switches = held.following
-        if switches is not None and rotation is not None:
-            await self._try(located, switches, user)
-            held = held.switched(rotation.overlap.timedelta, now)
-        elif held.until is not None and now >= held.until:
-            held = held.ended()
-        secret = await self._write(user, located, held, secret)
-        if switches is not None:
-            former = f"the former one is valid until {held.until:%Y-%m-%dT%H:%M:%SZ}"
-            self.events.normal(user, "Rotated", f"Secret {secret.metadata.name} has the next password, {former}")
-        if waits and not missing:
-            missing = f"replication and bypassRowLevelSecurity come when {second} logs in no more"
-            if held.until is not None and held.current.username == user.spec.user:
-                missing = f"{missing}: {held.until:%Y-%m-%dT%H:%M:%SZ}"
-        since = secret.metadata.creation_timestamp or now
-        ahead = [end for end in (held.until, user.spec.valid_until) if end is not None and end > now]
-        if ahead and second == user.spec.user:
-            # No server ends it by itself, and the clock may be set while this waits.
-            ahead.append(now + _LOOKS_AGAIN)
-        wakes = min((*ahead, *filter(None, [held.wakes(every, since)])), default=None)
-        done = _Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
-        return _all_done(done, missing)
+    async def _with_login(self, user: DatabaseUser, located: Located) -> Provisioned:
+        login = UserLogin(self.client, self.events, user, located, self.runtime.clock.now())
+        turn = await login.begun()
+        as_wanted = login.wanted(turn)
+        missing = await self._settle(login.declared(as_wanted), located, as_wanted)
+        if turn.held.following is not None:
+            await self._try(located, turn.held.following, user)
+        held, secret = await login.ended(turn)
+        wakes = login.wakes(turn.every, held, secret)
+        done = Provisioned(str(located.server.endpoint), secret.metadata.name, held.rotated, wakes)
+        return all_done(done, missing or login.missing(as_wanted, held))
 
     async def _settle(self, user: DatabaseUser, located: Located, as_wanted: Wanted) -> str:
         """Makes the server hold it. What is waited for; that is no reason to keep a password from being rotated."""
@@ -241,6 +175,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         desired = user_of(user, as_wanted, await self._claim(user), guest=guest, ended=self._has_ended(user))
         try:
             located.contents.check(desired, located.server.login.username)
+            for field, name in named_besides(user):
+                located.contents.check_name(field, name)
             changes = await self._surveys.settle(located, KIND, user.key, (desired,))
         except ObjectsMissing as error:
             self._tell(user, error.changes)
@@ -256,7 +192,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
         one_account = located.contents.second_username(user.spec.user) == user.spec.user
         if not (self._has_ended(user) and one_account):
             return
-        alone = replace(user, spec=replace(user.spec, roles=(), grants=(), undeclared_grants="Keep"))
+        kept = replace(user.spec, roles=(), grants=(), undeclared_grants="Keep", database=None, reassign_to=None)
+        alone = replace(user, spec=kept)
         password = NoPassword.UNCHANGED if user.spec.login else NoPassword.NONE
         # Whatever this comes to, what it follows is told.
         with suppress(Failed, ServerBusy):
@@ -288,69 +225,6 @@ class UserReconciler(Reconciler[DatabaseUser]):
             if not await self._surveys.in_force(located, KIND, user.key, credentials, user.spec.user, database):
                 raise
             return True
-
-    async def _own_secret(self, user: DatabaseUser) -> Secret | None:
-        key = _secret_key(user)
-        secret = await find(self.client, Secret, key)
-        if secret is not None and not _belongs_to(secret, user):
-            raise Failed(f"Secret {key.name} exists and does not belong to this DatabaseUser: rename one of them")
-        return secret
-
-    async def _credentials(self, user: DatabaseUser, second: str, secret: Secret | None) -> Credentialed:
-        name = user.spec.user
-        if user.spec.password is not None:
-            return Credentialed(Credentials(name, await self._given_password(user)))
-        held = self._held(user, second, secret) if secret is not None else None
-        return held or Credentialed(Credentials(name, _new_password()))
-
-    def _held(self, user: DatabaseUser, second: str, secret: Secret) -> Credentialed | None:
-        """What a Secret says, unless somebody has made that nobody's or another's."""
-        held = Credentialed.read(secret.data, self.runtime.clock.now())
-        if held is None or held.current.username not in (user.spec.user, second):
-            return None
-        return held.paired(other_name(held, user.spec.user, second))
-
-    async def _given_password(self, user: DatabaseUser) -> str:
-        selector = user.spec.password
-        assert selector is not None
-        secret = await find_live(self.client, Secret, ObjectKey(user.metadata.namespace, selector.name))
-        if secret is None:
-            raise Failed(f"there is no Secret {selector.name} with the password: create it")
-        try:
-            password = secret.data.get(selector.key, b"").decode()
-        except UnicodeDecodeError:
-            raise Failed(f"key {selector.key} of Secret {selector.name} is no text: correct it") from None
-        if not password:
-            raise Failed(f"Secret {selector.name} has no password under the key {selector.key}: complete it")
-        return password
-
-    async def _write(self, user: DatabaseUser, located: Located, held: Credentialed, secret: Secret | None) -> Secret:
-        """The connection Secret, saying what ``held`` and the server say."""
-        entries = connection_entries(located.server, located.contents, held.current, user.database or "")
-        data = {**entries, **held.entries()}
-        if secret is None:
-            created = await self.client.create(user_secret(_secret_key(user), data), owner=user)
-            self.events.normal(user, "Created", f"created Secret {created.metadata.name}")
-            return created
-        dropped = {key: None for key in (*ROTATION_KEYS, "ca.crt") if key in secret.data and key not in data}
-        # Who lost its labels is in no cache, and nobody would hear of it again.
-        labels = {key: value for key, value in USER_LABELS.items() if secret.metadata.labels.get(key) != value}
-        if not dropped and not labels and all(secret.data.get(key) == value for key, value in data.items()):
-            return secret
-        second = located.contents.second_username(user.spec.user)
-        lost = user.spec.password is None and self._held(user, second, secret) is None
-        # Not applied by force: a password that somebody has just set must not be overwritten by the one we read.
-        patch: Mapping[str, object] = {
-            "metadata": {"resourceVersion": secret.metadata.resource_version, "labels": labels},
-            "data": {**to_builtins(data), **dropped},
-        }
-        patched = await self.client.patch(Secret, secret.key, MergePatch(patch))
-        wrong = {name for name, value in entries.items() if secret.data.get(name) != value}
-        # Another password is otherwise a rotation's, or what somebody declared.
-        if lost or labels or (wrong and "password" not in wrong):
-            new = ", with a new password" if lost else ""
-            self.events.normal(user, "SecretRepaired", f"completed Secret {secret.metadata.name}{new}")
-        return patched
 
     async def _delete(self, user: DatabaseUser) -> None:
         self._surveys.forget(KIND, user.key)
@@ -400,6 +274,8 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return plan
 
         try:
+            if heir:
+                located.contents.check_name("reassignTo", heir)
             changes = await self._surveys.carry_out(located, KIND, user.key, scope, planned)
             self._tell(user, changes)
             return left
@@ -466,34 +342,3 @@ def _way_out(user: DatabaseUser) -> str:
     if user.metadata.deletion_timestamp is None or user.spec.deletion_policy != "Delete" or is_forced(user):
         return ""
     return f"; annotate it with {FORCE_DELETE}=true to delete it without dropping the user"
-
-
-def _is_for_one_role(user: DatabaseUser) -> bool:
-    """Whether it is declared to have what membership does not carry to a second role."""
-    return user.spec.replication or user.spec.bypass_row_level_security
-
-
-def _of_two_roles(user: DatabaseUser) -> DatabaseUser:
-    """With what a second role may have, too."""
-    return replace(user, spec=replace(user.spec, replication=False, bypass_row_level_security=False))
-
-
-def _secret_key(user: DatabaseUser) -> ObjectKey:
-    return ObjectKey(user.metadata.namespace, user.secret_name)
-
-
-def _belongs_to(secret: Secret, user: DatabaseUser) -> bool:
-    owner = secret.controller_reference
-    return owner is not None and owner.uid == user.metadata.uid
-
-
-def _all_done(done: _Provisioned, missing: str) -> _Provisioned:
-    if missing:
-        failed = Failed(missing, None)
-        failed.done = done
-        raise failed
-    return done
-
-
-def _new_password() -> str:
-    return secrets.token_urlsafe(24)

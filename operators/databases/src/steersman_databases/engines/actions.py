@@ -158,12 +158,13 @@ class Revoke:
 @dataclass(frozen=True, slots=True)
 class RevokeLeft:
     """What a former database left somebody, and would open the next of its name (MySQL). `role`: it is a role beside
-    a user of its name (MariaDB)."""
+    a user of its name (MariaDB). `there`: the database is there, and what goes is what everybody has on it."""
 
     grantee: str
     on: SecuredObject
     privileges: tuple[str, ...]
     role: bool = False
+    there: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,11 +285,12 @@ class SqlFailed(EngineError):
 
 
 class StillGranted(SqlFailed):
-    """What somebody was granted on a former database cannot be taken away, and would open the next of its name."""
+    """What somebody was granted on a former database cannot be taken away, and would open the next of its name; or
+    what everybody was granted on one that is there."""
 
     next_step = (
-        "revoke by hand what is left of a former database of this name, where it is a row of mysql.db without a user"
-        " by DELETE and FLUSH PRIVILEGES; or give the administrator the same"
+        "revoke it by hand, where it is a row of mysql.db without a user by DELETE and FLUSH PRIVILEGES; or give the"
+        " administrator the same"
     )
 
 

@@ -280,6 +280,9 @@ class ModelContents:
     def check(self, desired: DesiredDatabase | DesiredUser, administrator: str) -> None:
         self.like.check(desired, administrator)
 
+    def check_name(self, field: str, name: str) -> None:
+        self.like.check_name(field, name)
+
     def verifies(self, password: str, verifier: str | None) -> bool:
         return self.like.verifies(password, verifier)
 

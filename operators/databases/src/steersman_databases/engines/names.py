@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from .desired import DesiredGrant
 from .errors import InvalidName
+from .survey import Scope
 
 
 def check_text(field: str, value: str) -> None:
@@ -50,3 +53,30 @@ def check_password(password: str) -> None:
         raise InvalidName("password", "", "it holds a NUL character; leave it out")
     if any(unicodedata.category(character) == "Cs" for character in password):
         raise InvalidName("password", "", "it holds half a character (a lone surrogate); leave it out")
+
+
+def possible(scope: Scope, check: Callable[[str, str], None]) -> Scope:
+    """A scope without users and databases that can be on no server: nobody made them, and some cannot be looked for.
+
+    Args:
+        scope: of a look.
+        check: an engine's `Contents.check_name`.
+    """
+
+    def can_be(name: str) -> bool:
+        try:
+            check("", name)
+        except InvalidName:
+            return False
+        return True
+
+    def those(names: Iterable[str]) -> frozenset[str]:
+        return frozenset(filter(can_be, names))
+
+    return replace(
+        scope,
+        users=those(scope.users),
+        databases=those(scope.databases),
+        unfollowed=those(scope.unfollowed),
+        dropped=those(scope.dropped),
+    )

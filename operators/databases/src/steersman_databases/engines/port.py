@@ -46,6 +46,13 @@ class Contents(Protocol):
         """
         ...
 
+    def check_name(self, field: str, name: str) -> None:
+        """Refuse what can be the name of nothing on any server of this engine: nobody can even look for it.
+
+        Raises `InvalidName`, which says which field.
+        """
+        ...
+
     def verifies(self, password: str, verifier: str | None) -> bool:
         """Whether this is the password that a server keeps this verifier of."""
         ...

@@ -9,7 +9,7 @@ from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
 from steersman_databases.clusters import tenancy
-from steersman_databases.clusters.desires import claim_of, database_of, owner_of, user_of
+from steersman_databases.clusters.desires import claim_of, database_of, named_besides, owner_of, user_of
 from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.engines.desired import DesiredDatabase, DesiredUser, NoPassword, SecondCredential
 from steersman_databases.engines.errors import EngineError, InvalidName, NotSupported
@@ -43,6 +43,7 @@ def check_database(database: Database, *, contents: ContentsOf) -> Iterator[Caus
         desired.append(owner_of(database, NoPassword.UNCHANGED, claim))
     desired.append(database_of(database, claim, guest=False))
     yield from _refused(contents(database.engine), desired, {})
+    yield from _misnamed(contents(database.engine), database)
     yield from _overreach(database)
     yield from _unverified(database.engine, spec.server_ref)
     if spec.deletion_policy == "Delete":
@@ -57,6 +58,7 @@ def check_user(user: DatabaseUser, *, contents: ContentsOf) -> Iterator[Cause | 
     wanted = Wanted(NoPassword.UNCHANGED if spec.login else NoPassword.NONE, second, spec.valid_until)
     desired = user_of(user, wanted, claim_of(user, ""), guest=False)
     yield from _refused(contents(user.engine), [desired], {"username": "user"})
+    yield from _misnamed(contents(user.engine), user)
     yield from _overreach(user)
     yield from _unverified(user.engine, spec.server_ref)
     if spec.cluster_ref is None and spec.server_ref is None and TARGET_LABEL not in user.metadata.labels:
@@ -72,6 +74,14 @@ def _refused(
             contents.check(each, _NOBODY)
         except (InvalidName, NotSupported) as error:
             yield Cause(f"spec.{named.get(error.field, error.field)}", str(error))
+
+
+def _misnamed(contents: Contents, of: Database | DatabaseUser) -> Iterator[Cause]:
+    for field, name in named_besides(of):
+        try:
+            contents.check_name(field, name)
+        except InvalidName as error:
+            yield Cause(f"spec.{field}", str(error))
 
 
 def _overreach(guest: Database | DatabaseUser) -> Iterator[Cause]:

@@ -11,7 +11,7 @@ from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
 from ..plan import Change, Plan, Step
 from ..survey import DatabaseState, Inside, SecuredObject, Survey
-from .grants import vocabulary
+from .grants import EVERYBODY, vocabulary
 
 CHARACTER_SET = "utf8mb4"
 
@@ -30,6 +30,7 @@ def plan_database(survey: Survey, desired: DesiredDatabase) -> Plan:
         steps.append(Step(create, Change("DatabaseCreated", f"created database {desired.name}")))
     else:
         require_ours("database", desired.name, state.mark, desired.claim, desired.adopt)
+        steps += _closed(state)
         steps += _letters(state, desired)
         if mark is not None and (state.mark, state.marked_owner) != (mark, desired.owner):
             steps.append(Step(MarkDatabase(desired.name, mark, desired.owner), _taken(state, desired)))
@@ -101,6 +102,16 @@ def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
         names = tuple(sorted(privileges))
         told = f"revoked {', '.join(names)} on {on}, a former one of this name, from {grantee or 'everybody'}"
         yield Step(RevokeLeft(grantee, on, names, role), Change("GrantRevoked", told), takes=True)
+
+
+def _closed(state: DatabaseState) -> Iterator[Step]:
+    """A database that is there opens to nobody who was not granted it; what users were granted is theirs."""
+    for grantee in EVERYBODY:
+        held = [one for one in state.privileges if one.grantee == grantee and one.on.name is None]
+        if held:
+            revoke = RevokeLeft(grantee, held[0].on, tuple(sorted(one.privilege for one in held)), there=True)
+            change = Change("PublicAccessRevoked", f"closed database {state.name} to other users")
+            yield Step(revoke, change, alone=True, takes=True)
 
 
 def plan_drop_database(survey: Survey, name: str, claim: Claim | None) -> Plan:

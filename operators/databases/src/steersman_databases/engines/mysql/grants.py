@@ -11,10 +11,14 @@ from collections.abc import Mapping
 
 from ..desired import ALL, EACH, DesiredUser, ObjectKind
 from ..granting import Granting
-from ..survey import Privilege, SecuredObject, Survey
+from ..survey import PUBLIC, Privilege, SecuredObject, Survey
 
 EVERYWHERE = EACH
 """In a database's place: the whole server."""
+
+MARIADBS_PUBLIC = "PUBLIC"
+EVERYBODY = (PUBLIC, MARIADBS_PUBLIC)
+"""Who has what each user has: on whole databases nobody's name, and a role of MariaDB's."""
 
 REPLICATION = "REPLICATION SLAVE"
 """Reads every change of every database. Had by the field `replication` alone."""

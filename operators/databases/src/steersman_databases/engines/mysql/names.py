@@ -8,9 +8,10 @@ from ..names import check_grant, check_not_administrator, check_password, check_
 from ..survey import Survey
 from .grants import HARMLESS
 
-LONGEST_DATABASE = 64
+LONGEST = 64
 LONGEST_USER = 32
-"""Characters. MariaDB takes longer users; names that only one of the two takes are no good."""
+"""Characters, of whatever there is and of users. MariaDB takes longer users; names that only one of the two takes are
+no good."""
 
 LONGEST_FILE_NAME = 255
 
@@ -28,9 +29,12 @@ def check_database(desired: DesiredDatabase) -> None:
 
     Raises `InvalidName`, `NotSupported`.
     """
-    _check_name("databaseName", desired.name, LONGEST_DATABASE)
+    _check_name("databaseName", desired.name, LONGEST)
     _check_database(desired.name)
     _check_name("owner", desired.owner, LONGEST_USER)
+    for field, words in (("encoding", desired.encoding), ("collation", desired.collation)):
+        if words is not None:
+            check_name(field, words)
     for field, given in (
         ("characterType", desired.character_type is not None),
         ("template", desired.template not in ("", EMPTY_TEMPLATE)),
@@ -97,6 +101,8 @@ def _check_account(field: str, name: str, administrator: str) -> None:
 
 def _check_grant(grant: DesiredGrant) -> None:
     check_grant(grant)
+    for name in (grant.database, *grant.names, *grant.columns):
+        check_name("grants", name)
     if grant.kind is ObjectKind.SERVER:
         if beyond := grant.privileges - HARMLESS - {ALL}:
             raise NotSupported("grants", f"{' and '.join(sorted(beyond))} is not given away on the whole server")
@@ -109,12 +115,13 @@ def _check_grant(grant: DesiredGrant) -> None:
         raise NotSupported("grants", "MySQL has neither schemas nor sequences, and grants on what is there only")
 
 
+def check_name(field: str, value: str) -> None:
+    """Refuse what can be the name of nothing on MySQL. Raises `InvalidName`."""
+    _check_name(field, value, LONGEST)
+
+
 def _check_name(field: str, value: str, longest: int) -> None:
     check_text(field, value)
-    _check_characters(field, value, longest)
-
-
-def _check_characters(field: str, value: str, longest: int) -> None:
     if len(value) > longest:
         raise InvalidName(
             field, value, f"it is {len(value)} characters long and MySQL takes {longest}; choose a shorter one"

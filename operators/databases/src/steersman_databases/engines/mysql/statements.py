@@ -194,7 +194,7 @@ def _(action: Revoke, dialect: Dialect) -> tuple[str, str]:
 def _(action: RevokeLeft, dialect: Dialect) -> tuple[str, str]:
     meant = replace(dialect, roles={action.grantee}) if action.role else dialect
     _, text = statement(Revoke(action.grantee, action.on, action.privileges, ""), meant)
-    on = f"{action.on}, a former one of this name,"
+    on = f"{action.on}" if action.there else f"{action.on}, a former one of this name,"
     return f"revoking {', '.join(action.privileges)} on {on} from {action.grantee or 'everybody'}", text
 
 

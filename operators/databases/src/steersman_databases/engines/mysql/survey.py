@@ -14,7 +14,7 @@ from ..granting import GRANT_OPTION
 from ..survey import PUBLIC, DatabaseState, Inside, Privilege, Scope, SecuredObject, Survey
 from .accounts import NOWHERE, TABLES, Account, Accounts, Key, read_accounts
 from .claims import read_marks
-from .grants import EVERYWHERE, HISTORY
+from .grants import EVERYBODY, EVERYWHERE, HISTORY, MARIADBS_PUBLIC
 from .pool import MySQLSessions
 from .session import ANYWHERE, Session, pattern
 
@@ -36,6 +36,8 @@ async def look(sessions: MySQLSessions, scope: Scope, deadline: float) -> Survey
         there = await _schemata(session, sorted(scope.databases | held.keys()))
         absent = sorted(scope.databases - there.keys())
         for one in await _left_on(session, absent, accounts.given(marks), administrator, literal=literal):
+            held[one.on.database].add(one)
+        for one in await _open_to_all(session, sorted(there), literal=literal):
             held[one.on.database].add(one)
         databases = _databases(sorted(scope.databases | held.keys()), there, marks, held)
         missing = sorted(scope.all_users - {account.key[0] for account in own})
@@ -180,6 +182,23 @@ async def _left_on(
 def _is_everybodys(key: Key, on: SecuredObject) -> bool:
     """On whole databases no user means each, but elsewhere the one without a name."""
     return key[0] == PUBLIC and on.kind is ObjectKind.DATABASE
+
+
+async def _open_to_all(session: Session, names: list[str], *, literal: bool) -> set[Privilege]:
+    """What everybody has on databases that are there, but by a pattern, which means others, too."""
+    found: set[Privilege] = set()
+    public = {(PUBLIC, ANYWHERE), *([(MARIADBS_PUBLIC, NOWHERE)] if session.is_mariadb else [])}
+    for row in await session.rows(
+        "looking for what everybody may do",
+        "SELECT * FROM mysql.db WHERE Db IN ? AND User IN ? AND Host IN ?",
+        sorted({*names, *map(pattern, names)}),
+        list(EVERYBODY),
+        [ANYWHERE, NOWHERE],
+    ):
+        on = _granted_on(row, literal)
+        if (row["User"], row["Host"]) in public and on.database in names and on.name is None:
+            found |= {Privilege(row["User"], on, word, "") for word in _granted(row)}
+    return found
 
 
 _ACTING = {

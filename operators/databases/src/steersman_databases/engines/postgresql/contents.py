@@ -43,6 +43,9 @@ class PostgreSQL:
         else:
             names.check_user(desired, administrator)
 
+    def check_name(self, field: str, name: str) -> None:
+        names.check_name(field, name)
+
     def verifies(self, password: str, verifier: str | None) -> bool:
         return verifiers.opens(password, verifier)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..desired import DesiredDatabase, DesiredUser, NoPassword
+from ..desired import DesiredDatabase, DesiredGrant, DesiredUser, NoPassword, ObjectKind
 from ..errors import InvalidName, NotSupported
 from ..names import check_grant, check_password, check_text
 
@@ -47,20 +47,32 @@ def check_database(desired: DesiredDatabase) -> None:
 
     Raises `InvalidName`.
     """
-    _check_name("databaseName", desired.name)
+    check_name("databaseName", desired.name)
     if desired.name in RESERVED_DATABASES:
         raise InvalidName(
             "databaseName", desired.name, "PostgreSQL keeps this database for itself; choose another name"
         )
-    _check_name("owner", desired.owner)
+    check_name("owner", desired.owner)
+    check_name("template", desired.template)
+    for field, words in (
+        ("encoding", desired.encoding),
+        ("collation", desired.collation),
+        ("characterType", desired.character_type),
+    ):
+        if words is not None:
+            check_text(field, words)
     for schema in desired.schemas:
-        _check_name("schemas", schema.name)
+        check_name("schemas", schema.name)
         if schema.owner:
-            _check_name("schemas", schema.owner)
+            check_name("schemas", schema.owner)
         if is_system_schema(schema.name):
             raise InvalidName("schemas", schema.name, "PostgreSQL keeps this schema for itself; choose another name")
     for extension in desired.extensions:
-        _check_name("extensions", extension.name)
+        check_name("extensions", extension.name)
+        if extension.schema is not None:
+            check_name("extensions", extension.schema)
+        if extension.version is not None:
+            check_text("extensions", extension.version)
         if extension.name == "plpgsql" and not extension.present:
             reason = "every database needs it for what is granted in it and for who is dropped; leave it out"
             raise InvalidName("extensions", extension.name, reason)
@@ -83,11 +95,9 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
         if isinstance(password, str):
             check_password(password)
     for grant in desired.grants:
-        check_grant(grant)
-        if grant.schema is not None and is_system_schema(grant.schema):
-            raise InvalidName("grants", grant.schema, "what is in it is PostgreSQL's own; name another schema")
+        _check_grant(grant)
     for membership in desired.roles:
-        _check_name("roles", membership.role)
+        check_name("roles", membership.role)
         _check_not_the_operators("roles", membership.role, administrator)
         if membership.role in NOBODYS:
             raise InvalidName("roles", membership.role, "who has it has the whole server; choose another role")
@@ -95,7 +105,7 @@ def check_user(desired: DesiredUser, administrator: str) -> None:
 
 def check_username(field: str, username: str, administrator: str) -> None:
     """Refuse what cannot be a role's name, or is somebody's already. Raises `InvalidName`."""
-    _check_name(field, username)
+    check_name(field, username)
     if username in RESERVED_USERS:
         raise InvalidName(field, username, "PostgreSQL keeps this role for itself; choose another username")
     if username.startswith("pg_"):
@@ -107,6 +117,18 @@ def check_username(field: str, username: str, administrator: str) -> None:
             field, username, f'names that end in "{DEPUTY}" are for the second login of users whose password rotates'
         )
     _check_not_the_operators(field, username, administrator)
+
+
+def _check_grant(grant: DesiredGrant) -> None:
+    check_grant(grant)
+    if grant.schema is not None and is_system_schema(grant.schema):
+        raise InvalidName("grants", grant.schema, "what is in it is PostgreSQL's own; name another schema")
+    schema = () if grant.schema is None else (grant.schema,)
+    routines = grant.kind is ObjectKind.FUNCTION
+    # Behind a routine's name are the types of its arguments.
+    names = tuple(name.partition("(")[0] if routines else name for name in grant.names)
+    for name in (grant.database, *schema, *names, *grant.columns, *grant.created_by):
+        check_name("grants", name)
 
 
 def is_the_servers(role: str) -> bool:
@@ -126,7 +148,8 @@ def _check_not_the_operators(field: str, username: str, administrator: str) -> N
         raise InvalidName(field, username, f'names that begin with "{RESERVED_PREFIX}" are the operator\'s')
 
 
-def _check_name(field: str, value: str) -> None:
+def check_name(field: str, value: str) -> None:
+    """Refuse what can be the name of nothing on PostgreSQL. Raises `InvalidName`."""
     check_text(field, value)
     length = len(value.encode())
     if length > LONGEST:

@@ -240,6 +240,9 @@ async def connect(
     Raises `LoginRejected`, `ServerUnreachable` or, where the login may not come into the database, `SqlFailed`.
     """
     endpoint = server.endpoint
+    if any("\0" in words for words in (login.username, login.password or "", database)):
+        # libpq would read no further, and so not how the server is to be verified either.
+        raise LoginRejected("no name and no password has a NUL character in it")
     addresses = await addresses_of(endpoint, deadline)
     remaining = deadline - asyncio.get_running_loop().time()
     try:
