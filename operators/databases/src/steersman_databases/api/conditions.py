@@ -141,6 +141,8 @@ CLUSTER: Mapping[str, Reasons] = {
         "FileSystemResizePending": "",
         "NotExpandable": "give the storage class allowVolumeExpansion, if its driver can; or delete the claims of "
         "one replica after another: what takes its place has the new size",
+        "OtherClass": "delete the claims of one replica after another: what takes its place has the class that is "
+        "declared; or create a new cluster of this name that declares the class of the volumes",
         "VolumeLost": f"where it is the only instance, add another while it serves; {_AT_A_WORD}",
     },
     "StorageSufficient": {

@@ -55,6 +55,7 @@ ALARMING = REASONS | frozenset(
         "NotForAll",
         "NotShown",
         "NotTrusted",
+        "OtherClass",
         "OwnerSecretInvalid",
         "ParameterRefused",
         "PoolerCrashing",
