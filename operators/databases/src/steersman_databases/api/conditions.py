@@ -127,6 +127,9 @@ CLUSTER: Mapping[str, Reasons] = {
         "Applied": "",
         "Running": "",
         "Waiting": "create it",
+        "Unschedulable": "add a node, or free resources",
+        "ImageUnavailable": _PULLED,
+        "JobRefused": _ALLOWED,
         "Failed": "correct the SQL; none of it is in force, and it is run again when its ConfigMap or Secret changes",
     },
     "Synchronous": {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from steersman.meta import to_builtins
+from steersman.meta import Object, to_builtins
 from steersman_databases.clusters import handover, minors
-from steersman_databases.clusters.observed import PULL_HASH, Instance, Observed
+from steersman_databases.clusters.observed import PULL_HASH, RESTART_HASH, Instance, Observed
 from steersman_databases.clusters.steps import RenewPod, Step, Wait
 from steersman_databases.clusters.trouble import trouble_in, trouble_of
 from steersman_databases.engines.cluster import DEFAULT_PULL_POLICY, ClusterView
@@ -56,6 +56,18 @@ def pull_hash(cluster: ClusterView) -> str:
     if not policy and not secrets:
         return ""
     return hashlib.sha256(msgspec.json.encode([policy, secrets])).hexdigest()[:16]
+
+
+def hashes(cluster: ClusterView, image: str) -> Mapping[str, str]:
+    """The annotations that tell for which declaration a pod, or a Job, was made."""
+    pulled = pull_hash(cluster)
+    return {RESTART_HASH: restart_hash(cluster, image), **({PULL_HASH: pulled} if pulled else {})}
+
+
+def is_made_otherwise(cluster: ClusterView, image: str, job: Object) -> bool:
+    """Whether a Job, of whose pod nothing can be changed, was made for another declaration."""
+    made, now = job.metadata.annotations, hashes(cluster, image)
+    return any(made.get(name) != now.get(name) for name in (RESTART_HASH, PULL_HASH))
 
 
 def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | None) -> str:

@@ -47,6 +47,7 @@ ALARMING = REASONS | frozenset(
         "InstanceCrashing",
         "InstanceFailing",
         "InstanceRefused",
+        "JobRefused",
         "NameTaken",
         "NoMajority",
         "NoPrimary",
