@@ -380,8 +380,11 @@ async def test_a_job_that_does_not_start_is_made_anew_where_its_pod_would_differ
         assert [j.metadata.uid for j in world.server.read_all(Job)] == [former.metadata.uid], "that changes nothing"
         await world.change(tolerations=[{"key": "databases", "operator": "Exists"}])
 
-        def anew() -> bool:
-            jobs = [j for j in world.server.read_all(Job) if j.metadata.uid != former.metadata.uid]
-            return any(t.key == "databases" for j in jobs for t in j.spec.template.spec.tolerations)
+        def anew() -> list[Job]:
+            return [j for j in world.server.read_all(Job) if j.metadata.uid != former.metadata.uid]
 
         await world.until("made anew", anew)
+        (second,) = anew()
+        assert [t.key for t in second.spec.template.spec.tolerations] == ["databases"]
+        await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE b"}}))
+        await world.until("for the SQL", lambda: [j for j in anew() if j.metadata.uid != second.metadata.uid])

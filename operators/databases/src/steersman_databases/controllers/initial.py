@@ -126,15 +126,15 @@ class Initial:
             findings.tell("InitialConfiguration", None, "Running", f"Job {key.name} runs the SQL")
             return
         progress = progress_of(job, await self._pods(charge, job))
+        is_former = job.metadata.annotations.get(SOURCES) != sources
         if (trouble := await self._trouble(charge, job, progress)) is not None:
-            if is_made_otherwise(view, view.image, job):
+            if is_former or is_made_otherwise(view, view.image, job):
                 # It has not begun, and what is declared now may be what its pod needs.
                 await self._remake(charge, job)
             reason = "JobRefused" if trouble.reason == "InstanceRefused" else trouble.reason
             findings.tell("InitialConfiguration", False, reason, trouble.message)
             return
         told = f"Job {key.name} runs the SQL" + (f": {progress.words}" if progress.words else "")
-        is_former = job.metadata.annotations.get(SOURCES) != sources
         if is_former and (progress.ended or configurer.one_transaction):
             await self._remake(charge, job)
         elif progress.ended:
