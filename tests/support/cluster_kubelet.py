@@ -91,10 +91,11 @@ class ClusterKubelet:
         for stateful in wanted.values():
             if stateful.spec.replicas != 0:
                 await self._start(stateful)
-        await self._jobs.look()
+        await self._jobs.look(self._hosts.stuck_jobs)
         await self._let_go()
         for job in self._server.read_all(Job):
-            if "-upgrade" in job.metadata.name and not job.spec.suspend and not job.status.conditions:
+            played = "-upgrade" in job.metadata.name or job.metadata.name in self._hosts.stuck_jobs
+            if played and not job.spec.suspend and not job.status.conditions:
                 await self._run(job)
         for deployment in self._server.read_all(Deployment):
             await self._roll_out(deployment)

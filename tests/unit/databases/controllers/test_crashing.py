@@ -8,6 +8,7 @@ import pytest
 
 from cluster_world import ClusterWorld
 from database_world import VERSIONS, World
+from group_world import GroupWorld
 from steersman.testing import virtual_time
 from steersman_databases.engines import image
 
@@ -90,6 +91,49 @@ async def test_the_only_instance_gets_the_operators_image_once_one_that_cannot_b
         await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
         await world.change(image=None)
         await world.ready(1)
+
+
+@pytest.mark.parametrize("world_of", [ClusterWorld, GroupWorld])
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        ({}, {"imagePullSecrets": [{"name": "registry"}]}),
+        ({"image_pull_policy": "Never"}, {"imagePullPolicy": "IfNotPresent"}),
+    ],
+)
+@virtual_time
+async def test_a_pod_without_its_image_is_made_anew_when_it_is_to_be_pulled_otherwise(
+    world_of: type[ClusterWorld], before: dict[str, Any], change: dict[str, Any]
+) -> None:
+    world = world_of()
+    world.hosts.crashing[BROKEN] = UNPULLED
+    async with world.operator():
+        await world.create(instances=1, image=BROKEN, **before)
+        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        assert "imagePullSecrets" in world.message("Ready")
+        former = world.uids()
+        await world.rest(900)
+        assert world.uids() == former, "nothing else is declared"
+        world.hosts.crashing.clear()
+        await world.change(**change)
+        await world.ready(1)
+        (pod,) = world.pods().values()
+        declared = world.cluster.spec
+        assert pod.spec.image_pull_secrets == declared.image_pull_secrets
+        assert pod.spec.containers[0].image_pull_policy == declared.image_pull_policy
+
+
+@virtual_time
+async def test_who_has_its_image_is_not_restarted_for_how_it_is_pulled() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        before = world.uids()
+        await world.change(imagePullSecrets=[{"name": "registry"}], imagePullPolicy="Always")
+        await world.rest(600)
+        await world.ready(2)
+        assert world.uids() == before
 
 
 @pytest.mark.parametrize("engine", VERSIONS)

@@ -13,12 +13,17 @@ from steersman.api.apply.core_v1 import ConfigMapApply, SecretApply
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
 from steersman.client import MergePatch
-from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, to_builtins
 from steersman.testing import run_virtual, virtual_time
-from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
+from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.mysql_cluster import MySQLBootstrap
 from steersman_databases.api.postgresql_cluster import Bootstrap
+from steersman_databases.clusters.view import view_of
+from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
+from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServers
+from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
+from steersman_databases.resources.jobs import configuration_job
 
 SQL = ObjectKey("default", "sql")
 REFERENCES = {
@@ -273,3 +278,113 @@ async def test_a_server_that_hangs_holds_up_no_switchover() -> None:
         await world.until(
             "over", lambda: (last := world.status.last_switchover) and last.outcome == "Succeeded", seconds=8
         )
+
+
+NODES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+APART = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}
+PLACED: dict[str, Any] = {
+    "nodeSelector": {"for": "databases"},
+    "tolerations": [{"key": "databases", "operator": "Exists"}],
+    "priorityClassName": "high",
+    "imagePullSecrets": [{"name": "registry"}],
+    "affinity": {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": NODES},
+        "podAntiAffinity": APART,
+    },
+    "bootstrap": {"initdb": {"postInitApplicationSQLRefs": REFERENCES}},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"), [(PostgreSQLCluster, PostgreSQLServers()), (MySQLCluster, MySQLServers())]
+)
+def test_the_job_runs_where_the_cluster_does(kind: type[Any], engine: ClusterEngine) -> None:
+    wire = {"metadata": {"name": "orders", "namespace": "default"}, "spec": PLACED}
+    view = view_of(decode_builtins(wire, kind), "image")
+    pod: Any = to_builtins(configuration_job(view, engine.configurer(view), "")).get("spec")["template"]["spec"]
+    assert pod["nodeSelector"] == PLACED["nodeSelector"] and pod["tolerations"] == PLACED["tolerations"]
+    assert pod["priorityClassName"] == "high" and pod["imagePullSecrets"] == PLACED["imagePullSecrets"]
+    # What instances keep away from, the Job may run beside.
+    assert pod["affinity"] == {"nodeAffinity": PLACED["affinity"]["nodeAffinity"]}
+
+
+NOWHERE: dict[str, Any] = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}],
+}
+UNPULLED: dict[str, Any] = {
+    "phase": "Pending",
+    "containerStatuses": [
+        {
+            "name": "psql",
+            "image": "typo",
+            "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(("world_of", "declared"), [(ClusterWorld, Bootstrap), (GroupWorld, MySQLBootstrap)])
+@pytest.mark.parametrize(
+    ("status", "reason", "words", "advice"),
+    [
+        (NOWHERE, "Unschedulable", "0/3 nodes are available", "add a node, or free resources"),
+        (UNPULLED, "ImageUnavailable", "no such image", "in spec.imagePullSecrets"),
+        (
+            'pods "orders-init-x7" is forbidden: exceeded quota',
+            "JobRefused",
+            "takes no pod of orders-init: it is forbidden: exceeded quota",
+            "such as a larger quota",
+        ),
+    ],
+)
+@virtual_time
+async def test_why_the_job_has_no_pod_that_runs_is_told(
+    world_of: type[ClusterWorld],
+    declared: type[Any],
+    status: dict[str, Any] | str,
+    reason: str,
+    words: str,
+    advice: str,
+) -> None:
+    world = world_of()
+    await give(world)
+    job = NAMES.initial_job.name
+    world.hosts.stuck_jobs[job] = status
+    async with world.operator():
+        initdb = decode_builtins({"initdb": {"postInitApplicationSQLRefs": REFERENCES}}, declared)
+        await world.create(instances=1, bootstrap=initdb)
+        await world.until("told", lambda: world.condition("InitialConfiguration") == f"False/{reason}", 60)
+        assert words in message(world, "InitialConfiguration") and advice in message(world, "InitialConfiguration")
+        assert world.warnings(reason) and world.condition("Ready") == "False/Degraded"
+        await world.rest(300)
+        assert world.condition("InitialConfiguration") == f"False/{reason}"
+        assert len(world.warnings(reason)) == 1
+
+
+@pytest.mark.parametrize(("world_of", "declared"), [(ClusterWorld, Bootstrap), (GroupWorld, MySQLBootstrap)])
+@virtual_time
+async def test_a_job_that_does_not_start_is_made_anew_where_its_pod_would_differ(
+    world_of: type[ClusterWorld], declared: type[Any]
+) -> None:
+    world = world_of()
+    await give(world)
+    world.hosts.stuck_jobs[NAMES.initial_job.name] = NOWHERE
+    async with world.operator():
+        initdb = decode_builtins({"initdb": {"postInitApplicationSQLRefs": REFERENCES}}, declared)
+        await world.create(instances=1, bootstrap=initdb)
+        await world.until("told", lambda: world.condition("InitialConfiguration") == "False/Unschedulable", 60)
+        (former,) = world.server.read_all(Job)
+        await world.change(deletionPolicy="Delete")
+        await world.rest()
+        assert [j.metadata.uid for j in world.server.read_all(Job)] == [former.metadata.uid], "that changes nothing"
+        await world.change(tolerations=[{"key": "databases", "operator": "Exists"}])
+
+        def anew() -> list[Job]:
+            return [j for j in world.server.read_all(Job) if j.metadata.uid != former.metadata.uid]
+
+        await world.until("made anew", anew)
+        (second,) = anew()
+        assert [t.key for t in second.spec.template.spec.tolerations] == ["databases"]
+        await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE b"}}))
+        await world.until("for the SQL", lambda: [j for j in anew() if j.metadata.uid != second.metadata.uid])

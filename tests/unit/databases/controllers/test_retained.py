@@ -131,6 +131,57 @@ async def test_data_are_not_adopted_without_their_log() -> None:
 
 
 @virtual_time
+async def test_data_that_hold_their_log_are_not_adopted_with_a_volume_for_it() -> None:
+    """They would go on with the log beside them, and the volume would stay empty."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await deleted(world)
+        await world.create(instances=2, wal_storage=Storage())
+        await world.until("refused", lambda: world.condition("Ready") == "False/RetainedDataMismatch")
+        said = world.message("Ready")
+        assert "PersistentVolumeClaim data-orders-0, data-orders-1 holds retained data with their log" in said
+        assert "declare a new cluster of this name without spec.walStorage" in said
+        await world.rest(600)
+        assert world.claims() == ["data-orders-0", "data-orders-1"] and not world.pods()
+        await deleted(world)
+        await world.create(instances=2)
+        await world.ready(2)
+        assert world.hosts.systems == 1
+
+
+@virtual_time
+async def test_a_first_instance_whose_making_was_cut_off_gets_its_log_volume() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        makes = matching("POST", "/persistentvolumeclaims")
+        world.server.fail_next(lambda r: makes(r) and b"wal-orders-0" in (r.body or b""), 500, times=12)
+        await world.create(instances=1, wal_storage=Storage())
+        await world.until("cut", lambda: world.claims() == ["data-orders-0"])
+        await world.ready(1)
+        assert world.claims() == ["data-orders-0", "wal-orders-0"]
+        assert "RetainedDataMismatch" not in world.events()
+
+
+@virtual_time
+@pytest.mark.parametrize("world_of", [ClusterWorld, GroupWorld])
+async def test_adopted_volumes_of_another_class_are_told(world_of: type[ClusterWorld]) -> None:
+    world = world_of()
+    async with world.operator():
+        await world.create(instances=1, storage=Storage(storage_class="slow"))
+        await world.ready(1)
+        assert world.condition("StorageAsDeclared") == "True/Sized"
+        await deleted(world)
+        await world.create(instances=1, storage=Storage(storage_class="fast"))
+        await world.until("told", lambda: world.condition("StorageAsDeclared") == "False/OtherClass")
+        await world.degraded(1)
+        told = "volume data-orders-0 is of the storage class slow, and fast is declared"
+        assert world.message("StorageAsDeclared").startswith(f"{told}: delete the claims of one replica")
+        assert world.warnings("OtherClass")
+
+
+@virtual_time
 @pytest.mark.parametrize(
     ("name", "value"),
     [(MANAGED_BY, "steersman-databases"), (INSTANCE, "0"), ("app.kubernetes.io/name", "postgresql")],

@@ -108,6 +108,26 @@ async def test_another_image_takes_the_place_of_one_that_does_not_start() -> Non
 
 
 @virtual_time
+async def test_a_job_that_does_not_start_gets_the_pod_that_is_declared_since() -> None:
+    world = ClusterWorld()
+    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        world.hosts.stuck_jobs.clear()
+        await world.change(imagePullSecrets=[{"name": "registry"}])
+        await world.until("the former is gone", lambda: not upgrading(world), 120)
+        world.hosts.upgrade_hangs = True
+        await world.until("made anew", lambda: upgrading(world), 120)
+        (pod,) = upgrading(world)
+        assert [s.name for s in pod.spec.image_pull_secrets] == ["registry"]
+        world.hosts.upgrade_hangs = False
+        await world.ready(1)
+        assert world.status.version == "17.6" and "RolledBack" not in world.events()
+
+
+@virtual_time
 async def test_what_keeps_the_job_that_looks_from_its_start_is_told_and_nothing_stops() -> None:
     world = ClusterWorld()
     world.hosts.stuck_jobs[CHECK] = NO_IMAGE

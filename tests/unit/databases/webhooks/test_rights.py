@@ -13,7 +13,7 @@ from steersman.client import Client, JsonPatch, MergePatch
 from steersman.crd import definition
 from steersman.errors import ConnectionFailed, InternalError, Invalid
 from steersman.manager import LeaderElection, Manager, ManagerOptions
-from steersman.meta import ObjectKey, ObjectMeta
+from steersman.meta import ObjectKey, ObjectMeta, decode_builtins
 from steersman.rbac import cluster_role
 from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman.testing.webhooks import serve_webhooks
@@ -22,6 +22,7 @@ from steersman_databases.api import (
     DatabaseSpec,
     DatabaseStatus,
     DatabaseUser,
+    MySQLCluster,
     PostgreSQLCluster,
 )
 from steersman_databases.api.cluster_parts import ClusterTls, SecretReference, SqlReferences
@@ -40,7 +41,7 @@ from steersman_databases.main import WEBHOOKS, setup
 from steersman_databases.webhooks import setup_webhooks
 
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
-KINDS = (PostgreSQLCluster, Database, DatabaseUser)
+KINDS = (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser)
 WRITER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
@@ -171,11 +172,49 @@ async def test_an_image_is_for_those_who_may_create_pods(spec: PostgreSQLCluster
     cluster = PostgreSQLCluster(metadata=meta("main"), spec=spec)
     with pytest.raises(Invalid, match="may not create pods in namespace shop"):
         await shop.user("jane").create(cluster)
-    pods = {**reading("x"), "metadata": {"name": "pods", "namespace": "shop"}}
-    pods["rules"] = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
-    await shop.user("ada", pods).create(cluster)
+    await shop.user("ada", CREATES_PODS).create(cluster)
     jane = shop.user("jane")
     await jane.patch(PostgreSQLCluster, ObjectKey("shop", "main"), MergePatch({"spec": {"hibernated": True}}))
+
+
+CREATES_PODS = {
+    **reading("x"),
+    "metadata": {"name": "pods", "namespace": "shop"},
+    "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}],
+}
+
+
+@virtual_time
+@pytest.mark.parametrize("kind", [PostgreSQLCluster, MySQLCluster])
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"podMetadata": {"labels": {"app": "shop"}}}, "spec.podMetadata.labels[app]"),
+        (
+            {"podMetadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "backbone"}}},
+            "spec.podMetadata.annotations[k8s.v1.cni.cncf.io/networks]",
+        ),
+        ({"priorityClassName": "system-node-critical"}, "spec.priorityClassName"),
+    ],
+)
+async def test_what_pods_may_do_is_for_those_who_may_create_pods(kind: Any, spec: dict[str, Any], field: str) -> None:
+    shop = Shop()
+    shop.serve()
+    jane, ada = shop.user("jane"), shop.user("ada", CREATES_PODS)
+    cluster = decode_builtins({"metadata": {"name": "main", "namespace": "shop"}, "spec": spec}, kind)
+    with pytest.raises(Invalid) as refused:
+        await jane.create(cluster)
+    (cause,) = refused.value.causes
+    assert (cause.field, cause.reason) == (field, "FieldValueForbidden")
+    assert 'user "jane" may not create pods in namespace shop' in cause.message
+    assert "leave it out, or have it applied by somebody who may" in cause.message
+    await ada.create(cluster)
+    main = ObjectKey("shop", "main")
+    await jane.patch(kind, main, MergePatch({"spec": {"hibernated": True}}))
+    gone = {"podMetadata": None, "priorityClassName": None}
+    await jane.patch(kind, main, MergePatch({"spec": gone}))
+    with pytest.raises(Invalid, match="may not create pods"):
+        await jane.patch(kind, main, MergePatch({"spec": spec}))
 
 
 @virtual_time

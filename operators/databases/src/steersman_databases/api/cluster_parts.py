@@ -66,7 +66,7 @@ class Storage(FrozenStruct):
 
 @schema(rules=[_RESERVED_LABELS, _RESERVED_ANNOTATIONS])
 class PodMetadata(FrozenStruct):
-    """Labels and annotations of the pods beside the operator's own."""
+    """Labels and annotations of instances' pods beside the operator's own."""
 
     labels: LabelMap = FrozenDict()
     """Labels."""
@@ -331,9 +331,10 @@ class ClusterSpec(Spec):
     ] = ()
     """How instances are spread. Without a selector of its own, each is about the pods of this cluster."""
     priority_class_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    """Priority of the pods."""
+    """Priority of the pods. Who sets it must be allowed to create pods."""
     pod_metadata: PodMetadata = PodMetadata()
-    """Labels and annotations of the pods beside the operator's own."""
+    """Labels and annotations of instances' pods beside the operator's own; poolers and Jobs bear none of them. Who
+    adds any must be allowed to create pods."""
     pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
     """How many instances a drain may take away at once."""
     services: Services = Services()

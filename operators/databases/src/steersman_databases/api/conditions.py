@@ -13,6 +13,7 @@ Reasons = Mapping[str, str]
 _AT_A_WORD = "with spec.replaceFailedInstances OnRequest it is replaced by kubectl steersman replace"
 _ROOM = "raise spec.storage.size"
 _ALLOWED = "do what the API server's words ask for, such as a larger quota"
+_PULLED = "push the image where the nodes can pull it, or name the Secret for its registry in spec.imagePullSecrets"
 _WEBHOOK = "see whether the webhook that its words name runs, or else the API server; it is tried again within 30 s"
 _MORE_ROOM = f"{_ROOM} (of volume wal: spec.walStorage.size)"
 
@@ -77,7 +78,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "Degraded": "see the other conditions",
         "NameTaken": "delete it, or give one of the two another name; it is looked at again within 30 s",
         "Unschedulable": "add a node, free resources, or check the storage class",
-        "ImageUnavailable": "push the image where the nodes can pull it",
+        "ImageUnavailable": _PULLED,
         "AdministratorSecretMissing": "restore the Secret, or delete the claims to start anew without the data",
         "OwnerSecretInvalid": "complete the Secret that bootstrap.initdb names",
         "UnsupportedVersion": "set spec.version to one that is supported",
@@ -126,6 +127,9 @@ CLUSTER: Mapping[str, Reasons] = {
         "Applied": "",
         "Running": "",
         "Waiting": "create it",
+        "Unschedulable": "add a node, or free resources",
+        "ImageUnavailable": _PULLED,
+        "JobRefused": _ALLOWED,
         "Failed": "correct the SQL; none of it is in force, and it is run again when its ConfigMap or Secret changes",
     },
     "Synchronous": {
@@ -140,6 +144,8 @@ CLUSTER: Mapping[str, Reasons] = {
         "FileSystemResizePending": "",
         "NotExpandable": "give the storage class allowVolumeExpansion, if its driver can; or delete the claims of "
         "one replica after another: what takes its place has the new size",
+        "OtherClass": "delete the claims of one replica after another: what takes its place has the class that is "
+        "declared; or create a new cluster of this name that declares the class of the volumes",
         "VolumeLost": f"where it is the only instance, add another while it serves; {_AT_A_WORD}",
     },
     "StorageSufficient": {
@@ -162,7 +168,7 @@ CLUSTER: Mapping[str, Reasons] = {
         "PoolerCrashing": "read the logs of the pooler; its image must have PgBouncer",
         "PoolersRefused": _ALLOWED,
         "Unschedulable": "add a node, or free resources",
-        "ImageUnavailable": "push the image where the nodes can pull it",
+        "ImageUnavailable": _PULLED,
     },
     "Upgraded": {
         "Current": "",

@@ -23,7 +23,10 @@ _UNREADABLE = 65
 def renew_stuck(cluster: ClusterView, observed: Observed) -> Step | None:
     """A pod that serves nobody and was made for another declaration: what is declared now may be what helps it."""
     for instance in observed.instances:
-        if instance.pod is None or instance.pod_ready or not rollout.is_outdated(cluster, observed, instance):
+        if instance.pod is None or instance.pod_ready:
+            continue
+        outdated = rollout.is_outdated(cluster, observed, instance)
+        if not outdated and not rollout.is_pulled_otherwise(cluster, instance):
             continue
         if instance.member is not None and instance.member.state == "Cloning":
             # A copy of much data takes hours, and would begin anew.

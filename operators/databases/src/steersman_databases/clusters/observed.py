@@ -15,6 +15,8 @@ from steersman_databases.engines.topology import Member, Members
 
 RESTART_HASH = "databases.steersman.dev/restart-hash"
 """On templates and pods: the hash of what the user declared of the pod."""
+PULL_HASH = "databases.steersman.dev/pull-hash"
+"""On templates and pods: the hash of how the user declared that images are pulled; absent where nothing is said."""
 FENCED = "databases.steersman.dev/fenced"
 """On templates and pods: ``"true"`` where no server is started."""
 MAJOR_LABEL = "databases.steersman.dev/major"

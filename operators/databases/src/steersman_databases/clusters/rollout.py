@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from steersman.meta import to_builtins
+from steersman.meta import Object, to_builtins
 from steersman_databases.clusters import handover, minors
-from steersman_databases.clusters.observed import Instance, Observed
+from steersman_databases.clusters.observed import PULL_HASH, RESTART_HASH, Instance, Observed
 from steersman_databases.clusters.steps import RenewPod, Step, Wait
-from steersman_databases.clusters.trouble import trouble_of
-from steersman_databases.engines.cluster import ClusterView
+from steersman_databases.clusters.trouble import trouble_in, trouble_of
+from steersman_databases.engines.cluster import DEFAULT_PULL_POLICY, ClusterView
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 
 _BECAUSE = "its pod is not as declared"
@@ -42,6 +42,32 @@ def restart_hash(cluster: ClusterView, image: str) -> str:
     # What is not declared does not count, or a field that a later version adds would restart all.
     said = {key: value for key, value in declared.items() if value}
     return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:16]
+
+
+def pull_hash(cluster: ClusterView) -> str:
+    """A hash of how the user declared that images are pulled, empty where nothing is.
+
+    Who has its image needs no new pod for another. What pods have is not compared: admission adds the secrets of
+    service accounts, and may have each image pulled anew.
+    """
+    pods = cluster.pods
+    policy = "" if pods.image_pull_policy == DEFAULT_PULL_POLICY else pods.image_pull_policy
+    secrets = sorted(secret.name for secret in pods.image_pull_secrets)
+    if not policy and not secrets:
+        return ""
+    return hashlib.sha256(msgspec.json.encode([policy, secrets])).hexdigest()[:16]
+
+
+def hashes(cluster: ClusterView, image: str) -> Mapping[str, str]:
+    """The annotations that tell for which declaration a pod, or a Job, was made."""
+    pulled = pull_hash(cluster)
+    return {RESTART_HASH: restart_hash(cluster, image), **({PULL_HASH: pulled} if pulled else {})}
+
+
+def is_made_otherwise(cluster: ClusterView, image: str, job: Object) -> bool:
+    """Whether a Job, of whose pod nothing can be changed, was made for another declaration."""
+    made, now = job.metadata.annotations, hashes(cluster, image)
+    return any(made.get(name) != now.get(name) for name in (RESTART_HASH, PULL_HASH))
 
 
 def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | None) -> str:
@@ -101,6 +127,17 @@ def is_outdated(cluster: ClusterView, observed: Observed, instance: Instance) ->
     if instance.pod is None or instance.pod_ends:
         return False
     return instance.hash != restart_hash(cluster, wanted_image(cluster, observed, instance))
+
+
+def is_pulled_otherwise(cluster: ClusterView, instance: Instance) -> bool:
+    """Whether its pod waits for an image in vain, and was made when images were to be pulled otherwise."""
+    pod = instance.pod
+    if pod is None or instance.pod_ends:
+        return False
+    trouble = trouble_in(pod)
+    if trouble is None or trouble.reason != "ImageUnavailable":
+        return False
+    return pod.metadata.annotations.get(PULL_HASH, "") != pull_hash(cluster)
 
 
 def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:

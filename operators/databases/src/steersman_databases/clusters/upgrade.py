@@ -74,8 +74,13 @@ def apart(cluster: ClusterView, observed: Observed) -> tuple[Observed, Sequence[
     return replace(observed, instances=[i for i in observed.instances if i not in left]), left
 
 
-def stage(observed: Observed, job: Job | None, due: Due | None, stuck: Stuck | None = None) -> Stage:
-    """What is to be done with an upgrade that may have begun; None: nothing. ``stuck``: the Job is."""
+def stage(
+    observed: Observed, job: Job | None, due: Due | None, stuck: Stuck | None = None, *, otherwise: bool = False
+) -> Stage:
+    """What is to be done with an upgrade that may have begun; None: nothing. ``stuck``: the Job is.
+
+    ``otherwise``: another pod would be made for it now, in which what it is stuck by may be mended.
+    """
     if job is None:
         return "None"
     if due is None or job.metadata.deletion_timestamp is not None:
@@ -86,7 +91,8 @@ def stage(observed: Observed, job: Job | None, due: Due | None, stuck: Stuck | N
     if failed and (another or job.metadata.annotations.get(DECLARED, "") != due.declared):
         # Somebody declares another upgrade now. A new release of the operator alone has nobody's servers stopped.
         return "Withdraw"
-    if (job.spec.suspend or stuck is not None) and (another or image_of(job) != due.image):
+    replaced = another or image_of(job) != due.image
+    if (job.spec.suspend and replaced) or (stuck is not None and (replaced or otherwise)):
         # It had not begun, and begins anew.
         return "Withdraw"
     if failed:

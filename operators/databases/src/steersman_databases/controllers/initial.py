@@ -17,14 +17,17 @@ from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
 from steersman_databases.api import Cluster
 from steersman_databases.api.conditions import CLUSTER
-from steersman_databases.clusters.configuration import progress_of
+from steersman_databases.clusters.configuration import Progress, progress_of
 from steersman_databases.clusters.desires import claim_of, initial_of
+from steersman_databases.clusters.rollout import is_made_otherwise
+from steersman_databases.clusters.trouble import Trouble
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import CLUSTER_INDEX
 from steersman_databases.controllers.lookup import find_live
 from steersman_databases.controllers.marks import ClusterMark
 from steersman_databases.controllers.outcome import reason_of
+from steersman_databases.controllers.refused import refusal_of
 from steersman_databases.controllers.rivals import Rivals
 from steersman_databases.controllers.servers import NotLocated, Servers
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
@@ -123,11 +126,17 @@ class Initial:
             findings.tell("InitialConfiguration", None, "Running", f"Job {key.name} runs the SQL")
             return
         progress = progress_of(job, await self._pods(charge, job))
-        told = f"Job {key.name} runs the SQL" + (f": {progress.words}" if progress.words else "")
         is_former = job.metadata.annotations.get(SOURCES) != sources
+        if (trouble := await self._trouble(charge, job, progress)) is not None:
+            if is_former or is_made_otherwise(view, view.image, job):
+                # It has not begun, and what is declared now may be what its pod needs.
+                await self._remake(charge, job)
+            reason = "JobRefused" if trouble.reason == "InstanceRefused" else trouble.reason
+            findings.tell("InitialConfiguration", False, reason, trouble.message)
+            return
+        told = f"Job {key.name} runs the SQL" + (f": {progress.words}" if progress.words else "")
         if is_former and (progress.ended or configurer.one_transaction):
-            if job.metadata.deletion_timestamp is None:
-                await charge.delete(Job, job)
+            await self._remake(charge, job)
         elif progress.ended:
             findings.tell("InitialConfiguration", False, "Failed", progress.words)
             return
@@ -135,6 +144,18 @@ class Initial:
             # Of what is cut off in the middle nobody knows how far it came.
             told += "; what its ConfigMaps and Secrets have now is run only if it fails"
         findings.tell("InitialConfiguration", None, "Running", told)
+
+    async def _trouble(self, charge: Charge, job: Job, progress: Progress) -> Trouble | None:
+        """Why no pod of it runs, where somebody has to mend that."""
+        if progress.ended or not progress.idle:
+            return progress.trouble
+        refusal = await refusal_of(charge.client.live, job)
+        return None if refusal is None else refusal.trouble
+
+    async def _remake(self, charge: Charge, job: Job) -> None:
+        """Of a Job nothing may be changed: once it is gone, there is another."""
+        if job.metadata.deletion_timestamp is None:
+            await charge.delete(Job, job)
 
     async def _create(self, charge: Charge, configurer: Configurer, sources: str) -> None:
         job = configuration_job(charge.view, configurer, sources)

@@ -17,6 +17,7 @@ from steersman.meta import Object, ObjectKey, is_true
 from steersman_databases.clusters import plan, upgrade
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed, number_of
+from steersman_databases.clusters.rollout import is_made_otherwise
 from steersman_databases.clusters.steps import Step, Wait
 from steersman_databases.clusters.trouble import Trouble
 from steersman_databases.clusters.upgrade import GIVEN_UP, Due, Stuck
@@ -99,7 +100,7 @@ class Upgrades:
             # In the way of an upgrade only, and told when one begins.
             job = None
         stuck = None if job is None else await self._stuck(job)
-        stage = upgrade.stage(observed, job, self.due, stuck)
+        stage = upgrade.stage(observed, job, self.due, stuck, otherwise=self._is_made_otherwise(job))
         if self.due is None:
             await self.charge.remove(Job, self.charge.view.names.upgrade_check_job)
         if job is not None and stage == "Withdraw":
@@ -264,6 +265,9 @@ class Upgrades:
         assert self.due is not None
         waits = "" if self.given is None else f"; spec.image is not used before version {self._former} is declared"
         return f"the upgrade failed, and PostgreSQL {self._former} runs on{waits}: {words}"
+
+    def _is_made_otherwise(self, job: Job | None) -> bool:
+        return job is not None and self.due is not None and is_made_otherwise(self.charge.view, self.due.image, job)
 
     async def _stuck(self, job: Job) -> Stuck | None:
         if upgrade.is_over(job) or job.status.start_time is None:

@@ -34,7 +34,7 @@ from steersman_databases.resources.labels import instance_labels
 class StorageFinding:
     """What the condition ``StorageAsDeclared`` says."""
 
-    reason: Literal["Sized", "Resizing", "FileSystemResizePending", "NotExpandable", "VolumeLost"]
+    reason: Literal["Sized", "Resizing", "FileSystemResizePending", "NotExpandable", "OtherClass", "VolumeLost"]
     message: str
 
 
@@ -158,6 +158,24 @@ class Volumes:
                 raise Blocked("Failed", "UnsupportedVersion", why)
             raise self._mismatch(claim, self._view.engine, newest)
         self._check_complete(claims)
+        if not served:
+            self._check_without_log(claims)
+
+    def _check_without_log(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """No server moves its log to a volume that is added: a running cluster may not declare one either."""
+        if self._view.wal_size is None or any(c.metadata.name.startswith("wal-") for c in claims):
+            return
+        since = self._charge.cluster.metadata.creation_timestamp
+        # What is no older is our own: whoever made it may have been cut off before the second claim.
+        dated = [(c.metadata.name, c.metadata.creation_timestamp) for c in claims]
+        if names := [name for name, made in dated if since is not None and made is not None and made < since]:
+            raise Blocked(
+                "Failed",
+                "RetainedDataMismatch",
+                f"PersistentVolumeClaim {', '.join(sorted(names))} holds retained data with their log, which nobody "
+                "moves: declare a new cluster of this name without spec.walStorage, or delete the claims to give up "
+                "the data",
+            )
 
     def _check_complete(self, claims: Sequence[PersistentVolumeClaim]) -> None:
         names = [claim.metadata.name for claim in claims]
@@ -192,8 +210,8 @@ class Volumes:
         lost = sorted(self._view.names.instance(i.number) for i in instances if is_lost(i))
         if lost:
             return StorageFinding("VolumeLost", f"the volume of {', '.join(lost)} is gone, or being deleted")
-        order = ("NotExpandable", "FileSystemResizePending", "Resizing")
-        found = [f for f in findings if f is not None]
+        order = ("NotExpandable", "OtherClass", "FileSystemResizePending", "Resizing")
+        found = [*(f for f in findings if f is not None), *self._of_other_classes(instances)]
         return min(found, key=lambda f: order.index(f.reason), default=StorageFinding("Sized", "all as declared"))
 
     def _sized(self, instance: Instance) -> Iterable[tuple[PersistentVolumeClaim, Quantity]]:
@@ -201,6 +219,17 @@ class Volumes:
             yield instance.data, self._view.storage_size
         if instance.wal is not None and self._view.wal_size is not None:
             yield instance.wal, self._view.wal_size
+
+    def _of_other_classes(self, instances: Sequence[Instance]) -> Iterable[StorageFinding]:
+        """What was adopted is of the class that somebody declared then, and nothing changes that of a claim."""
+        declared = ((i.data, self._view.storage_class) for i in instances)
+        logs = ((i.wal, self._view.wal_class) for i in instances)
+        for claim, wanted in (*declared, *logs):
+            if claim is None or wanted is None or claim.spec.storage_class_name in (None, wanted):
+                continue
+            present = claim.spec.storage_class_name or "none"
+            told = f"volume {claim.metadata.name} is of the storage class {present}, and {wanted} is declared"
+            yield StorageFinding("OtherClass", told)
 
     async def _grow(self, claim: PersistentVolumeClaim, wanted: Quantity) -> StorageFinding | None:
         if claim.metadata.deletion_timestamp is not None:

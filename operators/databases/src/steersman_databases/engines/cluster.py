@@ -63,13 +63,16 @@ class InitialDatabase:
     wal_segment_size: int = 16
 
 
+DEFAULT_PULL_POLICY = "IfNotPresent"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSettings:
     """What a user may say of the pods, the same for every engine. What needs a new pod to take effect."""
 
     resources: ResourceRequirements
     shm_size: Quantity | None = None
-    image_pull_policy: str = "IfNotPresent"
+    image_pull_policy: str = DEFAULT_PULL_POLICY
     image_pull_secrets: Sequence[LocalObjectReference] = ()
     affinity: Affinity | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -34,8 +34,8 @@ from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.core_v1 import TopologySpreadConstraint
 from steersman.meta import ObjectKey, ObjectMetaApply, to_builtins
 from steersman.meta.apply import TemplateMetaApply
-from steersman_databases.clusters.observed import FENCED, RESTART_HASH
-from steersman_databases.clusters.rollout import restart_hash
+from steersman_databases.clusters.observed import FENCED
+from steersman_databases.clusters.rollout import hashes
 from steersman_databases.engines.cluster import ClusterView, PodParts
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 from steersman_databases.resources.labels import cluster_selector, instance_labels, instance_selector
@@ -81,7 +81,7 @@ def instance_statefulset(cluster: ClusterView, instance: InstancePlan, parts: Po
 
 
 def _annotations(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> dict[str, str]:
-    ours = {RESTART_HASH: restart_hash(cluster, instance.image), **({FENCED: "true"} if instance.fenced else {})}
+    ours = {**hashes(cluster, instance.image), **({FENCED: "true"} if instance.fenced else {})}
     return {**cluster.pods.annotations, **parts.annotations, **ours}
 
 

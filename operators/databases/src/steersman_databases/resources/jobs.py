@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from steersman.api.apply.batch_v1 import (
@@ -21,7 +20,6 @@ from steersman.api.apply.core_v1 import (
     CapabilitiesApply,
     ConfigMapProjectionApply,
     KeyToPathApply,
-    LocalObjectReferenceApply,
     PodSecurityContextApply,
     PodSpecApply,
     PodTemplateSpecApply,
@@ -35,8 +33,10 @@ from steersman.api.apply.core_v1 import (
 )
 from steersman.meta import ObjectMetaApply, Quantity
 from steersman.meta.apply import TemplateMetaApply
+from steersman_databases.clusters.rollout import hashes
 from steersman_databases.engines.cluster import ClusterView, Configurer, SqlSource
 from steersman_databases.resources.names import MANAGED_BY
+from steersman_databases.resources.placement import placed
 
 SOURCES = "databases.steersman.dev/sources"
 """On the Job: which state of its ConfigMaps and Secrets it was made for. Without it, it is made anew."""
@@ -65,7 +65,10 @@ def configuration_job(cluster: ClusterView, configurer: Configurer, sources: str
     )
     return JobApply(
         metadata=ObjectMetaApply(
-            name=key.name, namespace=key.namespace, labels=labels, annotations={SOURCES: sources}
+            name=key.name,
+            namespace=key.namespace,
+            labels=labels,
+            annotations={SOURCES: sources, **hashes(cluster, cluster.image)},
         ),
         spec=JobSpecApply(
             backoff_limit=_TRIES,
@@ -95,11 +98,10 @@ def _pod(cluster: ClusterView, configurer: Configurer, labels: Mapping[str, str]
     application = SecretProjectionApply(
         name=cluster.names.application_secret.name, items=[KeyToPathApply(key="ca.crt", path="ca.crt")]
     )
-    return PodSpecApply(
+    pod = PodSpecApply(
         restart_policy="Never",
         automount_service_account_token=False,
         enable_service_links=False,
-        image_pull_secrets=[LocalObjectReferenceApply(name=s.name) for s in cluster.pods.image_pull_secrets] or UNSET,
         security_context=PodSecurityContextApply(
             run_as_non_root=True,
             run_as_user=_UID,
@@ -113,6 +115,7 @@ def _pod(cluster: ClusterView, configurer: Configurer, labels: Mapping[str, str]
             _projected("application", [VolumeProjectionApply(secret=application)]),
         ],
     )
+    return placed(cluster.pods, pod)
 
 
 def _projected(name: str, sources: list[VolumeProjectionApply]) -> VolumeApply:

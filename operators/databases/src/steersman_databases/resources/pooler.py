@@ -14,7 +14,6 @@ from msgspec import UNSET
 
 from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
 from steersman.api.apply.core_v1 import (
-    AffinityApply,
     CapabilitiesApply,
     ConfigMapApply,
     ConfigMapVolumeSourceApply,
@@ -24,8 +23,6 @@ from steersman.api.apply.core_v1 import (
     ExecActionApply,
     LifecycleApply,
     LifecycleHandlerApply,
-    LocalObjectReferenceApply,
-    NodeAffinityApply,
     PodSecurityContextApply,
     PodSpecApply,
     PodTemplateSpecApply,
@@ -38,7 +35,6 @@ from steersman.api.apply.core_v1 import (
     ServicePortApply,
     ServiceSpecApply,
     TCPSocketActionApply,
-    TolerationApply,
     VolumeApply,
     VolumeMountApply,
 )
@@ -54,10 +50,11 @@ from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
 from steersman_databases.api.cluster_parts import POOLER_VALUES, Pooler
 from steersman_databases.clusters.keyring import pooler_certificate, pooler_services
-from steersman_databases.engines.cluster import ClusterView, PodSettings
+from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.postgresql import pgbouncer
 from steersman_databases.resources.instance import apart, applied, spread
 from steersman_databases.resources.names import MANAGED_BY
+from steersman_databases.resources.placement import placed
 
 PooledRole = Literal["rw", "ro"]
 POOLER_LABEL = "databases.steersman.dev/pooler"
@@ -184,21 +181,16 @@ def _taken(pooler: Pooler) -> Mapping[str, str]:
 
 def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> PodSpecApply:
     pods, selector = cluster.pods, LabelSelectorApply(match_labels=pooler_labels(cluster, role))
-    return PodSpecApply(
+    pod = PodSpecApply(
         automount_service_account_token=False,
         enable_service_links=False,
         # A pooler that ends takes nobody new and waits for its clients.
         termination_grace_period_seconds=60,
-        image_pull_secrets=[applied(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
-        affinity=_affinity(pods, selector),
-        node_selector=pods.node_selector or UNSET,
-        tolerations=[applied(t, TolerationApply) for t in pods.tolerations] or UNSET,
         # One with a selector of its own is about other pods than these.
         topology_spread_constraints=spread(
             [c for c in pods.topology_spread_constraints if not c.label_selector], selector
         )
         or UNSET,
-        priority_class_name=pods.priority_class or UNSET,
         security_context=PodSecurityContextApply(
             run_as_non_root=True,
             run_as_user=_UID,
@@ -217,15 +209,7 @@ def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> 
             VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(size_limit="16Mi")),
         ],
     )
-
-
-def _affinity(pods: PodSettings, selector: LabelSelectorApply) -> AffinityApply:
-    """The nodes that the cluster is for, on different ones where that is possible."""
-    nodes = None if pods.affinity is None else pods.affinity.node_affinity
-    return AffinityApply(
-        node_affinity=UNSET if nodes is None else applied(nodes, NodeAffinityApply),
-        pod_anti_affinity=apart(selector),
-    )
+    return placed(pods, pod, apart=apart(selector))
 
 
 def _secret(name: str, key: ObjectKey) -> VolumeApply:

@@ -22,6 +22,7 @@ from steersman.api.apply.batch_v1 import (
 from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
 from steersman.meta import ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
+from steersman_databases.clusters.rollout import hashes
 from steersman_databases.clusters.upgrade import DECLARED, Due
 from steersman_databases.engines.cluster import ClusterView, InUse, PodParts
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL, VERSION_LABEL
@@ -49,7 +50,7 @@ def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) 
             name=cluster.names.upgrade_job.name,
             namespace=cluster.key.namespace,
             labels={**upgrade_labels(cluster), INSTANCE_LABEL: str(instance), VERSION_LABEL: due.version},
-            annotations={DECLARED: due.declared},
+            annotations={DECLARED: due.declared, **hashes(cluster, due.image)},
         ),
         spec=_spec(cluster, pod, suspend=True),
     )

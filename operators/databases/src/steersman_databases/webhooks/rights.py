@@ -8,7 +8,7 @@ from steersman.api.core_v1 import Pod, Secret
 from steersman.client import Client
 from steersman.meta import ObjectKey
 from steersman.webhook import AdmissionRequest, Cause
-from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster
+from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.named_secrets import NamedSecret, Naming, named_secrets
 
 _CLUSTERS = (PostgreSQLCluster, MySQLCluster)
@@ -31,8 +31,8 @@ class Rights:
         keys = list(dict.fromkeys(each.key for each in named))
         allowed = dict(zip(keys, await asyncio.gather(*(self._may_read(k, request) for k in keys)), strict=True))
         causes = [_unreadable(each, request) for each in named if not allowed[each.key]]
-        if (images := _chosen_images(obj, former)) and not await self._may_run(request):
-            causes += [_unrunnable(field, request) for field in images]
+        if (chosen := _chosen(obj, former)) and not await self._may_run(request):
+            causes += [_unrunnable(field, request) for field in chosen]
         return causes
 
     async def _may_read(self, secret: ObjectKey, request: AdmissionRequest) -> bool:
@@ -58,17 +58,29 @@ def _known(obj: Naming, former: Naming | None) -> set[tuple[str, ObjectKey, tupl
     return {use for use in uses if same or not use[0].startswith("spec.serverRef.")}
 
 
-def _chosen_images(obj: Naming, former: Naming | None) -> list[str]:
-    """Fields with images that neither the operator chose nor somebody who was asked before."""
+def _chosen(obj: Naming, former: Naming | None) -> list[str]:
+    """Fields that say of pods what neither the operator chose nor somebody who was asked before."""
     if not isinstance(obj, _CLUSTERS):
         return []
-    before = _images(former) if isinstance(former, _CLUSTERS) else {}
-    return [field for field, image in _images(obj).items() if image not in (None, before.get(field))]
+    before = _of_pods(former) if isinstance(former, _CLUSTERS) else {}
+    return [field for field, said in _of_pods(obj).items() if said not in (None, before.get(field))]
 
 
-def _images(cluster: Cluster) -> dict[str, str | None]:
-    upgrade = cluster.spec.upgrade_image if isinstance(cluster, PostgreSQLCluster) else None
-    return {"spec.image": cluster.spec.image, "spec.upgradeImage": upgrade}
+def _of_pods(cluster: Cluster) -> dict[str, str | None]:
+    """What only those may say of a pod who may create one, by field: it decides what runs, and what that may do.
+
+    Labels let it into others' Services and policies, annotations into networks or out of confinement, and for a
+    priority others' pods are ended. On which nodes it is, and what it takes of them, any cluster has to say.
+    """
+    spec = cluster.spec
+    upgrade = spec.upgrade_image if isinstance(spec, PostgreSQLClusterSpec) else None
+    return {
+        "spec.image": spec.image,
+        "spec.upgradeImage": upgrade,
+        "spec.priorityClassName": spec.priority_class_name,
+        **{f"spec.podMetadata.labels[{name}]": said for name, said in spec.pod_metadata.labels.items()},
+        **{f"spec.podMetadata.annotations[{name}]": said for name, said in spec.pod_metadata.annotations.items()},
+    }
 
 
 def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
@@ -83,9 +95,11 @@ def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
 
 
 def _unrunnable(field: str, request: AdmissionRequest) -> Cause:
+    is_image = field.lower().endswith("image")
+    does, instead = ("run this image", " for the operator's own") if is_image else ("run pods with it", "")
     return Cause(
         field,
         f'user "{request.user.username}" may not create pods in namespace {request.namespace}, where the operator '
-        "would run this image for them: leave it out for the operator's own, or have it applied by somebody who may",
+        f"would {does} for them: leave it out{instead}, or have it applied by somebody who may",
         reason="FieldValueForbidden",
     )
