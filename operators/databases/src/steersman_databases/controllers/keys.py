@@ -210,7 +210,7 @@ class ClusterKeys:
         secret = await find(self._client, Secret, key)
         if secret is None:
             return None
-        self._charge.require_labels(secret)
+        self._charge.require_labels(secret, data.present)
         if await data_of(self._charge, secret, data.present) == "Gone":
             raise waits_for_removal(secret)
         return secret
@@ -246,6 +246,7 @@ class ClusterKeys:
             else:
                 self._charge.created(Secret, key)
             return secret
+        found = await self._charge.label_again(Secret, found, self._labels)
         changes: dict[str, Any] = {}
         if wanted != found.data:
             changes["data"] = to_builtins(wanted) | {k: None for k in found.data if k not in wanted}
