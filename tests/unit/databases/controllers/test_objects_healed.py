@@ -16,6 +16,7 @@ from steersman.client import MergePatch
 from steersman.meta import Object, ObjectKey, to_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import AdditionalService, Pooler, Services
+from steersman_databases.clusters.x509 import names_in
 
 MANAGED = "app.kubernetes.io/managed-by"
 LEADS = NAMES.slices("orders-rw")[0]
@@ -357,6 +358,23 @@ def _said(obj: Object) -> Any:
     spec = {k: v for k, v in wire.get("spec", {}).items() if k not in ("clusterIP", "clusterIPs", "replicas")}
     headless = wire.get("spec", {}).get("clusterIP") == "None"
     return spec, headless, wire.get("data"), wire.get("immutable"), wire.get("addressType")
+
+
+@virtual_time
+async def test_a_certificate_that_somebody_made_immutable_is_renewed_all_the_same() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.client.patch(Secret, NAMES.server_certificate, MergePatch({"immutable": True}))
+        await world.rest(60)
+        kept = world.server.read(Secret, NAMES.server_certificate)
+        assert kept is not None and kept.immutable, "it is in nobody's way"
+        await world.change(tls={"additionalNames": ["db.example.com"]})
+        await world.until("renewed", lambda: "db.example.com" in names_in(world.secret("orders-tls")["tls.crt"]), 30)
+        await world.ready(1)
+        found = world.server.read(Secret, NAMES.server_certificate)
+        assert found is not None and [o.name for o in found.metadata.owner_references] == ["data-orders-0"]
 
 
 @virtual_time
