@@ -167,8 +167,8 @@ SLICE_CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-def slice_of(world: ClusterWorld) -> Any:
-    found = world.server.read(EndpointSlice, LEADS)
+def slice_of(world: ClusterWorld, key: ObjectKey = LEADS) -> Any:
+    found = world.server.read(EndpointSlice, key)
     if found is None:
         return None
     wire = to_builtins(found)
@@ -209,16 +209,14 @@ async def test_an_endpoint_that_somebody_made_not_ready() -> None:
         assert "Service orders-rw leads to orders-0-0" in world.messages("DriftRepaired")
 
 
-@virtual_time
-async def test_a_strangers_slice_is_not_taken() -> None:
-    """It would lead his clients to our primary, and ours nowhere."""
-    world = ClusterWorld()
+def load_strangers_slice(world: ClusterWorld, key: ObjectKey) -> None:
+    """One that leads clients of somebody's own Service."""
     theirs: dict[str, Any] = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "name": LEADS.name,
-            "namespace": LEADS.namespace,
+            "name": key.name,
+            "namespace": key.namespace,
             "labels": {"kubernetes.io/service-name": "theirs"},
         },
         "addressType": "IPv4",
@@ -226,6 +224,13 @@ async def test_a_strangers_slice_is_not_taken() -> None:
         "ports": [],
     }
     world.server.load(theirs)
+
+
+@virtual_time
+async def test_a_strangers_slice_is_not_taken() -> None:
+    """It would lead his clients to our primary, and ours nowhere."""
+    world = ClusterWorld()
+    load_strangers_slice(world, LEADS)
     before = slice_of(world)
     async with world.operator():
         await world.create(instances=1)
@@ -235,6 +240,19 @@ async def test_a_strangers_slice_is_not_taken() -> None:
         assert slice_of(world) == before
         await world.client.delete(EndpointSlice, LEADS)
         await world.ready(1)
+
+
+@virtual_time
+async def test_a_strangers_slice_of_an_additional_service_is_told_and_the_cluster_serves() -> None:
+    world, [entry, _] = ClusterWorld(), NAMES.slices("entry")
+    load_strangers_slice(world, entry)
+    before = slice_of(world, entry)
+    async with world.operator():
+        await world.create(instances=1, services=Services(additional=(AdditionalService(name="entry", role="rw"),)))
+        await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts", 120)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
+        assert f"EndpointSlice {entry.name} exists" in world.message("Ready")
+        assert slice_of(world, entry) == before
 
 
 SECRETS = [
