@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -115,6 +117,45 @@ def test_in_the_cluster(ready: DatabaseUnderTest) -> None:
         with _told(ready, ("Updated", "updated Service orders-primary")):
             cluster.kubectl("patch", "service", "orders-primary", scope, *change)
             _works_again(ready)
+    # What the API server completes, and then refuses to have put back by halves.
+    udp = {"op": "replace", "path": "/spec/ports/0/protocol", "value": "UDP"}
+    nowhere = {"op": "replace", "path": "/ports/0/port", "value": 1}
+    endpoints = "orders.orders-primary-ipv4"
+    for kind, name, change in (
+        ("service", "orders-primary", ("--type=json", f"--patch={json.dumps([udp])}")),
+        ("service", "orders-primary", ('--patch={"spec":{"sessionAffinity":"ClientIP"}}',)),
+        ("service", "orders-primary", ('--patch={"spec":{"internalTrafficPolicy":"Local"}}',)),
+        ("endpointslice", endpoints, ("--type=json", f"--patch={json.dumps([nowhere])}")),
+        ("statefulset", ready.statefulset, ('--patch={"spec":{"updateStrategy":{"type":"RollingUpdate"}}}',)),
+    ):
+        before = _declared(ready, kind, name)
+        cluster.kubectl("patch", kind, name, scope, *change)
+        ready.eventually(
+            f"{kind} {name} is as declared",
+            lambda kind=kind, name=name, before=before: _declared(ready, kind, name) == before,
+            seconds=HEALED_WITHIN,
+        )
+    _works_again(ready)
+
+
+def _declared(database: DatabaseUnderTest, kind: str, name: str) -> Any:
+    found = database.one(kind, name)
+    return found.get("spec"), found.get("ports")
+
+
+def test_labels(ready: DatabaseUnderTest) -> None:
+    """A Secret without them is not seen by the operator, and is the cluster's all the same: its claim owns it."""
+    cluster, scope, label = ready.cluster, f"--namespace={ready.namespace}", "app.kubernetes.io/managed-by"
+    before = ready.one("secret", "orders-ca")["metadata"]["uid"]
+    cluster.kubectl("label", "secret", "orders-ca", scope, f"{label}-")
+    ready.eventually(
+        "the label is back",
+        lambda: label in ready.one("secret", "orders-ca")["metadata"]["labels"],
+        seconds=HEALED_WITHIN,
+    )
+    assert ready.one("secret", "orders-ca")["metadata"]["uid"] == before
+    ready.wait_ready()
+    _works_again(ready)
 
 
 def test_secrets(ready: DatabaseUnderTest) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from steersman.api.core_v1 import Service
-from steersman.client import Propagation
+from steersman.api.apps_v1 import StatefulSet
+from steersman.client import MergePatch, Propagation
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object, ObjectKey
@@ -15,7 +16,7 @@ from steersman_databases.controllers.failures import Aside
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster import ClusterView
-from steersman_databases.resources.drift import content_of, repair_of
+from steersman_databases.resources.drift import content_of, is_unchangeable, repair_of
 from steersman_databases.resources.labels import belongs_to
 
 T = TypeVar("T", bound=Object)
@@ -39,19 +40,37 @@ class Charge:
         """Applies ``config``, controlled by the cluster.
 
         Raises:
-            Blocked: something of that name is not ours.
+            Blocked: something of that name is not ours, or goes, to be made anew.
         """
         present = await find(self.client, kind, config.key)
         if present is not None:
             self.require_ours(present)
-        if isinstance(present, Service) and (repair := repair_of(present, config)):
-            await self.client.patch(Service, config.key, repair)
+            await self.require_changeable(kind, present, config)
+            if repair := repair_of(present, config):
+                await self.client.patch(kind, config.key, repair)
         applied = await self.client.apply(config, owner=self.cluster)
         if present is None:
             self.created(kind, config.key)
         elif applied is not present and content_of(applied) != content_of(present):
-            self.events.normal(self.cluster, "Updated", f"updated {kind.api_resource.kind} {config.key.name}")
+            self.updated(kind, config.key)
         return applied
+
+    async def require_changeable(self, kind: type[T], present: T, config: ApplyConfiguration[T]) -> None:
+        """Returns if ``present``, which is ours, can become as declared.
+
+        Raises Blocked, once it is deleted: when it is gone, it is made anew.
+        """
+        if not is_unchangeable(present, config):
+            return
+        if present.metadata.deletion_timestamp is None:
+            # A server goes on meanwhile: the pod is found again by its labels.
+            await self.delete(kind, present, propagation="Orphan" if kind is StatefulSet else "Background")
+        raise Blocked(
+            "Pending",
+            "Creating",
+            f"{kind.api_resource.kind} {present.metadata.name} was given what cannot be changed back: waiting until "
+            "it is deleted, to make it anew",
+        )
 
     async def remove(self, kind: type[T], key: ObjectKey) -> None:
         """Deletes what is not declared any more, if it is ours."""
@@ -88,14 +107,40 @@ class Charge:
             )
         raise name_taken(obj)
 
-    def require_labels(self, obj: Object) -> None:
-        """Returns if ``obj``, which nobody owns, bears the cluster's labels. Raises Blocked."""
-        if not belongs_to(obj, self.view):
+    def require_labels(self, obj: Object, claims: Iterable[Object] = ()) -> None:
+        """Returns if ``obj``, which the cluster does not control, bears its labels, or has lost them. Raises Blocked.
+
+        Args:
+            claims: of the cluster: what one of them owns is the cluster's. Nobody gets further by that than by the
+                labels, which anybody may write who may write ``obj``.
+        """
+        if not belongs_to(obj, self.view) and not is_owned(obj, claims):
             raise name_taken(obj)
+
+    async def label_again(self, kind: type[T], obj: T, labels: Mapping[str, str]) -> T:
+        """``obj``, which is the cluster's, with ``labels``, and an Event of those that it had lost."""
+        lost = dict(sorted(labels.items() - obj.metadata.labels.items()))
+        if not lost:
+            return obj
+        metadata = {"labels": lost, "resourceVersion": obj.metadata.resource_version}
+        labelled = await self.client.patch(kind, obj.key, MergePatch({"metadata": metadata}))
+        told = ", ".join(f"{name}={value}" for name, value in lost.items())
+        note = f"put back the labels {told} of {kind.api_resource.kind} {obj.metadata.name}, which had lost them"
+        self.events.normal(self.cluster, "Updated", note)
+        return labelled
 
     def created(self, kind: type[Object], key: ObjectKey) -> None:
         """Tells so."""
         self.events.normal(self.cluster, "Created", f"created {kind.api_resource.kind} {key.name}")
+
+    def updated(self, kind: type[Object], key: ObjectKey) -> None:
+        """Tells so."""
+        self.events.normal(self.cluster, "Updated", f"updated {kind.api_resource.kind} {key.name}")
+
+
+def is_owned(obj: Object, owners: Iterable[Object]) -> bool:
+    """Whether ``obj`` goes with one of ``owners``."""
+    return not {o.uid for o in obj.metadata.owner_references}.isdisjoint(o.metadata.uid for o in owners)
 
 
 def name_taken(obj: Object) -> Blocked:

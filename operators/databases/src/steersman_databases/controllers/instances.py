@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from steersman.errors import NotFound
 from steersman.meta import Object, ObjectKey
 from steersman_databases.clusters.observed import (
     OUT_OF_SERVICE,
@@ -30,14 +32,14 @@ from steersman_databases.clusters.steps import (
     StopInstance,
     SwitchOver,
 )
-from steersman_databases.controllers.declaring import Charge
-from steersman_databases.controllers.lookup import find_live
+from steersman_databases.controllers.declaring import Charge, is_owned
+from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.restarts import Restarts
 from steersman_databases.controllers.volumes import Volumes
 from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.topology import Member, Members, Topology
 from steersman_databases.resources.instance import InstancePlan, instance_statefulset
-from steersman_databases.resources.labels import belongs_to
+from steersman_databases.resources.labels import belongs_to, cluster_labels
 
 T = TypeVar("T", bound=Object)
 
@@ -79,19 +81,31 @@ class Instances:
         self._volumes = Volumes(charge)
 
     async def regain(self) -> Seen:
-        """All that there is; claims in use that are not in the cache have got back the labels that they had lost."""
+        """All that there is; what is in use and not in the cache has got back the labels that it had lost."""
         seen = await self.look()
-        found = await self._volumes.regain(seen.observed)
-        return await self.look(found) if found else seen
+        claims, store = await self._volumes.regain(seen.observed), await self._regain_store(seen.claims)
+        return await self.look(claims, store) if claims or store else seen
 
-    async def look(self, unseen: Sequence[PersistentVolumeClaim] = ()) -> Seen:
-        """All that there is, from the cache, which does not have ``unseen``."""
+    async def _regain_store(self, claims: Sequence[PersistentVolumeClaim]) -> Sequence[ConfigMap]:
+        """What the members agree in, where it was not seen: without it, nobody would seem to lead."""
+        found = list[ConfigMap]()
+        for key in self._view.store.every if claims else ():
+            present = await find(self._charge.client, ConfigMap, key)
+            if present is None or belongs_to(present, self._view) or not is_owned(present, claims):
+                continue
+            if present.metadata.deletion_timestamp is None:
+                with suppress(NotFound):
+                    found.append(await self._charge.label_again(ConfigMap, present, cluster_labels(self._view)))
+        return found
+
+    async def look(self, unseen: Sequence[PersistentVolumeClaim] = (), store: Sequence[ConfigMap] = ()) -> Seen:
+        """All that there is, from the cache, which does not have ``unseen``, and of the store ``store``."""
         view = self._view
         statefulsets = [s for s in await self._ours(StatefulSet) if self._charge.controls(s)]
         pods = await self._ours(Pod)
         claims = {c.key: c for c in (*await self._ours(PersistentVolumeClaim), *unseen)}.values()
-        store = [c for c in await self._ours(ConfigMap) if c.key in view.store.every]
-        members = self._topology.observe(view.key, pods, store)
+        agreed = {c.key: c for c in (*await self._ours(ConfigMap), *store) if c.key in view.store.every}
+        members = self._topology.observe(view.key, pods, list(agreed.values()))
         numbered = [c for c in claims if is_claim_of(view.names, c)]
         seen = observe(
             statefulsets=statefulsets, pods=pods, claims=numbered, members=members, now=self._charge.clock.now()

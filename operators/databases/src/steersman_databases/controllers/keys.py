@@ -210,7 +210,7 @@ class ClusterKeys:
         secret = await find(self._client, Secret, key)
         if secret is None:
             return None
-        self._charge.require_labels(secret)
+        self._charge.require_labels(secret, data.present)
         if await data_of(self._charge, secret, data.present) == "Gone":
             raise waits_for_removal(secret)
         return secret
@@ -246,6 +246,7 @@ class ClusterKeys:
             else:
                 self._charge.created(Secret, key)
             return secret
+        found = await self._charge.label_again(Secret, found, self._labels)
         changes: dict[str, Any] = {}
         if wanted != found.data:
             changes["data"] = to_builtins(wanted) | {k: None for k in found.data if k not in wanted}
@@ -253,6 +254,10 @@ class ClusterKeys:
         if strangers := [c for c in data.claims if c.metadata.uid not in owners]:
             references = [*found.metadata.owner_references, *(owned_by(c) for c in strangers)]
             changes["metadata"] = {"ownerReferences": to_builtins(references)}
+        if "data" in changes and found.immutable and "tls.crt" in wanted:
+            # Were this cut in between, it would be signed anew: nobody but its servers has this one.
+            await self._charge.delete(Secret, found)
+            return await self._client.create(cluster_secret(key, self._labels, wanted, data.claims))
         return await self._change(found, changes) if changes else found
 
     async def _change(self, secret: Secret, changes: Mapping[str, Any]) -> Secret:

@@ -30,6 +30,7 @@ from steersman_databases.resources.cluster_services import (
     cluster_service,
     empty_slices,
 )
+from steersman_databases.resources.drift import repair_of
 from steersman_databases.resources.labels import cluster_labels
 from steersman_databases.resources.secrets import owned_by
 
@@ -70,7 +71,7 @@ class Surroundings:
     async def _ensure_stored(self, config: ApplyConfiguration[ConfigMap], seen: Seen) -> None:
         present = await find(self._charge.client, ConfigMap, config.key)
         if present is not None:
-            self._charge.require_labels(present)
+            self._charge.require_labels(present, seen.claims)
             owners = {o.uid for o in present.metadata.owner_references}
             if owners.isdisjoint(c.metadata.uid for c in seen.present):
                 present = await self._without_former_data(present, seen)
@@ -118,11 +119,23 @@ class Surroundings:
             if slice_.metadata.labels.get(SERVICE_LABEL) not in writable:
                 await charge.remove(EndpointSlice, slice_.key)
         for service in writable:
-            for config in empty_slices(self._view, service, port):
-                if await find(charge.client, EndpointSlice, config.key) is None:
-                    # Created, not applied: what is in it belongs to the primary.
-                    await charge.client.create(config, owner=charge.cluster)
-                    charge.created(EndpointSlice, config.key)
+            with nullcontext() if service == self._names.service("rw").name else charge.aside:
+                for config in empty_slices(self._view, service, port):
+                    await self._ensure_slice(config)
+
+    async def _ensure_slice(self, config: ApplyConfiguration[EndpointSlice]) -> None:
+        """All but what is in it, which belongs to the primary: so it is created, and not applied."""
+        charge = self._charge
+        present = await find(charge.client, EndpointSlice, config.key)
+        if present is None:
+            await charge.client.create(config, owner=charge.cluster)
+            charge.created(EndpointSlice, config.key)
+            return
+        charge.require_ours(present)
+        await charge.require_changeable(EndpointSlice, present, config)
+        if repair := repair_of(present, config):
+            await charge.client.patch(EndpointSlice, config.key, repair)
+            charge.updated(EndpointSlice, config.key)
 
     async def _owner_of(self, service: ObjectKey) -> Literal["cluster", "stranger", "nobody"]:
         present = await find(self._charge.client, Service, service)

@@ -114,24 +114,16 @@ class Volumes:
         self, claim: PersistentVolumeClaim, labels: Mapping[str, str]
     ) -> PersistentVolumeClaim | None:
         """A claim with these labels, which it may have lost; None where it goes, or is not the cluster's."""
-        lost = dict(sorted(labels.items() - claim.metadata.labels.items()))
         if claim.metadata.deletion_timestamp is not None:
             return None
-        if not lost:
+        if labels.items() <= claim.metadata.labels.items():
             return claim
         if not await self._owns_authorities(claim):
             return None
-        metadata = {"labels": lost, "resourceVersion": claim.metadata.resource_version}
         try:
-            ours = await self._charge.client.patch(
-                PersistentVolumeClaim, claim.key, MergePatch({"metadata": metadata})
-            )
+            return await self._charge.label_again(PersistentVolumeClaim, claim, labels)
         except NotFound:
             return None
-        told = ", ".join(f"{name}={value}" for name, value in lost.items())
-        note = f"put back the labels {told} of PersistentVolumeClaim {claim.metadata.name}, which had lost them"
-        self._charge.events.normal(self._charge.cluster, "Updated", note)
-        return ours
 
     async def _owns_authorities(self, claim: PersistentVolumeClaim) -> bool:
         """Whether it is the cluster's, whatever its labels: and no other that somebody has made under its name."""

@@ -1,48 +1,159 @@
-"""What somebody changed in an object of ours: what an apply leaves alone, and whether it changed anything."""
+"""What somebody changed in an object of ours: what an apply does not put back, and whether it changed anything.
+
+Left alone on purpose is what of a pod template we never say: admission policies of a cluster add to those, and each
+would undo what the other does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import ServiceApply, ServiceSpecApply
-from steersman.api.core_v1 import Service
+from steersman.api.apply.apps_v1 import DeploymentApply, StatefulSetApply
+from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply
+from steersman.api.apply.discovery_v1 import EndpointSliceApply
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply
+from steersman.api.apps_v1 import Deployment, StatefulSet
+from steersman.api.core_v1 import ConfigMap, Service
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api.meta_v1 import LabelSelector
+from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import MergePatch
 from steersman.meta import ApplyConfiguration, Object, to_builtins
 
-_FIELDS: Mapping[str, str] = {
-    "selector": "selector",
-    "externalIPs": "external_ips",
-    "publishNotReadyAddresses": "publish_not_ready_addresses",
-    "sessionAffinity": "session_affinity",
+_NOTHING: Sequence[Any] = (None, False, {}, ())
+_FIELDS: Mapping[str, tuple[str, Sequence[Any]]] = {
+    "externalIPs": ("external_ips", _NOTHING),
+    "publishNotReadyAddresses": ("publish_not_ready_addresses", _NOTHING),
+    "sessionAffinity": ("session_affinity", (*_NOTHING, "None")),
+    # Refused beside an affinity of "None", and so has to go with it.
+    "sessionAffinityConfig": ("session_affinity_config", _NOTHING),
+    "internalTrafficPolicy": ("internal_traffic_policy", (*_NOTHING, "Cluster")),
+    "externalTrafficPolicy": ("external_traffic_policy", (*_NOTHING, "Cluster")),
+    "loadBalancerSourceRanges": ("load_balancer_source_ranges", _NOTHING),
 }
-"""Of a Service, what leads clients elsewhere, by the wire's names. Other fields are filled by Kubernetes."""
-_UNSAID: Sequence[Any] = ("None", None, False, {}, ())
+"""Of a Service, what leads clients elsewhere or keeps them out: by the wire's names, with what says nothing.
+
+Other fields are filled by Kubernetes.
+"""
 
 
-def repair_of(service: Service, config: ApplyConfiguration[Any]) -> MergePatch | None:
-    """What puts back what an apply of ``config`` would not; None where there is nothing of the kind.
-
-    Ports are merged by number: one that was changed by hand would stay beside ours, under the same name. Fields and
-    keys that we never said would stay, too.
-    """
-    assert isinstance(config, ServiceApply) and isinstance(config.spec, ServiceSpecApply)
-    present, wanted = service.spec, config.spec
-    repair: dict[str, Any] = {}
-    ports = () if wanted.ports is UNSET else wanted.ports
-    if {port.port for port in present.ports} != {port.port for port in ports}:
-        repair["ports"] = to_builtins(ports)
-    for name, field in _FIELDS.items():
-        if getattr(wanted, field) is UNSET and getattr(present, field) not in _UNSAID:
-            repair[name] = None
-    selector = frozenset[str]() if wanted.selector is UNSET else wanted.selector.keys()
-    if foreign := present.selector.keys() - selector:
-        repair["selector"] = dict.fromkeys(foreign)
+def repair_of(present: Object, config: ApplyConfiguration[Any]) -> MergePatch | None:
+    """What puts back what an apply of ``config`` would not; None where there is nothing of the kind."""
+    match present, config:
+        case Service(), ServiceApply():
+            repair = _of_service(present, config)
+        case PodDisruptionBudget(), PodDisruptionBudgetApply():
+            repair = _of_budget(present, config)
+        case ConfigMap(), ConfigMapApply():
+            repair = _of_config_map(present, config)
+        case Deployment(), DeploymentApply():
+            # A rollout that somebody paused would never get to what is declared.
+            repair = {"spec": {"paused": None}} if present.spec.paused else {}
+        case StatefulSet(), StatefulSetApply():
+            repair = _of_statefulset(present)
+        case EndpointSlice(), EndpointSliceApply():
+            repair = _of_slice(present, config)
+        case _:
+            repair = {}
     if not repair:
         return None
-    return MergePatch({"metadata": {"resourceVersion": service.metadata.resource_version}, "spec": repair})
+    metadata = {**repair.pop("metadata", {}), "resourceVersion": present.metadata.resource_version}
+    return MergePatch({"metadata": metadata, **repair})
+
+
+def _of_service(present: Service, config: ServiceApply) -> dict[str, Any]:
+    """Ports are merged by number and protocol: one that was changed by hand would stay beside ours, under the same
+    name. Fields and keys that we never said would stay, too.
+    """
+    assert config.spec is not UNSET
+    wanted, spec = config.spec, dict[str, Any]()
+    ports: Sequence[ServicePortApply] = () if wanted.ports is UNSET else list(wanted.ports)
+    there = {(port.port, port.protocol or "TCP", port.app_protocol or "") for port in present.spec.ports}
+    if there != {(port.port, port.protocol, port.app_protocol or "") for port in ports}:
+        spec["ports"] = to_builtins(ports)
+    for name, (field, unsaid) in _FIELDS.items():
+        if getattr(wanted, field) is UNSET and getattr(present.spec, field) not in unsaid:
+            spec[name] = None
+    selector = frozenset[str]() if wanted.selector is UNSET else wanted.selector.keys()
+    if foreign := present.spec.selector.keys() - selector:
+        spec["selector"] = dict.fromkeys(foreign)
+    return {"spec": spec} if spec else {}
+
+
+def _of_budget(present: PodDisruptionBudget, config: PodDisruptionBudgetApply) -> dict[str, Any]:
+    """Of the two limits there is one: beside the other, ours is refused."""
+    assert config.spec is not UNSET
+    if present.spec.min_available is None:
+        return {}
+    return {"spec": {"minAvailable": None, "maxUnavailable": config.spec.max_unavailable}}
+
+
+def _of_config_map(present: ConfigMap, config: ConfigMapApply) -> dict[str, Any]:
+    """Each key is a file to whom it is mounted for."""
+    declared = frozenset[str]() if config.data is UNSET else config.data.keys()
+    repair = dict[str, Any]()
+    if foreign := present.data.keys() - declared:
+        repair["data"] = dict.fromkeys(sorted(foreign))
+    if present.binary_data:
+        repair["binaryData"] = None
+    return repair
+
+
+def _of_statefulset(present: StatefulSet) -> dict[str, Any]:
+    """Another ordinal is another pod. What is about rolling updates is refused beside ``OnDelete``, which is ours."""
+    spec, strategy = dict[str, Any](), present.spec.update_strategy
+    if present.spec.ordinals is not None:
+        spec["ordinals"] = None
+    if strategy.rolling_update is not None:
+        spec["updateStrategy"] = {"type": "OnDelete", "rollingUpdate": None}
+    return {"spec": spec} if spec else {}
+
+
+def _of_slice(present: EndpointSlice, config: EndpointSliceApply) -> dict[str, Any]:
+    """All but the endpoints, which are the primary's to write."""
+    repair, labels = dict[str, Any](), config.metadata.labels or {}
+    if lost := dict(sorted(labels.items() - present.metadata.labels.items())):
+        repair["metadata"] = {"labels": lost}
+    wanted = () if config.ports is UNSET else config.ports
+    there = [(port.name, port.port, port.protocol, port.app_protocol) for port in present.ports or ()]
+    if there != [(port.name, port.port, port.protocol, None) for port in wanted]:
+        repair["ports"] = to_builtins(wanted)
+    return repair
+
+
+def is_unchangeable(present: Object, config: ApplyConfiguration[Any]) -> bool:
+    """Whether ``present`` has what only another object can have otherwise: an apply of ``config`` is refused."""
+    match present, config:
+        case Service(), ServiceApply():
+            assert config.spec is not UNSET
+            headless, wanted = present.spec.cluster_ip == "None", config.spec.cluster_ip == "None"
+            return headless is not wanted and present.spec.type != "ExternalName"
+        case ConfigMap(), ConfigMapApply():
+            return present.immutable is True
+        case EndpointSlice(), EndpointSliceApply():
+            return present.address_type != config.address_type
+        case Deployment(), DeploymentApply():
+            assert config.spec is not UNSET
+            return not _selects(present.spec.selector, config.spec.selector)
+        case StatefulSet(), StatefulSetApply():
+            assert config.spec is not UNSET
+            spec, declared = present.spec, config.spec
+            return (
+                not _selects(spec.selector, declared.selector)
+                or spec.service_name != declared.service_name
+                or spec.pod_management_policy != declared.pod_management_policy
+                or bool(spec.volume_claim_templates)
+            )
+        case _:
+            return False
+
+
+def _selects(present: LabelSelector | None, wanted: LabelSelectorApply | UnsetType) -> bool:
+    return to_builtins(present) == to_builtins(wanted)
 
 
 def content_of(obj: Object) -> Any:

@@ -12,7 +12,12 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
+from steersman.api.apply.apps_v1 import (
+    DeploymentApply,
+    DeploymentSpecApply,
+    DeploymentStrategyApply,
+    RollingUpdateDeploymentApply,
+)
 from steersman.api.apply.core_v1 import (
     CapabilitiesApply,
     ConfigMapApply,
@@ -149,6 +154,11 @@ def pooler_deployment(cluster: ClusterView, pooler: Pooler, role: PooledRole, *,
         metadata=_metadata(cluster, role),
         spec=DeploymentSpecApply(
             replicas=pooler.replicas,
+            # What Kubernetes would say unasked: so that nobody else says that all are to go at once.
+            strategy=DeploymentStrategyApply(
+                type="RollingUpdate",
+                rolling_update=RollingUpdateDeploymentApply(max_surge="25%", max_unavailable="25%"),
+            ),
             selector=LabelSelectorApply(match_labels=labels),
             template=PodTemplateSpecApply(
                 metadata=TemplateMetaApply(labels=labels, annotations=annotations),

@@ -23,8 +23,11 @@ def endpoints_of(pod: Pod | None, family: str) -> list[dict[str, Any]]:
 
 
 def leads_to(found: EndpointSlice, endpoints: list[dict[str, Any]]) -> bool:
-    """Whether these addresses, and no others, stand in the slice."""
+    """Whether these addresses, and no others, stand in the slice, and all may be led to."""
     present = [address for endpoint in found.endpoints or () for address in endpoint.addresses]
+    # Not said is ready.
+    if any(endpoint.conditions.ready is False for endpoint in found.endpoints or ()):
+        return False
     return present == [address for endpoint in endpoints for address in endpoint["addresses"]]
 
 

@@ -1,0 +1,412 @@
+"""What somebody changes by hand in an object of a cluster is healed, also where an apply does not put it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster_world import KEY, NAMES, ClusterWorld
+from group_world import GroupWorld
+from steersman.api.apps_v1 import Deployment, StatefulSet
+from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Secret, Service
+from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.client import MergePatch
+from steersman.meta import Object, ObjectKey, to_builtins
+from steersman.testing import virtual_time
+from steersman_databases.api.cluster_parts import AdditionalService, Pooler, Services
+from steersman_databases.clusters.x509 import names_in
+
+MANAGED = "app.kubernetes.io/managed-by"
+LEADS = NAMES.slices("orders-rw")[0]
+POOLER = ObjectKey(KEY.namespace, "orders-pooler-rw")
+
+
+def spec_of(world: ClusterWorld, kind: type[Object], key: ObjectKey) -> Any:
+    found = world.server.read(kind, key)
+    return None if found is None else to_builtins(found)["spec"]
+
+
+def data_of(world: ClusterWorld, key: ObjectKey) -> dict[str, str]:
+    found = world.server.read(ConfigMap, key)
+    return dict(found.data) if found else {}
+
+
+async def heals(world: ClusterWorld, kind: type[Object], key: ObjectKey, patch: dict[str, Any]) -> None:
+    """That the spec is again as it was, with an Event, and the cluster Ready."""
+    before = spec_of(world, kind, key)
+    await world.client.patch(kind, key, MergePatch({"spec": patch}))
+    assert spec_of(world, kind, key) != before
+    await world.until("healed", lambda: spec_of(world, kind, key) == before, 30)
+    await world.until("told", lambda: f"updated {kind.__name__} {key.name}" in world.messages("Updated"), 30)
+    await world.until("ready", lambda: world.condition("Ready") == "True/ClusterReady", 30)
+
+
+ON_SERVICES: dict[str, dict[str, Any]] = {
+    "protocol": {"ports": [{"name": "postgresql", "port": 5432, "protocol": "UDP", "targetPort": 5432}]},
+    "appProtocol": {
+        "ports": [
+            {"name": "postgresql", "port": 5432, "protocol": "TCP", "targetPort": 5432, "appProtocol": "http"},
+        ]
+    },
+    "internalTrafficPolicy": {"internalTrafficPolicy": "Local"},
+    "sessionAffinity": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 9}}},
+}
+ON_BALANCERS: dict[str, dict[str, Any]] = {
+    "externalTrafficPolicy": {"externalTrafficPolicy": "Local"},
+    "loadBalancerSourceRanges": {"loadBalancerSourceRanges": ["192.0.2.0/24"]},
+}
+
+
+@pytest.mark.parametrize(("service", "patch"), [*(("orders-rw", p) for p in ON_SERVICES.values())], ids=ON_SERVICES)
+@virtual_time
+async def test_a_service(service: str, patch: dict[str, Any]) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await heals(world, Service, ObjectKey(KEY.namespace, service), patch)
+
+
+@pytest.mark.parametrize("patch", ON_BALANCERS.values(), ids=ON_BALANCERS)
+@virtual_time
+async def test_a_load_balancer(patch: dict[str, Any]) -> None:
+    world = ClusterWorld()
+    services = Services(additional=(AdditionalService(name="public", role="rw", type="LoadBalancer"),))
+    async with world.operator():
+        await world.create(instances=1, services=services)
+        await world.ready(1)
+        await heals(world, Service, ObjectKey(KEY.namespace, "public"), patch)
+
+
+@virtual_time
+async def test_what_is_declared_of_a_load_balancer_stays() -> None:
+    world, public = ClusterWorld(), ObjectKey(KEY.namespace, "public")
+    declared = AdditionalService(
+        name="public",
+        role="rw",
+        type="LoadBalancer",
+        external_traffic_policy="Local",
+        load_balancer_source_ranges=("192.0.2.0/24",),
+    )
+    async with world.operator():
+        await world.create(instances=1, services=Services(additional=(declared,)))
+        await world.ready(1)
+        await world.rest(120)
+        spec = spec_of(world, Service, public)
+        assert (spec["externalTrafficPolicy"], spec["loadBalancerSourceRanges"]) == ("Local", ["192.0.2.0/24"])
+        assert "updated Service public" not in world.messages("Updated")
+
+
+@virtual_time
+async def test_a_budget_with_the_other_limit() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=2)
+        await world.ready(2)
+        await heals(world, PodDisruptionBudget, KEY, {"minAvailable": 2, "maxUnavailable": None})
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [{"paused": True}, {"strategy": {"type": "Recreate", "rollingUpdate": None}}],
+    ids=["paused", "all at once"],
+)
+@virtual_time
+async def test_a_pooler(patch: dict[str, Any]) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler())
+        await world.until("made", lambda: world.server.read(Deployment, POOLER), 60)
+        await world.rest(30)
+        before = spec_of(world, Deployment, POOLER)
+        await world.client.patch(Deployment, POOLER, MergePatch({"spec": patch}))
+        await world.until("healed", lambda: spec_of(world, Deployment, POOLER) == before, 30)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"ordinals": {"start": 5}},
+        {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
+    ],
+    ids=["another pod", "by themselves"],
+)
+@virtual_time
+async def test_a_statefulset(patch: dict[str, Any]) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await heals(world, StatefulSet, NAMES.statefulset(0), patch)
+
+
+@pytest.mark.parametrize(
+    ("of", "key"), [(ClusterWorld, NAMES.local_configuration), (GroupWorld, NAMES.mysql_configuration)]
+)
+@virtual_time
+async def test_files_that_nobody_declared(of: type[ClusterWorld], key: ObjectKey) -> None:
+    world = of()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        before = data_of(world, key)
+        await world.client.patch(ConfigMap, key, MergePatch({"data": {"more.cnf": "x"}, "binaryData": {"b": "AA=="}}))
+        await world.until("healed", lambda: data_of(world, key) == before, 30)
+        found = world.server.read(ConfigMap, key)
+        assert found is not None and not found.binary_data
+
+
+SLICE_CHANGES: dict[str, dict[str, Any]] = {
+    "ports": {"ports": [{"name": "postgresql", "port": 1, "protocol": "TCP"}]},
+    "no ports": {"ports": None},
+    "protocol": {"ports": [{"name": "postgresql", "port": 5432, "protocol": "UDP"}]},
+    "labels": {"metadata": {"labels": {MANAGED: None}}},
+    "of another": {"metadata": {"labels": {"kubernetes.io/service-name": "orders-ro"}}},
+}
+
+
+def slice_of(world: ClusterWorld, key: ObjectKey = LEADS) -> Any:
+    found = world.server.read(EndpointSlice, key)
+    if found is None:
+        return None
+    wire = to_builtins(found)
+    return wire["metadata"]["labels"], wire.get("ports"), [e["addresses"] for e in wire.get("endpoints") or ()]
+
+
+@pytest.mark.parametrize("patch", SLICE_CHANGES.values(), ids=SLICE_CHANGES)
+@virtual_time
+async def test_where_clients_of_the_primary_are_led(patch: dict[str, Any]) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        before = slice_of(world)
+        await world.client.patch(EndpointSlice, LEADS, MergePatch(patch))
+        assert slice_of(world) != before
+        await world.until("healed", lambda: slice_of(world) == before, 30)
+        await world.ready(1)
+
+
+@virtual_time
+async def test_an_endpoint_that_somebody_made_not_ready() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        found = world.server.read(EndpointSlice, LEADS)
+        assert found is not None
+        [endpoint] = to_builtins(found)["endpoints"]
+        endpoint["conditions"]["ready"] = False
+        await world.client.patch(EndpointSlice, LEADS, MergePatch({"endpoints": [endpoint]}))
+
+        def leads() -> bool:
+            present = world.server.read(EndpointSlice, LEADS)
+            return present is not None and [e.conditions.ready for e in present.endpoints or ()] == [True]
+
+        await world.until("healed", leads, 30)
+        assert "Service orders-rw leads to orders-0-0" in world.messages("DriftRepaired")
+
+
+def load_strangers_slice(world: ClusterWorld, key: ObjectKey) -> None:
+    """One that leads clients of somebody's own Service."""
+    theirs: dict[str, Any] = {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": {"kubernetes.io/service-name": "theirs"},
+        },
+        "addressType": "IPv4",
+        "endpoints": [],
+        "ports": [],
+    }
+    world.server.load(theirs)
+
+
+@virtual_time
+async def test_a_strangers_slice_is_not_taken() -> None:
+    """It would lead his clients to our primary, and ours nowhere."""
+    world = ClusterWorld()
+    load_strangers_slice(world, LEADS)
+    before = slice_of(world)
+    async with world.operator():
+        await world.create(instances=1)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
+        assert f"EndpointSlice {LEADS.name} exists and does not belong to this cluster" in world.message("Ready")
+        await world.rest(60)
+        assert slice_of(world) == before
+        await world.client.delete(EndpointSlice, LEADS)
+        await world.ready(1)
+
+
+@virtual_time
+async def test_a_strangers_slice_of_an_additional_service_is_told_and_the_cluster_serves() -> None:
+    world, [entry, _] = ClusterWorld(), NAMES.slices("entry")
+    load_strangers_slice(world, entry)
+    before = slice_of(world, entry)
+    async with world.operator():
+        await world.create(instances=1, services=Services(additional=(AdditionalService(name="entry", role="rw"),)))
+        await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts", 120)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
+        assert f"EndpointSlice {entry.name} exists" in world.message("Ready")
+        assert slice_of(world, entry) == before
+
+
+SECRETS = [
+    NAMES.administrator_secret,
+    NAMES.authorities,
+    NAMES.operator_certificate,
+    NAMES.server_certificate,
+]
+STORE = sorted(NAMES.store_of("postgresql").every)
+OF_CLAIMS: list[tuple[type[Object], ObjectKey]] = [*((Secret, k) for k in SECRETS), *((ConfigMap, k) for k in STORE)]
+
+
+def managed(world: ClusterWorld, kind: type[Object], key: ObjectKey) -> bool:
+    found = world.server.read(kind, key)
+    return found is not None and found.metadata.labels.get(MANAGED) == "steersman-databases"
+
+
+@pytest.mark.parametrize("lost", ["Helm", None])
+@pytest.mark.parametrize(
+    ("kind", "key"), [*((Secret, k) for k in SECRETS), *((ConfigMap, k) for k in STORE)], ids=str
+)
+@virtual_time
+async def test_a_lost_label_comes_back(kind: type[Object], key: ObjectKey, lost: str | None) -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        found = world.server.read(kind, key)
+        assert found is not None
+        uid, uids = found.metadata.uid, world.uids()
+        await world.client.patch(kind, key, MergePatch({"metadata": {"labels": {MANAGED: lost}}}))
+        await world.until("back", lambda: managed(world, kind, key), 30)
+        await world.until("ready", lambda: world.condition("Ready") == "True/ClusterReady", 30)
+        again = world.server.read(kind, key)
+        assert again is not None and again.metadata.uid == uid and world.uids() == uids
+        told = f"put back the labels {MANAGED}=steersman-databases of {kind.__name__} {key.name}, which had lost them"
+        assert told in world.messages("Updated")
+        assert not {"InstanceReplaced", "SecretRepaired", "NameTaken"} & set(world.events())
+
+
+@virtual_time
+async def test_a_group_keeps_who_leads_where_a_label_is_lost() -> None:
+    world = GroupWorld()
+    async with world.operator():
+        await world.create(instances=3)
+        await world.ready(3)
+        uids = world.uids()
+        await world.client.patch(ConfigMap, NAMES.group, MergePatch({"metadata": {"labels": {MANAGED: None}}}))
+        await world.until("back", lambda: managed(world, ConfigMap, NAMES.group), 30)
+        await world.ready(3)
+        assert world.uids() == uids
+
+
+@virtual_time
+async def test_a_secret_of_somebody_elses_claim_is_a_strangers() -> None:
+    world = ClusterWorld()
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": "theirs", "namespace": KEY.namespace, "uid": "another"}
+    world.server.load({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+    claim = world.server.read(PersistentVolumeClaim, ObjectKey(KEY.namespace, "theirs"))
+    assert claim is not None
+    owner = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "theirs", "uid": claim.metadata.uid}
+    metadata = {"name": "orders-ca", "namespace": KEY.namespace, "ownerReferences": [owner]}
+    world.server.load({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    async with world.operator():
+        await world.create(instances=1)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
+        assert not managed(world, Secret, NAMES.authorities)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "change"),
+    [
+        (ConfigMap, NAMES.local_configuration, {"immutable": True, "data": {"patroni.yaml": "x"}}),
+        (Service, NAMES.headless_service, {"spec": {"clusterIP": "", "clusterIPs": []}}),
+        (Service, NAMES.service("rw"), {"spec": {"clusterIP": "None", "clusterIPs": ["None"]}}),
+        (Deployment, POOLER, {"spec": {"selector": {"matchLabels": {"databases.steersman.dev/pooler": "rw"}}}}),
+        (StatefulSet, NAMES.statefulset(0), {"spec": {"serviceName": "elsewhere"}}),
+        (StatefulSet, NAMES.statefulset(0), {"spec": {"podManagementPolicy": "OrderedReady"}}),
+        (EndpointSlice, LEADS, {"addressType": "IPv6", "endpoints": []}),
+    ],
+    ids=lambda value: value.name if isinstance(value, ObjectKey) else None,
+)
+@virtual_time
+async def test_made_by_others_with_what_cannot_be_changed(
+    kind: type[Object], key: ObjectKey, change: dict[str, Any]
+) -> None:
+    """As by ``kubectl replace --force``, which keeps whose they are."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1, pooler=Pooler())
+        await world.until("made", lambda: world.server.read(Deployment, POOLER), 60)
+        await world.until("leads", lambda: world.condition("Available") == "True/PrimaryAccepts")
+        await world.rest(30)
+        before = world.server.read(kind, key)
+        assert before is not None
+        uids = world.uids()
+        wire: dict[str, Any] = to_builtins(before)
+        body: dict[str, Any] = {
+            **wire,
+            **{k: {**wire[k], **v} if k in ("spec", "data") else v for k, v in change.items()},
+        }
+        kept = {k: wire["metadata"][k] for k in ("name", "namespace", "labels", "ownerReferences")}
+        # All at once, as the operator is quicker than whoever does it one after the other.
+        await world.client.delete(kind, key, propagation="Orphan")
+        api = kind.api_resource
+        world.server.load({**body, "apiVersion": api.api_version, "kind": api.kind, "metadata": kept})
+
+        def again() -> bool:
+            found = world.server.read(kind, key)
+            return found is not None and _said(found) == _said(before)
+
+        await world.until("as declared", again, 60)
+        await world.until("leads", lambda: world.condition("Available") == "True/PrimaryAccepts", 60)
+        assert world.uids() == uids
+
+
+def _said(obj: Object) -> Any:
+    """What of an object the test is about: without what Kubernetes chooses anew each time."""
+    wire = to_builtins(obj)
+    spec = {k: v for k, v in wire.get("spec", {}).items() if k not in ("clusterIP", "clusterIPs", "replicas")}
+    headless = wire.get("spec", {}).get("clusterIP") == "None"
+    return spec, headless, wire.get("data"), wire.get("immutable"), wire.get("addressType")
+
+
+@virtual_time
+async def test_a_certificate_that_somebody_made_immutable_is_renewed_all_the_same() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.client.patch(Secret, NAMES.server_certificate, MergePatch({"immutable": True}))
+        await world.rest(60)
+        kept = world.server.read(Secret, NAMES.server_certificate)
+        assert kept is not None and kept.immutable, "it is in nobody's way"
+        await world.change(tls={"additionalNames": ["db.example.com"]})
+        await world.until("renewed", lambda: "db.example.com" in names_in(world.secret("orders-tls")["tls.crt"]), 30)
+        await world.ready(1)
+        found = world.server.read(Secret, NAMES.server_certificate)
+        assert found is not None and [o.name for o in found.metadata.owner_references] == ["data-orders-0"]
+
+
+@virtual_time
+async def test_while_it_is_paused_no_label_is_put_back() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        await world.annotate(paused="true")
+        await world.until("paused", lambda: world.condition("Paused") == "True/ByAnnotation")
+        for kind, key in ((Secret, NAMES.authorities), (ConfigMap, NAMES.store_leader)):
+            await world.client.patch(kind, key, MergePatch({"metadata": {"labels": {MANAGED: None}}}))
+        await world.rest(60)
+        assert not managed(world, Secret, NAMES.authorities) and not managed(world, ConfigMap, NAMES.store_leader)
+        await world.annotate(paused=None)
+        await world.ready(1)
+        assert managed(world, Secret, NAMES.authorities) and managed(world, ConfigMap, NAMES.store_leader)
