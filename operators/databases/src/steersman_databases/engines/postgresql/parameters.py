@@ -91,6 +91,12 @@ _OURS: Mapping[str, str] = {
     "allow_alter_system": "what ALTER SYSTEM sets would outrank what is declared",
 }
 
+# A server's own names have no dot, an extension's one: of SET's "a.b.c" and "a.b$c" a file makes a syntax error.
+# Source: src/backend/utils/misc/guc-file.l, ID and QUALIFIED_ID.
+_NAME = re.compile(r"[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?")
+_LINE_ENDS = re.compile(r"[\r\n\0]")
+_DESTINATION = r'\s*("?)(?:stderr|csvlog|jsonlog|syslog)\{}\s*'
+_DESTINATIONS = re.compile(rf"\s*|{_DESTINATION.format(1)}(?:,{_DESTINATION.format(2)})*", re.IGNORECASE)
 _TRUE, _FALSE = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 _NUMBER = re.compile(r"\s*([+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*([A-Za-z]*)\s*")
 _MEMORY: Mapping[str, float] = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -102,9 +108,24 @@ _UNIT = re.compile(r"(\d*)([A-Za-z]+)")
 def refused(name: str, value: str) -> str | None:
     """Why a user may not set this at all, whatever the server is; None if he may."""
     folded = name.lower()
+    if reason := _unreadable(folded, value):
+        return reason
     if folded == "wal_level" and value.strip().lower() not in ("replica", "logical"):
         return "replicas need wal_level replica or logical"
     return _OURS.get(folded) or _unknown_to_openssl(folded, value)
+
+
+def _unreadable(name: str, value: str) -> str | None:
+    """Of a file with it a server reads nothing at all, and it does not start with it."""
+    if _NAME.fullmatch(name) is None:
+        return 'names are lower-case letters, digits and "_", with at most one "." in between'
+    if _LINE_ENDS.search(value):
+        return "one line, since a file of parameters takes no other: remove line breaks"
+    if name == "default_table_access_method" and not value:
+        return "it cannot be empty"
+    if name == "log_destination" and _DESTINATIONS.fullmatch(value) is None:
+        return "it is of stderr, csvlog, jsonlog and syslog, with commas between"
+    return None
 
 
 def _unknown_to_openssl(name: str, value: str) -> str | None:
