@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from steersman_databases.engines.cluster import Setting, SettingCatalog, Verdict
@@ -146,6 +146,18 @@ def _unknown_to_openssl(name: str, value: str) -> str | None:
             # It knows the curve, which is none of TLS's groups: a server starts with that, and does without.
             return None
     return None
+
+
+def at_odds(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The parameters with which no server starts because of another one, and why."""
+    lowest, highest = (values.get(f"ssl_{end}_protocol_version", "") for end in ("min", "max"))
+    if highest and highest.lower() < (lowest or "TLSv1.2").lower():
+        words = f"{highest} is before {lowest or 'TLSv1.2'}, ssl_min_protocol_version: no server starts with that"
+        yield "ssl_max_protocol_version", words
+    whole, *parts = [f"log_{what}_stats" for what in ("statement", "parser", "planner", "executor")]
+    others = [name for name in parts if _meant(values.get(name, "off"))]
+    if _meant(values.get(whole, "off")) and others:
+        yield whole, f"no server starts with it and {', '.join(others)}: turn one of both off"
 
 
 def is_ours(name: str) -> bool:
@@ -296,11 +308,17 @@ def _factor(known: Setting, unit: str, value: str) -> float:
 
 def _truth(known: Setting, value: str) -> bool:
     """Any beginning of a word that only one of both has."""
+    if (meant := _meant(value)) is None:
+        raise ValueError(f'parameter "{known.name}" requires a Boolean value')
+    return meant
+
+
+def _meant(value: str) -> bool | None:
     text = value.strip().lower()
     for words, truth in ((_TRUE, True), (_FALSE, False)):
         if text and text != "o" and any(word.startswith(text) for word in words):
             return truth
-    raise ValueError(f'parameter "{known.name}" requires a Boolean value')
+    return None
 
 
 def _choice(known: Setting, value: str) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from ..cluster import Tried
 from ..errors import Raced, SqlFailed
 from ..server import Server
+from .parameters import at_odds
 from .session import Session, logged_in
 
 _SECONDS = 5.0
@@ -25,17 +26,11 @@ _SECONDS = 5.0
 _LOOKED_UP = ("default_table_access_method", "default_tablespace", "default_text_search_config")
 # What is read by the same rules and may be set by a session, in place of what may not, or is looked up.
 _LIKE = {"log_timezone": "timezone", "temp_tablespaces": "search_path"}
-# The first of them is refused where one of the others is on, and the other way round.
-_STATISTICS = ("log_statement_stats", "log_parser_stats", "log_planner_stats", "log_executor_stats")
 _TRIABLE = """
     SELECT pg_catalog.lower(name), context IN ('user', 'superuser') FROM pg_catalog.pg_settings
     WHERE pg_catalog.lower(name) = ANY (%s)
 """
 _TRY = "SELECT pg_catalog.set_config(%s, %s, true) IS NULL"
-_TRY_TOGETHER = """
-    SELECT pg_catalog.set_config(name, value, true) IS NULL
-    FROM ROWS FROM (pg_catalog.unnest(%s::text[]), pg_catalog.unnest(%s::text[])) AS tried (name, value)
-"""
 # Of what takes a restart, each that waits for one stands there as not applied.
 _UNREAD = """
     SELECT coalesce(pg_catalog.lower(file.name), ''), coalesce(file.setting, ''), file.error,
@@ -68,26 +63,13 @@ async def try_out(server: Server, values: Mapping[str, str]) -> Tried:
                     await session.rows("trying a parameter", _TRY, like, values[name])
                 except SqlFailed as failure:
                     refused[name] = re.sub(re.escape(f'"{like}"'), f'"{name}"', failure.message, flags=re.IGNORECASE)
-        return Tried({**refused, **await _try_together(session, values)}, await _unread(session))
+        return Tried({**refused, **dict(at_odds(values))}, await _unread(session))
 
 
 def _may_be_tried(name: str) -> bool:
-    """Not what would end the session; as numbers and switches these are judged without it."""
-    apart = name in _LOOKED_UP or name in _STATISTICS
-    return not apart and not name.endswith("_timeout") and name != "exit_on_error"
-
-
-async def _try_together(session: Session, values: Mapping[str, str]) -> Mapping[str, str]:
-    declared = {name: values[name] for name in _STATISTICS if name in values}
-    if _STATISTICS[0] not in declared or len(declared) == 1:
-        return {}
-    # The session has those of the file, which may not be declared any more.
-    names, given = [*_STATISTICS, *declared], ["off"] * len(_STATISTICS) + [*declared.values()]
-    try:
-        await session.rows("trying parameters", _TRY_TOGETHER, names, given)
-    except SqlFailed:
-        return {_STATISTICS[0]: f"{_STATISTICS[0]} and {', '.join(_STATISTICS[1:])} exclude each other"}
-    return {}
+    """Not what would end the session, nor what depends on the values that it has: those are judged without it."""
+    apart = name in _LOOKED_UP or name.endswith(("_timeout", "_stats"))
+    return not apart and name != "exit_on_error"
 
 
 async def _unread(session: Session) -> Mapping[str, tuple[str, str]]:
