@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from postgresql_server import PostgreSQLServer, initialise
 from server_process import START_SECONDS, Process, data_directory
-from steersman_databases.engines.cluster import SettingCatalog
+from steersman_databases.engines.cluster import Setting, SettingCatalog
 from steersman_databases.engines.postgresql.catalog import catalog
 from steersman_databases.engines.postgresql.parameters import judge
 from steersman_databases.engines.postgresql.trying import try_out
@@ -76,6 +77,16 @@ REFUSED_THOUGH: list[Mapping[str, str]] = [
     {"wal_consistency_checking": "nope"},
 ]
 """With these one starts as well, and goes without them, or nobody may log in."""
+TOGETHER = {
+    "autovacuum_max_workers",
+    "client_encoding",
+    "log_executor_stats",
+    "log_parser_stats",
+    "log_planner_stats",
+    "log_statement_stats",
+    "max_stack_depth",
+}
+"""What depends on others, or on the machine."""
 
 
 def as_superuser(postgresql: PostgreSQLServer) -> Server:
@@ -93,11 +104,25 @@ async def refused(server: Server, values: Mapping[str, str], known: SettingCatal
     return "Refused" in verdicts or bool(tried.refused)
 
 
+def write(file: Path, values: Mapping[str, str]) -> None:
+    """As Patroni does it."""
+    escaped = {name: value.replace("\\", "\\\\").replace("'", "''") for name, value in values.items()}
+    file.write_text("".join(f"{name} = '{value}'\n" for name, value in escaped.items()))
+
+
+@contextmanager
+def as_before(file: Path) -> Generator[None]:
+    """Puts a file's text back after the block."""
+    text = file.read_text()
+    try:
+        yield
+    finally:
+        file.write_text(text)
+
+
 def starts(directory: Path, command: list[str], values: Mapping[str, str]) -> bool:
     """Whether a server reads a file that Patroni would write."""
-    escaped = {name: value.replace("\\", "\\\\").replace("'", "''") for name, value in values.items()}
-    lines = "".join(f"{name} = '{value}'\n" for name, value in escaped.items())
-    (directory / "data/postgresql.conf").write_text(lines)
+    write(directory / "data/postgresql.conf", values)
     options = [one for one in command if not one.startswith(("-cshared_preload", "-clog_statement"))]
     process = Process(directory, [*options, "-clisten_addresses=", "-C", "work_mem"])
     return process.ended(START_SECONDS) == 0
@@ -128,3 +153,45 @@ async def test_all_is_tried_at_once_and_stays_as_it_was(postgresql: PostgreSQLSe
     assert tried.refused["timezone"] == 'invalid value for parameter "timezone": "Europe/Berln"'
     assert tried.refused["temp_tablespaces"] == 'invalid value for parameter "temp_tablespaces": "a b"'
     assert await postgresql.execute("SELECT name, setting FROM pg_settings ORDER BY name") == before
+
+
+def other(one: Setting) -> str | None:
+    """Another value that a server takes; None where that is not known by what it tells."""
+    match one.kind:
+        case "bool":
+            return "off" if one.value == "on" else "on"
+        case "enum":
+            return next((choice for choice in one.choices if choice != one.value), None)
+        case "string":
+            return one.value
+        case _:
+            return next((edge for edge in (one.maximum, one.minimum) if edge not in (None, one.value)), None)
+
+
+async def test_the_file_is_read_before_a_server_starts_with_it(postgresql: PostgreSQLServer) -> None:
+    server = as_superuser(postgresql)
+    [(directory,)] = await postgresql.execute("SHOW data_directory")
+    file = Path(directory, "postgresql.conf")
+    known = await catalog(server)
+    # What waits for a restart, or was not read again yet, is no fault of the file.
+    edges = {name: value for name, one in known.items() if (value := other(one)) is not None and not one.of_session}
+    fine = {n: v for n, v in edges.items() if judge(n, v, known).kind != "Refused" and n not in TOGETHER}
+    assert len(fine) > 150
+    with as_before(file):
+        write(file, {**fine, "default_tablespace": "nope", "default_table_access_method": "nope"})
+        assert (await try_out(server, {})).unread == {}
+        write(file, {"timezone": "Europe/Berln", "syslog_facility": "local9", "work_mem": "8MB"})
+        assert (await try_out(server, {})).unread == {
+            "timezone": (
+                "Europe/Berln",
+                "postgresql.conf, line 1: timezone = Europe/Berln: setting could not be applied",
+            ),
+            "syslog_facility": (
+                "local9",
+                "postgresql.conf, line 2: syslog_facility = local9: setting could not be applied",
+            ),
+        }
+        write(file, {"work_mem": "8MB", "rum.fuzzy.limit": "1"})
+        assert (await try_out(server, {})).unread == {"": ("", "postgresql.conf, line 2: syntax error")}
+        write(file, {"default_text_search_config": "a.b.c.d.e"})
+        assert (await try_out(server, {})).unread == {}, "it cannot be told, and ends nothing"

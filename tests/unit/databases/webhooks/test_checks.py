@@ -106,6 +106,11 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.postgresql.parameters[ssl_ciphers]",
         "OpenSSL knows none of these ciphers",
     ),
+    "statistics": (
+        {"postgresql": settings(parameters=FrozenDict({"log_statement_stats": "yes", "log_parser_stats": "1"}))},
+        "spec.postgresql.parameters[log_statement_stats]",
+        "no server starts with it and log_parser_stats: turn one of both off",
+    ),
     "lines": (
         {"postgresql": settings(parameters=FrozenDict({"search_path": "a, b\n"}))},
         "spec.postgresql.parameters[search_path]",

@@ -31,13 +31,13 @@ _TRIABLE = """
     WHERE pg_catalog.lower(name) = ANY (%s)
 """
 _TRY = "SELECT pg_catalog.set_config(%s, %s, true) IS NULL"
-# Of what takes a restart, each that waits for one stands there as not applied.
+# Of what takes a restart, each that waits for one stands there as not applied; in no file where it was taken out.
 _UNREAD = """
     SELECT coalesce(pg_catalog.lower(file.name), ''), coalesce(file.setting, ''), file.error,
            pg_catalog.regexp_replace(file.sourcefile, '.*/', ''), file.sourceline
     FROM pg_catalog.pg_file_settings AS file
          LEFT JOIN pg_catalog.pg_settings AS known ON pg_catalog.lower(known.name) = pg_catalog.lower(file.name)
-    WHERE file.error IS NOT NULL AND known.context IS DISTINCT FROM 'postmaster'
+    WHERE file.error IS NOT NULL AND file.sourcefile IS NOT NULL AND known.context IS DISTINCT FROM 'postmaster'
 """
 
 
