@@ -305,7 +305,7 @@ async def test_nobody_is_replaced_while_servers_have_a_file_that_none_could_read
         world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
         await world.client.delete(Pod, NAMES.pod(2))
         await world.until("told", lambda: world.condition("ParametersApplied") == REFUSED)
-        assert message(world).startswith("no server would start: postgresql.conf, line 7: syntax error")
+        assert message(world).startswith("no instance would start: postgresql.conf, line 7: syntax error")
         await world.rest(1800)
         assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
         world.hosts.broken_line = ""

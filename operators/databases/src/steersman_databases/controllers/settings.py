@@ -163,8 +163,8 @@ class Settings:
             **refused,
             **{one.name: one.words for one in trials.back},
         }
-        if "" in unread:
-            wrong["file"] = f"no server would start: {unread[''][1]}"
+        if others := [words for name, (_, words) in sorted(unread.items()) if name not in charge.view.parameters]:
+            wrong["file"] = f"no instance would start: {'; '.join(others)}"
         if words := parameters.prevented(charge.view, observed):
             wrong["first start"] = words
         waits = written or any(
