@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
-from steersman_databases.engines.cluster import InUse, Setting, SettingCatalog
+from steersman_databases.engines.cluster import InUse, Setting, SettingCatalog, Tried
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL, SUPERUSER, VERSION_LABEL, ClusterNames
 from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
@@ -81,6 +81,7 @@ class ClusterWorld:
             in_use=self.in_use,
             take_back=self.take_back,
             log_is_gone=self.log_is_gone,
+            try_out=self.try_out,
         )
 
     async def in_use(self, _server: Server) -> InUse:
@@ -128,6 +129,25 @@ class ClusterWorld:
         for name in standing:
             del written[name]
         return standing
+
+    async def try_out(self, server: Server, values: Mapping[str, str]) -> Tried:
+        """What a session may set is tried, and of the rest it is seen whether it was read."""
+        assert server.login.username == SUPERUSER
+        self.pod_of(server)
+        if self.unreachable:
+            raise ServerUnreachable(server.endpoint, "no answer")
+        contexts = {row["name"].lower(): row["context"] for row in json.loads(_SETTINGS.read_text())}
+        wrong = self.hosts.unreadable_values
+        refused = {
+            name: f'invalid value for parameter "{name}": "{value}"'
+            for name, value in values.items()
+            if (name, value) in wrong and contexts.get(name, "user") in ("user", "superuser")
+        }
+        in_file = {
+            n: (v, f"line 7: {n} = {v}: it was not applied") for n, v in self.stored().items() if (n, v) in wrong
+        }
+        broken = {"": ("", self.hosts.broken_line)} if self.hosts.broken_line else {}
+        return Tried(refused, in_file | broken)
 
     def stored(self) -> dict[str, str]:
         """The parameters that Patroni is told."""

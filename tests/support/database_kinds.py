@@ -114,6 +114,30 @@ CREATED = {
         {"postgresql": {"parameters": {"Work-Mem": "1MB"}}},
         "lower-case letters",
     ),
+    "parameter-dots": Case(
+        CLUSTER,
+        {"postgresql": {"parameters": {"_rum.fuzzy_limit2": "1"}}},
+        {"postgresql": {"parameters": {"rum.fuzzy.limit": "1"}}},
+        "at most one '.'",
+    ),
+    "parameter-ends": Case(
+        CLUSTER,
+        {"postgresql": {"parameters": {"rum.f": "1"}}},
+        {"postgresql": {"parameters": {"rum.": "1"}}},
+        "at most one '.'",
+    ),
+    "parameter-lines": Case(
+        CLUSTER,
+        {"postgresql": {"parameters": {"search_path": "a, \\r\\n"}}},
+        {"postgresql": {"parameters": {"search_path": "a, b\n"}}},
+        "without line breaks",
+    ),
+    "parameter-zeros": Case(
+        CLUSTER,
+        {"postgresql": {"parameters": {"search_path": "\\x00"}}},
+        {"postgresql": {"parameters": {"search_path": "a\0"}}},
+        "without line breaks",
+    ),
     "hba-lines": Case(
         CLUSTER,
         {"postgresql": {"pgHba": ["host all all 10.0.0.0/8 md5"]}},

@@ -61,6 +61,10 @@ class Hosts:
     """In what words the API server refuses pods; it takes them where this is empty."""
     unstartable: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Parameters and values with which no server starts."""
+    unreadable_values: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Parameters and values that servers do not read: who runs goes on without, and nobody starts with them."""
+    broken_line: str = ""
+    """What a server says of a line of its file that it does not understand, wherever it came from."""
     refusal: str = "FATAL:  could not map anonymous shared memory HINT:  reduce shared_buffers or max_connections"
     """What the first server of a cluster says of them."""
     refuses: set[str] = field(default_factory=set[str])
@@ -97,6 +101,10 @@ class Hosts:
     unreadable: list[str] = field(default_factory=list[str])
     """Servers that were started on data of another version."""
     images: PulledImages = field(default_factory=PulledImages)
+
+    def misreads(self, told: Mapping[str, str]) -> bool:
+        """Whether nobody starts with these parameters."""
+        return bool(self.broken_line or self.unreadable_values & set(told.items()))
 
     def alter(self, pod: str, **values: str) -> None:
         """Somebody sets parameters by ALTER SYSTEM, and has the server read its files."""
@@ -277,7 +285,10 @@ class Patroni:
             else:
                 self._hosts.restarts.remove(pod.metadata.name)
                 self._hosts.running.pop(pod.metadata.uid, None)
-        runs = self._hosts.running.setdefault(pod.metadata.uid, wanted)
+        if pod.metadata.uid not in self._hosts.running and self._hosts.misreads(told):
+            runs, state = wanted, "start failed"
+        else:
+            runs = self._hosts.running.setdefault(pod.metadata.uid, wanted)
         if self._hosts.unstartable & set(runs.items()):
             # The real one tries again and again, each time with what is written then.
             runs = self._hosts.running[pod.metadata.uid] = wanted

@@ -106,6 +106,16 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.postgresql.parameters[ssl_ciphers]",
         "OpenSSL knows none of these ciphers",
     ),
+    "statistics": (
+        {"postgresql": settings(parameters=FrozenDict({"log_statement_stats": "yes", "log_parser_stats": "1"}))},
+        "spec.postgresql.parameters[log_statement_stats]",
+        "no server starts with it and log_parser_stats: turn one of both off",
+    ),
+    "lines": (
+        {"postgresql": settings(parameters=FrozenDict({"search_path": "a, b\n"}))},
+        "spec.postgresql.parameters[search_path]",
+        "search_path: one line, since a file of parameters takes no other",
+    ),
     "memory": (
         # In blocks of 8 KiB.
         {"postgresql": settings(parameters=FrozenDict({"shared_buffers": "100000"}))},

@@ -53,8 +53,13 @@ class PostgreSQLSettings(FrozenStruct):
             max_properties=300,
             rules=(
                 Rule(
-                    rule="self.all(k, k.size() <= 128 && k.matches('^[a-z_][a-z0-9_.]*$'))",
-                    message="names of parameters are lower-case letters, digits, '_' and '.', such as work_mem",
+                    rule="self.all(k, k.size() <= 128 && k.matches('^[a-z_][a-z0-9_]*([.][a-z_][a-z0-9_]*)?$'))",
+                    message="names of parameters are lower-case letters, digits, '_' and at most one '.',"
+                    " such as work_mem",
+                ),
+                Rule(
+                    rule="self.all(k, !self[k].matches('[\\\\r\\\\n\\\\x00]'))",
+                    message="values of parameters are one line, without line breaks",
                 ),
             ),
         ),

@@ -172,6 +172,7 @@ def _is_broken(instance: Instance, observed: Observed) -> bool:
     # A copy would be on a volume of the same size. What a person is to decide about is not thrown away for one.
     if member is None or member.full or member.apart:
         return False
-    # What was declared since the primary's start may be what it fails with, and a copy would fail as well.
+    # What was declared since the primary's start may be what it fails with, or the parameters that all read as they
+    # start, and a copy would fail as well.
     alike = primary is not None and instance.hash == primary.hash
-    return member.diverged or (member.state == "StartFailed" and alike)
+    return member.diverged or (member.state == "StartFailed" and alike and not observed.misread)

@@ -196,6 +196,7 @@ class Observed:
     """All instances of a cluster by number, what its members say, and when it was looked.
 
     ``used`` are all the numbers that something bears, retired claims too. ``attempt`` did not succeed, or not yet.
+    ``misread``: of what servers read as they start one that runs could not read all.
     """
 
     instances: Sequence[Instance]
@@ -203,6 +204,7 @@ class Observed:
     used: frozenset[int]
     now: datetime
     attempt: Attempt | None = None
+    misread: bool = False
 
     @property
     def primary(self) -> Instance | None:

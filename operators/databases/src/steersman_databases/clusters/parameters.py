@@ -129,17 +129,22 @@ _RECORD = "steersman"
 
 @dataclass(frozen=True, slots=True)
 class GivenBack:
-    """A value that a server did not start with. ``former`` is written in its place for as long as it is declared."""
+    """A value that a server did not start with. ``former`` is written in its place for as long as it is declared.
+
+    ``said``: it would not start, by what one says that runs.
+    """
 
     name: str
     value: str
     former: str
+    said: str = ""
 
     @property
     def words(self) -> str:
         """What happened."""
         instead = f"{self.former} is kept" if self.former else "it is left out"
-        return f'an instance did not start with parameter "{self.name}" = {self.value}; {instead}'
+        started = f'an instance did not start with parameter "{self.name}" = {self.value}'
+        return f"{f'no instance would start: {self.said}' if self.said else started}; {instead}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,11 @@ def trials(cluster: ClusterView, observed: Observed) -> Trials:
     declared, settings = _declared(cluster), observed.members.settings or {}
     written = cast(Mapping[str, str], settings.get(cluster.engine, {}).get("parameters", {}))
     refused, waiting = (
-        {n: GivenBack(n, r["value"], r["former"]) for n, r in recorded.items() if declared.get(n) == r["value"]}
+        {
+            n: GivenBack(n, r["value"], r["former"], r.get("said", ""))
+            for n, r in recorded.items()
+            if declared.get(n) == r["value"]
+        }
         for recorded in (_recorded(settings, "refused"), _recorded(settings, "waiting"))
     )
     if (primary := observed.members.primary) is not None:
@@ -173,6 +182,20 @@ def trials(cluster: ClusterView, observed: Observed) -> Trials:
     return Trials(
         [refused[name] for name in sorted(refused)], [tried[name] for name in sorted(tried) if name not in refused]
     )
+
+
+def with_unread(cluster: ClusterView, trials: Trials, unread: Mapping[str, tuple[str, str]]) -> Trials:
+    """These, and what a server that runs has in its file and could not read: it would start without it.
+
+    Args:
+        unread: values and the server's words, by name.
+    """
+    found = [
+        GivenBack(name, value, "", words)
+        for name, (value, words) in sorted(unread.items())
+        if cluster.parameters.get(name) == value
+    ]
+    return replace(trials, back=[*trials.back, *found])
 
 
 def prevented(cluster: ClusterView, observed: Observed) -> str:
@@ -220,8 +243,12 @@ def _named(libraries: str) -> Sequence[str]:
 def record(trials: Trials) -> Mapping[str, Any]:
     """What is written beside the settings: what nobody should try again, and what there was before what is tried."""
     kept = {"refused": trials.back, "waiting": trials.waiting}
-    said = {what: {one.name: {"value": one.value, "former": one.former} for one in of} for what, of in kept.items()}
-    return {_RECORD: found} if (found := {what: of for what, of in said.items() if of}) else {}
+    noted = {what: {one.name: _noted(one) for one in of} for what, of in kept.items()}
+    return {_RECORD: found} if (found := {what: of for what, of in noted.items() if of}) else {}
+
+
+def _noted(one: GivenBack) -> Mapping[str, str]:
+    return {"value": one.value, "former": one.former, **({"said": one.said} if one.said else {})}
 
 
 def _declared(cluster: ClusterView) -> Mapping[str, str]:

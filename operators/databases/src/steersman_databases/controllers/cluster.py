@@ -91,9 +91,8 @@ class ClusterReconciler(Reconciler[C]):
         self._parts = parts(context).asked_with(Patience(context.runtime.clock))
         clock, ask, console = context.runtime.clock, self._parts.shown, self._parts.console
         self._serving = None if ask is None else Serving(self._parts.engine.port, clock, ask)
-        self._settings = Settings(
-            self._parts.engine, self._parts.topology, clock, self._parts.settings, self._parts.take_back
-        )
+        asked = (self._parts.settings, self._parts.take_back, self._parts.try_out)
+        self._settings = Settings(self._parts.engine, self._parts.topology, clock, *asked)
         self._poolers = Poolers(clock, console or no_console)
         self._refused = Refused(self.client.live, clock)
         self._failures = Failures(clock)
@@ -220,6 +219,7 @@ class ClusterReconciler(Reconciler[C]):
             await surroundings.ensure_store(seen)
             # Before there is a member: it reads them as it makes the data.
             report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings, served=served)
+            observed = replace(observed, misread=self._settings.is_misread(charge.view.key))
         if self._outpaced is not None:
             observed = await self._outpaced.look(charge.view.key, observed, keys.ring)
         storage = await volumes.grow(observed.instances)

@@ -47,6 +47,7 @@ from steersman_databases.engines.postgresql.console import command
 from steersman_databases.engines.postgresql.outpaced import log_is_gone
 from steersman_databases.engines.postgresql.shown import shown_certificate
 from steersman_databases.engines.postgresql.topology import PatroniTopology
+from steersman_databases.engines.postgresql.trying import try_out
 from steersman_databases.engines.postgresql.upgrading import in_use
 from steersman_databases.resources import access, instance_of
 
@@ -68,9 +69,8 @@ PartsOf = Callable[[Context], ClusterParts]
 def postgresql_parts(context: Context) -> ClusterParts:
     """PostgreSQL's part, with Patroni."""
     topology = PatroniTopology(context.client)
-    return ClusterParts(
-        PostgreSQLServers(), topology, shown_certificate, command, catalog, furnish, in_use, take_back, log_is_gone
-    )
+    asked = (shown_certificate, command, catalog, furnish, in_use, take_back, log_is_gone, try_out)
+    return ClusterParts(PostgreSQLServers(), topology, *asked)
 
 
 def mysql_parts(context: Context) -> ClusterParts:

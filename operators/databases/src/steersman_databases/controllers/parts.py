@@ -9,7 +9,7 @@ from steersman_databases.controllers.outpaced import AskLog
 from steersman_databases.controllers.patience import Patience
 from steersman_databases.controllers.poolers import Console
 from steersman_databases.controllers.serving import Ask
-from steersman_databases.controllers.settings import AskSettings, TakeBack
+from steersman_databases.controllers.settings import AskSettings, TakeBack, TryOut
 from steersman_databases.controllers.upgrades import AskInUse
 from steersman_databases.engines.cluster import CLUSTER_DOMAIN, ClusterEngine
 from steersman_databases.engines.topology import Topology
@@ -26,6 +26,7 @@ class ClusterParts:
         furnish: has a primary have the cluster's own accounts, likewise.
         in_use: asks a primary what its databases have, likewise.
         take_back: has a server forget what somebody set there, likewise.
+        try_out: has a server try parameters, likewise.
         log_is_gone: asks a primary for what a replica would go on from, likewise.
         cluster_domain: the DNS domain of Kubernetes' own names.
         operator_namespace: where this process runs; empty where nobody knows, as outside of a pod.
@@ -40,6 +41,7 @@ class ClusterParts:
     in_use: AskInUse | None = None
     take_back: TakeBack | None = None
     log_is_gone: AskLog | None = None
+    try_out: TryOut | None = None
     cluster_domain: str = CLUSTER_DOMAIN
     operator_namespace: str = ""
 
@@ -56,4 +58,5 @@ class ClusterParts:
             in_use=patience.asking(self.in_use),
             take_back=patience.asking(self.take_back),
             log_is_gone=patience.asking(self.log_is_gone),
+            try_out=patience.asking(self.try_out),
         )

@@ -20,7 +20,7 @@ from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Instance, Observed
 from steersman_databases.controllers.cluster_status import Findings, judge_parameters
 from steersman_databases.controllers.declaring import Charge
-from steersman_databases.engines.cluster import ClusterEngine, ClusterView, SettingCatalog
+from steersman_databases.engines.cluster import ClusterEngine, ClusterView, SettingCatalog, Tried
 from steersman_databases.engines.cluster_names import OPERATOR, SUPERUSER
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.server import Endpoint, Login, Server
@@ -28,6 +28,7 @@ from steersman_databases.engines.topology import Topology
 
 AskSettings = Callable[[Server], Awaitable[SettingCatalog]]
 TakeBack = Callable[[Server, Collection[str]], Awaitable[Sequence[str]]]
+TryOut = Callable[[Server, Mapping[str, str]], Awaitable[Tried]]
 
 # So long a member may take to read what was written; then what it shows is what it will show.
 _SETTLES_SECONDS = 30.0
@@ -48,7 +49,8 @@ class _Told:
     """What one server said about the parameters ``about`` when it was asked, and since when it is asked about them.
 
     ``altered`` are those that are not as they are kept since somebody set them at the server. Others that it waits
-    for a restart for may be among ``suspected``, which are to be looked at with more rights.
+    for a restart for may be among ``suspected``, which are to be looked at with more rights. ``read``: it had had the
+    time to read what was written.
     """
 
     about: tuple[Mapping[str, str], bool]
@@ -59,11 +61,17 @@ class _Told:
     alterable: bool = True
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
     differs: Mapping[str, str] = field(default_factory=dict[str, str])
+    tried: Tried = field(default_factory=Tried)
+    read: bool = False
 
     @property
     def is_right(self) -> bool:
-        """Whether it runs with what is declared, as far as it can be told."""
-        return not (self.differs or self.altered)
+        """Whether it runs with what is declared and would start with it, as far as it can be told."""
+        return not (self.differs or self.altered or self.tried.unread)
+
+    def stands(self, now: float) -> bool:
+        """Whether nothing new is to be heard about what it reads."""
+        return self.read or now - self.since < _NOTICED_SECONDS
 
 
 class Settings:
@@ -72,6 +80,7 @@ class Settings:
     Args:
         ask: asks a server for its parameters; None where nobody does, and everything is written as declared.
         take_back: has a server forget what somebody set there, with a superuser's login; None where nobody can.
+        try_out: has a server try values, with a superuser's login; None where nobody can.
     """
 
     def __init__(
@@ -81,12 +90,14 @@ class Settings:
         clock: Clock,
         ask: AskSettings | None,
         take_back: TakeBack | None = None,
+        try_out: TryOut | None = None,
     ) -> None:
         self._engine = engine
         self._topology = topology
         self._clock = clock
         self._ask = ask
         self._take_back = take_back
+        self._try_out = try_out
         self._clusters: dict[ObjectKey, dict[str, _Told]] = {}
 
     async def ensure(
@@ -103,8 +114,11 @@ class Settings:
         answers, unreachable = await self._look(charge, view, observed, ring, served=served)
         told = list(answers.values())
         refused = {name: words for one in told for name, words in one.refused.items()}
+        unread = {name: found for one in told for name, found in one.tried.unread.items()}
+        trials = parameters.with_unread(view, trials, {n: found for n, found in unread.items() if n not in refused})
+        view = parameters.without(view, trials.back)
         large = parameters.too_large(view, self._engine.held, observed)
-        wanted = replace(view, parameters={k: v for k, v in view.parameters.items() if k not in refused})
+        wanted = _held(view, _readable(stored, view, unread), refused)
         # Who runs with as much is left alone.
         wanted = _held(wanted, stored, large)
         refused |= large
@@ -112,7 +126,7 @@ class Settings:
         if unjudged:
             wanted = _held(wanted, stored, wanted.parameters)
             wanted = parameters.loading(wanted, stored) if stored else wanted
-        unread = self._unread_rules(view)
+        unread_rules = self._unread_rules(view)
         estranged = frozenset(i.number for i in observed.instances if i.estranged)
         wanted = replace(
             wanted,
@@ -122,7 +136,7 @@ class Settings:
             recovered=recovery.recovered(view, observed),
             alterable=any(one.altered for one in told),
         )
-        settings = {**self._settings(wanted, stored, bool(unread)), **parameters.record(trials)}
+        settings = {**self._settings(wanted, stored, bool(unread_rules)), **parameters.record(trials)}
         written = await self._topology.configure(observed.members, settings)
         if written:
             charge.events.normal(charge.cluster, "Configured", _written(stored, settings))
@@ -142,13 +156,15 @@ class Settings:
             if name in view.parameters
         }
         wrong = {
-            **unread,
+            **unread_rules,
             **unwilling,
             **stubborn,
             **differs,
             **refused,
             **{one.name: one.words for one in trials.back},
         }
+        if others := [words for name, (_, words) in sorted(unread.items()) if name not in charge.view.parameters]:
+            wrong["file"] = f"no instance would start: {'; '.join(others)}"
         if words := parameters.prevented(charge.view, observed):
             wrong["first start"] = words
         waits = written or any(
@@ -160,6 +176,10 @@ class Settings:
         elif waits and self._ask is not None:
             findings.leave("ParametersApplied", unless="Applied")
         return not waits
+
+    def is_misread(self, cluster: ObjectKey) -> bool:
+        """Whether a server that runs could not read all of what it would start with."""
+        return any(one.tried.unread for one in self._clusters.get(cluster, {}).values())
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""
@@ -210,7 +230,8 @@ class Settings:
         about = dict(view.parameters), restarts
         same, now = former is not None and former.about == about, self._clock.monotonic()
         stays = not self._engine.can_be_altered(view)
-        if former is not None and same and former.is_right and (stays or now - former.asked < _AGAIN_SECONDS):
+        recent = stays or (former is not None and now - former.asked < _AGAIN_SECONDS)
+        if former is not None and same and former.is_right and recent and former.stands(now):
             return former
         catalog = await ask(self._server(instance.pod, Login(OPERATOR, certificate=ring.login.as_client), ring))
         told = _Told(about, now, now)
@@ -220,8 +241,12 @@ class Settings:
         told.alterable = "allow_alter_system" not in catalog or catalog["allow_alter_system"].value == "on"
         verdicts = {n: self._engine.judge(n, v, catalog) for n, v in view.parameters.items()}
         told.refused = {name: verdict.reason for name, verdict in verdicts.items() if verdict.kind == "Refused"}
+        told.tried = await self._tried(view, instance.pod, ring, told, former if same else None)
+        told.refused = {**told.tried.refused, **told.refused}
         differs: dict[str, str] = {}
         for name, value in view.parameters.items():
+            if name in told.refused:
+                continue
             shown = self._engine.shown_instead(name, value, catalog)
             # What waits for a restart is known by the member's own word.
             if shown is not None and not (restarts and (name in waiting or catalog[name].context == "postmaster")):
@@ -230,7 +255,18 @@ class Settings:
         told.differs = differs
         if former is not None and same and told.is_right >= former.is_right:
             told.since = former.since
+        told.read = self._try_out is None or now - told.since >= _NOTICED_SECONDS
         return told
+
+    async def _tried(self, view: ClusterView, pod: Pod, ring: Keyring, told: _Told, former: _Told | None) -> Tried:
+        """What it says of values that nobody else can judge; ``former`` has told it about the same."""
+        if self._try_out is None:
+            return Tried()
+        if former is not None and former.read and former.is_right:
+            return former.tried
+        values = {name: value for name, value in view.parameters.items() if name not in told.refused}
+        login = Login(SUPERUSER, certificate=ring.superuser(self._clock.now()).as_client)
+        return await self._try_out(self._server(pod, login, ring), values)
 
     async def _heal(
         self, charge: Charge, observed: Observed, ring: Keyring, told: Mapping[str, _Told]
@@ -314,6 +350,15 @@ def _changed(stored: Mapping[str, Any], settings: Mapping[str, Any], place: str 
             yield from _changed(*inside, f"{place}{name}.")
         elif former != wanted:
             yield f"{place}{name}"
+
+
+def _readable(
+    stored: Mapping[str, Any], view: ClusterView, unread: Mapping[str, tuple[str, str]]
+) -> Mapping[str, Any]:
+    """What is stored, without what no server reads, and without what is declared: that was written unjudged."""
+    former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
+    bad = {(n, v) for n, (v, _) in unread.items()} | {(n, v.strip()) for n, v in view.parameters.items()}
+    return {view.engine: {"parameters": {n: v for n, v in former.items() if not {(n, v), (n, v.strip())} & bad}}}
 
 
 def _held(view: ClusterView, stored: Mapping[str, Any], names: Collection[str]) -> ClusterView:

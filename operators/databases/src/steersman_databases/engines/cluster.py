@@ -273,6 +273,18 @@ class Verdict:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a server said as it tried values, which changed nothing, and of the file that it reads when it starts.
+
+    ``refused`` are those values that it does not take, with its words, by the parameter. ``unread`` is what stands in
+    the file and is not taken: values and words, with an empty name where it does not understand the line.
+    """
+
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+    unread: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InUse:
     """What an upgrade has to bring along, as the primary tells: of all databases together.

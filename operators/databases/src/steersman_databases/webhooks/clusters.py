@@ -53,12 +53,8 @@ def _of_postgresql(cluster: PostgreSQLCluster) -> Iterator[Cause | Warn]:
             f"with {commit} no commit waits for a standby, and a failover loses it: set synchronous.mode to Off if"
             " that is meant, or have single transactions set it",
         )
-    lowest, highest = (spec.postgresql.parameters.get(f"ssl_{end}_protocol_version", "") for end in ("min", "max"))
-    if highest and highest.lower() < (lowest or "TLSv1.2").lower():
-        yield Cause(
-            "spec.postgresql.parameters[ssl_max_protocol_version]",
-            f"{highest} is before {lowest or 'TLSv1.2'}, ssl_min_protocol_version: no server starts with that",
-        )
+    for name, words in parameters.at_odds(spec.postgresql.parameters):
+        yield Cause(f"spec.postgresql.parameters[{name}]", words)
     for number, line in enumerate(spec.postgresql.pg_hba):
         if wrong := hba.problem(line):
             yield Cause(f"spec.postgresql.pgHba[{number}]", wrong)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from steersman_databases.engines.cluster import Setting, SettingCatalog, Verdict
@@ -91,6 +91,12 @@ _OURS: Mapping[str, str] = {
     "allow_alter_system": "what ALTER SYSTEM sets would outrank what is declared",
 }
 
+# A server's own names have no dot, an extension's one: of SET's "a.b.c" and "a.b$c" a file makes a syntax error.
+# Source: src/backend/utils/misc/guc-file.l, ID and QUALIFIED_ID.
+_NAME = re.compile(r"[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)?")
+_LINE_ENDS = re.compile(r"[\r\n\0]")
+_DESTINATION = r'\s*("?)(?:stderr|csvlog|jsonlog|syslog)\{}\s*'
+_DESTINATIONS = re.compile(rf"\s*|{_DESTINATION.format(1)}(?:,{_DESTINATION.format(2)})*", re.IGNORECASE)
 _TRUE, _FALSE = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
 _NUMBER = re.compile(r"\s*([+-]?(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))\s*([A-Za-z]*)\s*")
 _MEMORY: Mapping[str, float] = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -102,9 +108,24 @@ _UNIT = re.compile(r"(\d*)([A-Za-z]+)")
 def refused(name: str, value: str) -> str | None:
     """Why a user may not set this at all, whatever the server is; None if he may."""
     folded = name.lower()
+    if reason := _unreadable(folded, value):
+        return reason
     if folded == "wal_level" and value.strip().lower() not in ("replica", "logical"):
         return "replicas need wal_level replica or logical"
     return _OURS.get(folded) or _unknown_to_openssl(folded, value)
+
+
+def _unreadable(name: str, value: str) -> str | None:
+    """Of a file with it a server reads nothing at all, and it does not start with it."""
+    if _NAME.fullmatch(name) is None:
+        return 'names are lower-case letters, digits and "_", with at most one "." in between'
+    if _LINE_ENDS.search(value):
+        return "one line, since a file of parameters takes no other: remove line breaks"
+    if name == "default_table_access_method" and not value:
+        return "it cannot be empty"
+    if name == "log_destination" and _DESTINATIONS.fullmatch(value) is None:
+        return "it is of stderr, csvlog, jsonlog and syslog, with commas between"
+    return None
 
 
 def _unknown_to_openssl(name: str, value: str) -> str | None:
@@ -125,6 +146,18 @@ def _unknown_to_openssl(name: str, value: str) -> str | None:
             # It knows the curve, which is none of TLS's groups: a server starts with that, and does without.
             return None
     return None
+
+
+def at_odds(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The parameters with which no server starts because of another one, and why."""
+    lowest, highest = (values.get(f"ssl_{end}_protocol_version", "") for end in ("min", "max"))
+    if highest and highest.lower() < (lowest or "TLSv1.2").lower():
+        words = f"{highest} is before {lowest or 'TLSv1.2'}, ssl_min_protocol_version: no server starts with that"
+        yield "ssl_max_protocol_version", words
+    whole, *parts = [f"log_{what}_stats" for what in ("statement", "parser", "planner", "executor")]
+    others = [name for name in parts if _meant(values.get(name, "off"))]
+    if _meant(values.get(whole, "off")) and others:
+        yield whole, f"no server starts with it and {', '.join(others)}: turn one of both off"
 
 
 def is_ours(name: str) -> bool:
@@ -275,11 +308,17 @@ def _factor(known: Setting, unit: str, value: str) -> float:
 
 def _truth(known: Setting, value: str) -> bool:
     """Any beginning of a word that only one of both has."""
+    if (meant := _meant(value)) is None:
+        raise ValueError(f'parameter "{known.name}" requires a Boolean value')
+    return meant
+
+
+def _meant(value: str) -> bool | None:
     text = value.strip().lower()
     for words, truth in ((_TRUE, True), (_FALSE, False)):
         if text and text != "o" and any(word.startswith(text) for word in words):
             return truth
-    raise ValueError(f'parameter "{known.name}" requires a Boolean value')
+    return None
 
 
 def _choice(known: Setting, value: str) -> str:

@@ -145,7 +145,9 @@ def server_parameters(cluster: ClusterView) -> dict[str, str]:
     preload = {"shared_preload_libraries": ",".join(cluster.preload_libraries)} if cluster.preload_libraries else {}
     # Nobody looks at it: where a value changes, Patroni has the server read its files again, without anybody's TLS.
     reread = {"steersman.estranged": " ".join(map(str, sorted(cluster.estranged)))} if cluster.estranged else {}
-    return {**defaults, **cluster.parameters, **preload, **ours, **reread}
+    # Where no server could be asked yet, nobody has judged them.
+    declared = {n: v for n, v in cluster.parameters.items() if parameters.refused(n, v) is None}
+    return {**defaults, **declared, **preload, **ours, **reread}
 
 
 def can_be_altered(cluster: ClusterView) -> bool:
