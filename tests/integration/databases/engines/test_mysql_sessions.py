@@ -68,7 +68,7 @@ async def test_a_database_does_not_go_with_tables_that_others_refer_to(modest: A
         await mysql_server.execute("CREATE DATABASE archive")
         await mysql_server.execute("CREATE TABLE ledger.entries (id INT PRIMARY KEY)")
         await mysql_server.execute(f"CREATE TABLE archive.copies (id INT PRIMARY KEY, {reference})")
-        with pytest.raises(SqlFailed, match="(?i)foreign key"):
+        with pytest.raises(SqlFailed, match=r"(?i)foreign key"):
             await modest.drop_database(LEDGER, claim(KEEPER.username))
     await mysql_server.execute("DROP TABLE archive.copies")
     await modest.drop_database(LEDGER, claim(KEEPER.username))

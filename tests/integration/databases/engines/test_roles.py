@@ -352,7 +352,7 @@ async def test_what_a_dropped_user_made_has_an_heir(at: At) -> None:
         assert await at.sql(owners, database=place) == heirs[heir]
         owners = "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname LIKE 'the \"clerk%'"
         assert await at.sql(owners, database=place) == heirs[heir]
-        assert await at.sql("SELECT FROM pg_default_acl", database=place) == []
+        assert await at.sql("SELECT oid FROM pg_default_acl", database=place) == []
     assert not await is_there(at, CLERK.username)
 
 
