@@ -58,6 +58,11 @@ RACED = frozenset(
 IN_USE = "2BP01"
 """dependent_objects_still_exist: the detail names them."""
 
+_TOLD_IN_DETAIL = (
+    IN_USE,
+    "42501",  # insufficient_privilege: since version 16 the detail says which, and on what
+)
+
 QUERY_CANCELED = "57014"
 """The statement took longer than `statement_timeout`."""
 
@@ -185,7 +190,7 @@ class Session:
         message = error.diag.message_primary or " ".join(str(error).split())
         if cancelled:
             message += f"; it may take {self._limit:.0f} s: see what holds it up on the server, or do it by hand"
-        if error.sqlstate == IN_USE and error.diag.message_detail:
+        if error.sqlstate in _TOLD_IN_DETAIL and error.diag.message_detail:
             message += f": {_shortened(error.diag.message_detail.splitlines())}"
         if error.sqlstate is None and isinstance(error, psycopg.DataError):
             return SqlFailed(doing, None, message)  # a value that never got to the server
