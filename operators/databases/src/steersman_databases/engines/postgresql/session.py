@@ -210,8 +210,11 @@ def _shortened(lines: list[str]) -> str:
 
 _BOUNDS = """
     SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.set_config('statement_timeout', %s, false),
-           pg_catalog.set_config('lock_timeout', %s, false)
+           pg_catalog.set_config('lock_timeout', %s, false),
+           CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> ''
+               THEN pg_catalog.set_config('transaction_timeout', '0', false) END
 """
+"""The last is not known before version 17, so that the startup packet cannot have it."""
 
 
 @contextlib.asynccontextmanager
@@ -373,6 +376,8 @@ _PINNED = {
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "60s",
     "default_transaction_read_only": "off",
+    # What is looked at behind a lock is to be what others have committed by then.
+    "default_transaction_isolation": "read committed",
     "standard_conforming_strings": "on",
     # As long as one logs in it has no other bound, and who waits there goes on when its client is gone.
     "lock_timeout": "5s",
