@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from postgresql_administrators import DATABASE, OWNER, SHOP, At, administrated, role, user
 from postgresql_server import PostgreSQLServer
 from steersman_databases.engines import Credentials
-from steersman_databases.engines.desired import DesiredGrant
+from steersman_databases.engines.desired import DesiredGrant, SecondCredential
 from steersman_databases.engines.errors import InvalidName, SqlFailed
 from steersman_databases.engines.plan import Plan
 from steersman_databases.engines.postgresql.pool import PostgreSQLSessions
@@ -189,3 +191,31 @@ async def test_a_role_by_which_the_administrator_has_its_rights_is_not_taken(at:
     else:
         at.postgresql.administer("REVOKE dba FROM {}", me)
     assert "UserAdopted" in await at.make(role("dba", adopt=True))
+
+
+_DOCUMENT = Path(__file__).parents[4] / "docs/how-to/users-and-grants.md"
+
+
+@pytest.mark.parametrize("second", [None, SecondCredential("s3cond")])
+async def test_roles_of_version_15_are_administered_again_by_what_is_documented(
+    at: At, second: SecondCredential | None
+) -> None:
+    """There the account administers all, and is a member of each without the right to pass it on."""
+    if at.version < 16:
+        return
+    me, rotating = at.administrator.username, user(second=second)
+    await at.make(rotating)
+    await at.make(DATABASE)
+    for made in (OWNER.username, "clerk", *(["clerk~"] if second else [])):
+        at.postgresql.administer("REVOKE {} FROM {} CASCADE", made, me)
+        at.postgresql.administer("GRANT {} TO {}", made, me)
+    with pytest.raises(SqlFailed, match=r"Only roles with the ADMIN option on role .* may grant this role"):
+        await at.make(rotating)
+    with pytest.raises(SqlFailed, match=r"the ADMIN option on role .* may alter this role"):
+        await at.drop("clerk")
+    [statement] = re.findall(r"^DO .*?^END .*?;$", _DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    at.postgresql.run(statement.replace("master", f'"{me}"'))
+    await at.make(rotating)
+    await at.make(replace(rotating, connection_limit=3))
+    assert set(await at.drop("clerk")) == {"UserDropped"}
+    assert await at.drop_database() == ["DatabaseDropped"]

@@ -71,7 +71,7 @@ async def test_a_database_that_was_cut_off_half_made_is_dropped(
     await CONTENTS.carry_out(administrator, Plan((Step(create),)))
     survey = await CONTENTS.survey(administrator, Scope(databases=frozenset({DATABASE.name})))
     await CONTENTS.carry_out(administrator, CONTENTS.plan_drop_database(survey, DATABASE.name, CLAIM))
-    assert postgresql.administer("SELECT FROM pg_database WHERE datname = 'the archive'") == []
+    assert postgresql.administer("SELECT datname FROM pg_database WHERE datname = 'the archive'") == []
 
 
 async def test_who_gave_only_the_database_away_keeps_what_is_his_in_it(

@@ -45,7 +45,7 @@ class Job:
             "PGPASSWORD": self.desired.password,
             "PGSSLMODE": "require",
             "PGTARGETSESSIONATTRS": "read-write",
-            "PGOPTIONS": "-c client_min_messages=error",
+            "PGOPTIONS": initial.OPTIONS,
         }
         called = [
             program("psql", str(self.server.programs)),
@@ -123,6 +123,12 @@ async def test_a_refused_statement_undoes_all_of_it_and_is_told_in_one_line(job:
 async def test_of_a_secrets_sql_nothing_is_quoted(job: Job) -> None:
     status, told = job.run((SEED, "SELECT hunter2;"))
     assert (status in initial.REFUSED, told) == (True, "psql:secret/orders-seed/seed.sql:1: ERROR:  42703")
+
+
+async def test_it_is_applied_where_sessions_begin_read_only(job: Job) -> None:
+    job.server.administer("ALTER ROLE {} SET default_transaction_read_only = on", job.desired.username)
+    assert job.run((TABLES, "CREATE TABLE a ()")) == (0, "")
+    assert await job.tables() == {"a"}
 
 
 @pytest.mark.parametrize("ended", ["COMMIT;", "BEGIN; COMMIT;", "ROLLBACK;"])

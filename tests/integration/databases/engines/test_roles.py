@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from typing import cast
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
 from steersman_databases.engines.errors import HeirMissing, ObjectsMissing, Raced, SqlFailed
 from steersman_databases.engines.plan import Plan
+from steersman_databases.engines.postgresql.pool import PostgreSQLSessions
 from steersman_databases.engines.survey import Scope
 
 CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
@@ -352,7 +354,7 @@ async def test_what_a_dropped_user_made_has_an_heir(at: At) -> None:
         assert await at.sql(owners, database=place) == heirs[heir]
         owners = "SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname LIKE 'the \"clerk%'"
         assert await at.sql(owners, database=place) == heirs[heir]
-        assert await at.sql("SELECT FROM pg_default_acl", database=place) == []
+        assert await at.sql("SELECT oid FROM pg_default_acl", database=place) == []
     assert not await is_there(at, CLERK.username)
 
 
@@ -449,8 +451,38 @@ async def test_what_a_dropped_user_makes_meanwhile_is_not_dropped(at: At, login:
     assert await at.sql(tables) == "before"
 
 
-async def test_what_another_makes_as_a_dropped_user_meanwhile_is_not_dropped(at: At) -> None:
+@pytest.fixture
+def set_for_all(at: At) -> Generator[Callable[[str], None]]:
+    """What every session of the administrators begins with, as if a server or a role had it set."""
+    names = sorted({at.sessions.server.login.username, at.postgresql.administrator.username})
+
+    def alter(how: str) -> None:
+        for name in names:
+            at.postgresql.administer(f"ALTER ROLE {{}} {how}", name)
+
+    yield lambda setting: alter(f"SET {setting}")
+    alter("RESET ALL")
+
+
+async def test_a_bound_for_transactions_does_not_end_the_operators(
+    at: At, set_for_all: Callable[[str], None]
+) -> None:
+    if at.version < 17:
+        return
+    set_for_all("transaction_timeout = '5s'")
+    await at.sessions.close()
+    sessions = at.contents.connect(at.sessions.server)
+    async with cast(PostgreSQLSessions, sessions).at(None, asyncio.get_running_loop().time() + 10) as session:
+        assert await session.rows("looking", "SHOW transaction_timeout") == [("0",)]
+    await sessions.close()
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+async def test_what_another_makes_as_a_dropped_user_meanwhile_is_not_dropped(
+    at: At, set_for_all: Callable[[str], None], isolation: str
+) -> None:
     """Sessions of others, who may act as the user, go on: it is looked at again."""
+    set_for_all(f"default_transaction_isolation = '{isolation}'")
     await at.make(DATABASE)
     await at.make(user(CLERK.username, grants=MAY_MAKE))
     await at.make(user(JANE, roles=(DesiredMembership(CLERK.username),), grants=MAY_MAKE[:1]))

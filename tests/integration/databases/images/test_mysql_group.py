@@ -396,6 +396,42 @@ def test_a_table_without_a_primary_key_gets_one_that_nobody_sees(group: Members,
         until("it is the server's", lambda: primary.sql("SELECT @@sql_generate_invisible_primary_key") == ((0,),))
 
 
+def test_the_agents_see_all_whatever_is_set_for_all_sessions(group: Members, primary: Member) -> None:
+    """Nobody's group is what one row tells of it."""
+    write(primary)
+    rows = kept(primary)
+    declared = {
+        "completion_type": "RELEASE",
+        "max_join_size": "1",
+        "sql_mode": "ANSI_QUOTES",
+        "sql_select_limit": "1",
+        "wait_timeout": "1",
+    }
+    group.annotate(parameters=json.dumps(declared))
+    try:
+        for one in group.all:
+            until("it has them", lambda one=one: one.sql("SELECT @@GLOBAL.sql_select_limit") == ((1,),))
+        # Connections from before go on with what they began with.
+        for one in group.all:
+            assert one.end() == 0
+        for one in group.all:
+            one.start()
+        again = settled(group)
+        [lost, *_] = replicas(group, again)
+        lost.lose_volume()
+        lost.start()
+        until("it is missed", lambda: "Clone: instance" in lost.log)
+        assert settled(group) is again
+        again.kill_server()
+        until("another leads", lambda: group.another(again))
+        settled(group)
+        assert [kept(one) for one in group.all] == [rows] * 3
+    finally:
+        group.annotate(parameters="{}")
+        for one in group.all:
+            until("it has its own", lambda one=one: one.sql("SELECT @@GLOBAL.sql_select_limit") != ((1,),))
+
+
 def test_new_certificates_are_shown(group: Members, primary: Member) -> None:
     before = {one.number: one.shows() for one in group.all}
     servers = Authority()

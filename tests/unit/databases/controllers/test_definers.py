@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from contents_in_memory import ServerInMemory
 from steersman.client import MergePatch
 from steersman.meta import ObjectKey
 from steersman.testing import virtual_time
 from steersman_databases.api import Database, DatabaseUser
-from steersman_databases.engines import Endpoint
 from steersman_databases.engines.actions import Action, DropUser
 from steersman_databases.engines.errors import SqlFailed
-from users_world import CLERK, FORCED, HOST, UsersWorld
+from users_world import CLERK, FORCED, UsersWorld, world_of
 
 ACTING = ("event shop.nightly", "procedure shop.pay", "view shop.sums", "view shop.totals")
 NEEDED = (
@@ -23,9 +21,7 @@ NEEDED = (
 
 @pytest.fixture
 def world() -> UsersWorld:
-    made = UsersWorld()
-    made.sql = made.servers[Endpoint(HOST.host, 3306)] = ServerInMemory("mysql", now=made.runtime.clock.now)
-    return made
+    return world_of("mysql")
 
 
 @virtual_time

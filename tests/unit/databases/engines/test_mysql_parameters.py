@@ -48,6 +48,8 @@ def test_tables_get_a_key_unless_somebody_wants_none() -> None:
         ("initialize", "1"),
         ("upgrade", "NONE"),
         ("user", "root"),
+        # Its plugin is not loaded then.
+        ("transaction_read_only", "ON"),
     ],
 )
 def test_what_would_lose_rows_is_not_even_given_to_the_first_server(name: str, value: str) -> None:

@@ -19,6 +19,19 @@ from .gtids import GtidSet
 REPLICATION = "steersman_replication"
 """Who members are to each other: by the certificate of the cluster's members, without a password."""
 _CHANNELS = ("group_replication_applier", "group_replication_recovery")
+_PINNED = ", ".join(
+    f"{name} = {value}"
+    for name, value in {
+        "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+        "sql_select_limit": "18446744073709551615",
+        "sql_big_selects": "ON",
+        "max_execution_time": "0",
+        "transaction_read_only": "OFF",
+        "completion_type": "'NO_CHAIN'",
+        "wait_timeout": "28800",
+    }.items()
+)
+"""What a user may have set for all sessions, and by which an agent would see less than there is, or lose its own."""
 _CONNECT = 3.0
 _ANSWER = 5.0
 
@@ -285,7 +298,9 @@ def _set_global(ask: Ask, name: str, value: int | float | str | None) -> None:
 
 def _connected(**how: Any) -> Any:
     try:
-        return pymysql.connect(autocommit=True, connect_timeout=_CONNECT, **how)
+        return pymysql.connect(
+            autocommit=True, connect_timeout=_CONNECT, init_command=f"SET SESSION {_PINNED}", **how
+        )
     except (pymysql.MySQLError, OSError) as error:
         raise Unreachable(error) from error
 

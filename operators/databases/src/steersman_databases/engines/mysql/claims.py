@@ -16,7 +16,8 @@ SETUP = (
     (
         f"CREATE TABLE IF NOT EXISTS `{DATABASE}`.`claims` (kind VARCHAR(16) CHARACTER SET ascii NOT NULL,"
         " name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, mark VARCHAR(512) NOT NULL,"
-        " PRIMARY KEY (kind, name))"
+        # The server's usual engine may be one whose rows are gone when it starts again.
+        " PRIMARY KEY (kind, name)) ENGINE = InnoDB"
     ),
 )
 

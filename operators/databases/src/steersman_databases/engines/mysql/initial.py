@@ -28,7 +28,7 @@ ask() {{
         --batch --skip-column-names --loose-system-command=OFF "$@"
 }}
 ask --execute='CREATE TABLE IF NOT EXISTS {PROGRESS} (file VARCHAR(700) CHARACTER SET ascii PRIMARY KEY,
-    ended BOOL NOT NULL DEFAULT FALSE)' || exit 75
+    ended BOOL NOT NULL DEFAULT FALSE) ENGINE = InnoDB' || exit 75
 for file in "$@"; do
     ended=$(ask --execute="SELECT ended FROM {PROGRESS} WHERE file = '$file'") || exit 75
     [ "$ended" = 1 ] && continue

@@ -88,6 +88,7 @@ _OURS: Mapping[str, str] = {
         ),
         "it is an option of the program mysqld, and no system variable",
     ),
+    "transaction_read_only": "a server that starts with it cannot be in a group; set it for sessions, or grant less",
     "performance_schema": "members and operator see by it what the group does",
     "default_authentication_plugin": "passwords are kept by caching_sha2_password only",
     "authentication_policy": "passwords are kept by caching_sha2_password only",

@@ -74,6 +74,34 @@ LOCKED = frozenset({3118, 3955, 4150, 4151})
 """The account is locked: by hand or after too many failures, in MySQL's numbers and MariaDB's."""
 
 
+_PINNED = {
+    "sql_select_limit": "18446744073709551615",
+    "sql_big_selects": "ON",
+    "sql_safe_updates": "OFF",
+    # Else a database goes with tables that others, elsewhere, refer to.
+    "foreign_key_checks": "ON",
+}
+_PINNED_ON_MYSQL = {
+    "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+    "transaction_read_only": "OFF",
+    "transaction_isolation": "'REPEATABLE-READ'",
+    "max_execution_time": "0",
+}
+_PINNED_ON_MARIADB = {
+    # Without NO_AUTO_CREATE_USER, its GRANT makes the missing user, with an empty password.
+    "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_CREATE_USER'",
+    "tx_read_only": "OFF",
+    # At a lower level it writes nothing where binary logs have the format STATEMENT.
+    "tx_isolation": "'REPEATABLE-READ'",
+    "max_statement_time": "0",
+}
+"""What a server may have set for all sessions, and with which the operator would see less than there is, or could not
+write. Each may be set by every account: the others take rights that an administrator may not have.
+
+Not the character set, where a server goes by its own whatever is asked for: names are then what all clients mean."""
+_WAITS = ("lock_wait_timeout = ?", "innodb_lock_wait_timeout = ?")
+
+
 class Session:
     """One open connection, in autocommit mode."""
 
@@ -97,12 +125,11 @@ class Session:
         """Bound every wait from here on by the deadline (the event loop's time); whether the server answers."""
         loop = asyncio.get_running_loop()
         self._deadline = deadline
-        # Without NO_AUTO_CREATE_USER, MariaDB's GRANT makes the missing user, with an empty password.
-        modes = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION" + (",NO_AUTO_CREATE_USER" if self.is_mariadb else "")
         seconds = max(1, math.ceil((deadline - loop.time()) / 2))
-        setting = "SET SESSION sql_mode = ?, lock_wait_timeout = ?, innodb_lock_wait_timeout = ?"
+        pinned = _PINNED | (_PINNED_ON_MARIADB if self.is_mariadb else _PINNED_ON_MYSQL)
+        setting = ", ".join([*(f"{name} = {value}" for name, value in pinned.items()), *_WAITS])
         try:
-            await self.rows("setting up the session", setting, modes, seconds, seconds)
+            await self.rows("setting up the session", f"SET SESSION {setting}", *[seconds] * len(_WAITS))
         except ServerUnreachable:
             if loop.time() >= deadline:
                 raise

@@ -18,6 +18,8 @@ from ..desired import ObjectKind
 from ..initial_sql import AUTHORITY, container, host, path_of
 from ..survey import SecuredObject
 
+# Notices quote, too. And psql takes no server for one that writes whose sessions begin read-only.
+OPTIONS = "-c client_min_messages=error -c default_transaction_read_only=off"
 SCHEMA, TABLE = "steersman", "initial_configuration"
 REFUSED = (1, 3)
 """Exit statuses of ``psql`` for a statement and for a file that the server refused. 2 is a connection that failed."""
@@ -87,8 +89,7 @@ def _container(cluster: ClusterView) -> ContainerApply:
         "PGTARGETSESSIONATTRS": "read-write",
         "PGCONNECT_TIMEOUT": "10",
         "PGAPPNAME": "steersman-initial-configuration",
-        # Notices quote, too.
-        "PGOPTIONS": "-c client_min_messages=error",
+        "PGOPTIONS": OPTIONS,
     }
     command = ["psql", *arguments(initial.sql, secrets.token_hex(16))]
     return container(cluster, "psql", command, environment, variable="PGPASSWORD")

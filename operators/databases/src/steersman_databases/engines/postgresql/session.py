@@ -58,6 +58,11 @@ RACED = frozenset(
 IN_USE = "2BP01"
 """dependent_objects_still_exist: the detail names them."""
 
+_TOLD_IN_DETAIL = (
+    IN_USE,
+    "42501",  # insufficient_privilege: since version 16 the detail says which, and on what
+)
+
 QUERY_CANCELED = "57014"
 """The statement took longer than `statement_timeout`."""
 
@@ -185,7 +190,7 @@ class Session:
         message = error.diag.message_primary or " ".join(str(error).split())
         if cancelled:
             message += f"; it may take {self._limit:.0f} s: see what holds it up on the server, or do it by hand"
-        if error.sqlstate == IN_USE and error.diag.message_detail:
+        if error.sqlstate in _TOLD_IN_DETAIL and error.diag.message_detail:
             message += f": {_shortened(error.diag.message_detail.splitlines())}"
         if error.sqlstate is None and isinstance(error, psycopg.DataError):
             return SqlFailed(doing, None, message)  # a value that never got to the server
@@ -205,8 +210,11 @@ def _shortened(lines: list[str]) -> str:
 
 _BOUNDS = """
     SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.set_config('statement_timeout', %s, false),
-           pg_catalog.set_config('lock_timeout', %s, false)
+           pg_catalog.set_config('lock_timeout', %s, false),
+           CASE WHEN pg_catalog.current_setting('transaction_timeout', true) <> ''
+               THEN pg_catalog.set_config('transaction_timeout', '0', false) END
 """
+"""The last is not known before version 17, so that the startup packet cannot have it."""
 
 
 @contextlib.asynccontextmanager
@@ -371,6 +379,8 @@ _PINNED = {
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "60s",
     "default_transaction_read_only": "off",
+    # What is looked at behind a lock is to be what others have committed by then.
+    "default_transaction_isolation": "read committed",
     "standard_conforming_strings": "on",
     # As long as one logs in it has no other bound, and who waits there goes on when its client is gone.
     "lock_timeout": "5s",
