@@ -34,6 +34,7 @@ from steersman_databases.engines.mysql.topology import GroupTopology
 from steersman_databases.engines.topology import Member as Told
 from steersman_databases.engines.topology import Members
 from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to
+from steersman_pod.leading import Owner
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "operators/databases/images/mysql"))
 from steersman_agent import store
@@ -312,9 +313,12 @@ class Agents:
         if self._farm.writes:
             self._farm.write()
             self._farm.writes = False
+        owner = Owner("MySQLCluster", "mysql", names.key.name)
         for key in names.slices(names.service("rw").name):
             found = self._api.read(EndpointSlice, key)
-            if found is not None and not leads_to(found, endpoints_of(pod, found.address_type)):
+            if found is None or not owner.has(to_builtins(found.metadata)):
+                continue
+            if not leads_to(found, endpoints_of(pod, found.address_type)):
                 words = f"{leads.epoch} {me} {server.uuid}"
                 body = {
                     "metadata": {"annotations": {LEADERSHIP: words}},

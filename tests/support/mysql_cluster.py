@@ -129,6 +129,9 @@ class MySQLMembers:
     def _services(self) -> list[dict[str, Any]]:
         ports = [{"name": "sql", "port": 3306, "targetPort": "sql", "protocol": "TCP"}]
         labels = {
+            "app.kubernetes.io/name": "mysql",
+            "app.kubernetes.io/instance": self.name,
+            "app.kubernetes.io/managed-by": "steersman-databases",
             "kubernetes.io/service-name": f"{self.name}-rw",
             "endpointslice.kubernetes.io/managed-by": "steersman-databases",
         }

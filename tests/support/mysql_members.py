@@ -395,7 +395,12 @@ def _make_objects(group: Members, count: int) -> None:
     client.apply(access.role_binding(names, {}))
     client.apply(ConfigMapApply(metadata=metadata(group.key.name)))
     group.annotate(group_name=GROUP_NAME, instances=",".join(map(str, range(count))))
-    labels = {"kubernetes.io/service-name": f"{CLUSTER}-rw"}
+    labels = {
+        "app.kubernetes.io/name": "mysql",
+        "app.kubernetes.io/instance": CLUSTER,
+        "app.kubernetes.io/managed-by": "steersman-databases",
+        "kubernetes.io/service-name": f"{CLUSTER}-rw",
+    }
     ports = [EndpointPortApply(name="sql", port=3306, protocol="TCP")]
     slice_metadata = metadata(f"{CLUSTER}-rw-ipv4", **labels)
     client.apply(EndpointSliceApply(metadata=slice_metadata, address_type="IPv4", ports=ports))

@@ -29,6 +29,7 @@ from steersman_databases.engines.cluster_names import INSTANCE_LABEL
 from steersman_databases.engines.postgresql import patroni
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster
 from steersman_databases.resources import access
+from steersman_databases.resources.labels import cluster_labels
 
 ENGINE = PostgreSQLCluster()
 
@@ -216,6 +217,7 @@ class PatroniCluster:
                     "EndpointSlice",
                     key.name,
                     labels={
+                        **cluster_labels(self.view),
                         "kubernetes.io/service-name": service,
                         "endpointslice.kubernetes.io/managed-by": "steersman-databases",
                     },

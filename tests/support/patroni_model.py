@@ -17,7 +17,7 @@ from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch
 from steersman.errors import Conflict, NotFound
-from steersman.meta import ObjectKey
+from steersman.meta import ObjectKey, to_builtins
 from steersman.testing import InMemoryApiServer
 from steersman_databases.clusters.observed import FENCED
 from steersman_databases.engines import Credentials
@@ -26,6 +26,7 @@ from steersman_databases.engines.postgresql.hba import OPERATOR
 from steersman_databases.engines.postgresql.topology import PatroniTopology
 from steersman_databases.engines.topology import Member, Members
 from steersman_databases.resources.slices import LEADERSHIP, endpoints_of, leads_to
+from steersman_pod.leading import Owner
 
 STRAYED, WRITTEN = 16 << 20, 32 << 20
 RESTART_BOUND = ("max_connections", "shared_buffers")
@@ -267,9 +268,10 @@ class Patroni:
     async def _take_slices(self, names: ClusterNames, leader: Pod) -> None:
         held = self._note(names.store_leader)
         leadership = f"{held.get('transitions', '0')} {held.get('acquireTime', '')}"
+        owner = Owner("PostgreSQLCluster", "postgresql", names.key.name)
         for key in names.slices(names.service("rw").name):
             found = self._server.read(EndpointSlice, key)
-            if found is None:
+            if found is None or not owner.has(to_builtins(found.metadata)):
                 continue
             endpoints = endpoints_of(leader, found.address_type)
             if not leads_to(found, endpoints):

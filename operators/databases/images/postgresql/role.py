@@ -32,7 +32,7 @@ PINNED = (
 STORAGE = "databases.steersman.dev/storage"
 
 
-def take(pod: Pod, slice_path: str, leader_path: str) -> Generator[Request, Answer, None]:
+def take(pod: Pod, cluster: str, slice_path: str, leader_path: str) -> Generator[Request, Answer, None]:
     """The requests that make a slice this pod's, as long as it has Patroni's lock."""
 
     def leadership(lock: Mapping[str, Any]) -> str | None:
@@ -41,7 +41,8 @@ def take(pod: Pod, slice_path: str, leader_path: str) -> Generator[Request, Answ
             return None
         return f"{held.get('transitions', '0')} {held.get('acquireTime', '')}"
 
-    return leading.take(pod, slice_path, leader_path, leadership)
+    owner = leading.Owner("PostgreSQLCluster", "postgresql", cluster)
+    return leading.take(pod, owner, slice_path, leader_path, leadership)
 
 
 def note(pod: Pod, levels: str) -> Generator[Request, Answer, None]:
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
         case [_, "primary", cluster]:
             slices = f"/apis/discovery.k8s.io/v1/namespaces/{pod.namespace}/endpointslices"
             for name in SLICES.read_text().split():
-                carry_out(take(pod, f"{slices}/{name}", f"{store}/{cluster}-leader"), answer)
+                carry_out(take(pod, cluster, f"{slices}/{name}", f"{store}/{cluster}-leader"), answer)
             have_accounts()
         case _:
             pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,20 +14,21 @@ import pytest
 from cluster_views import view
 from image_script import script
 from steersman.api.apply.core_v1 import ConfigMapApply
-from steersman.api.apply.discovery_v1 import EndpointPortApply, EndpointSliceApply
+from steersman.api.apply.discovery_v1 import EndpointSliceApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import Client, MergePatch, connect
+from steersman.errors import AlreadyExists
 from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.testing.envtest import Envtest
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.resources import access
+from steersman_databases.resources.cluster_services import empty_slices
 from steersman_databases.resources.labels import cluster_labels
 from steersman_pod import api_server
 
 role = script("postgresql", "role")
-LABELS = {"kubernetes.io/service-name": "orders-rw"}
 
 
 async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
@@ -45,11 +47,10 @@ async def prepare(client: Client, cluster: ClusterView, account: Path) -> None:
     )
     await client.apply(access.role_binding(names, labels))
     await client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="orders-leader", namespace=names.key.namespace)))
-    for family in ("IPv4", "IPv6"):
-        # As the operator declares it: whose the endpoints are it leaves open.
-        metadata = ObjectMetaApply(name=f"orders-rw-{family.lower()}", namespace=names.key.namespace, labels=LABELS)
-        ports = [EndpointPortApply(name="sql", port=5432, protocol="TCP")]
-        await client.apply(EndpointSliceApply(metadata=metadata, address_type=family, ports=ports))
+    for config in empty_slices(cluster, "orders-rw", 5432):
+        # The operator does no more, where there is one: what is in it belongs to the primary.
+        with suppress(AlreadyExists):
+            await client.create(config)
     given = await client.create_token(names.account, expiration_seconds=600)
     (account / "token").write_text(given.status.token)
 
@@ -61,7 +62,7 @@ def call(name: str, namespace: str) -> None:
     leader = f"/api/v1/namespaces/{namespace}/configmaps/orders-leader"
     answer = partial(api_server.persistent, api_server.ApiServer("steersman-role"), (200, 404, 409), math.inf)
     for family in ("ipv4", "ipv6"):
-        api_server.carry_out(role.take(pod, f"{slices}/orders-rw-{family}", leader), answer)
+        api_server.carry_out(role.take(pod, "orders", f"{slices}/orders-rw-{family}", leader), answer)
 
 
 async def test_the_primary_writes_itself_into_both_slices(
@@ -107,3 +108,13 @@ async def test_the_primary_writes_itself_into_both_slices(
         later = await slices()
         for now, then in zip(later, first, strict=True):
             assert now.metadata.resource_version != then.metadata.resource_version
+
+        # What somebody else made in place of one of them is his.
+        await client.delete(EndpointSlice, first[1].key)
+        theirs = ObjectMetaApply(name=first[1].key.name, namespace=envtest_namespace)
+        await client.apply(EndpointSliceApply(metadata=theirs, address_type="IPv6", endpoints=[], ports=[]))
+        await lead("orders-1-0", 3)
+        await asyncio.to_thread(call, "orders-1-0", envtest_namespace)
+        ours, strangers = await slices()
+        assert ours.endpoints[0].target_ref is not None and ours.endpoints[0].target_ref.name == "orders-1-0"
+        assert not strangers.endpoints

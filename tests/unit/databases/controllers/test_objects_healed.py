@@ -243,6 +243,27 @@ async def test_a_strangers_slice_is_not_taken() -> None:
 
 
 @virtual_time
+async def test_a_strangers_slice_in_place_of_one_that_was_deleted() -> None:
+    """Made before the operator could: its clients are not led to our primary, and ours are when it is gone."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=1)
+        await world.ready(1)
+        led = slice_of(world)
+        await world.client.delete(EndpointSlice, LEADS)
+        load_strangers_slice(world, LEADS)
+        before = slice_of(world)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
+        await world.rest(60)
+        assert slice_of(world) == before
+        # The primary does not come back to it: that is the operator's.
+        world.hosts.slow = True
+        await world.client.delete(EndpointSlice, LEADS)
+        await world.until("led", lambda: slice_of(world) == led, 60)
+        await world.ready(1)
+
+
+@virtual_time
 async def test_a_strangers_slice_of_an_additional_service_is_told_and_the_cluster_serves() -> None:
     world, [entry, _] = ClusterWorld(), NAMES.slices("entry")
     load_strangers_slice(world, entry)

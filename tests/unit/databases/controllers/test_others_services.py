@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cluster_world import KEY, ClusterWorld
+from group_world import GroupWorld
 from steersman.api.core_v1 import ConfigMap, Service, ServicePort, ServiceSpec
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.rbac_v1 import Role
-from steersman.meta import ObjectKey, ObjectMeta
+from steersman.meta import ObjectKey, ObjectMeta, to_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import AdditionalService, Services
+from steersman_pod.leading import Owner
 
 OTHER = ObjectKey(KEY.namespace, "other")
+WORLDS = {
+    "postgresql": (ClusterWorld, Owner("PostgreSQLCluster", "postgresql", KEY.name)),
+    "mysql": (GroupWorld, Owner("MySQLCluster", "mysql", KEY.name)),
+}
 
 
 def led_by(world: ClusterWorld, service: str) -> list[str]:
@@ -54,3 +62,19 @@ async def test_a_service_that_becomes_a_strangers_leads_to_the_primary_no_more()
         await world.client.create(theirs)
         await world.until("theirs", lambda: led_by(world, "entry") == [], 60)
         assert led_by(world, "orders-rw") == ["orders-rw-ipv4", "orders-rw-ipv6"]
+
+
+@pytest.mark.parametrize("engine", sorted(WORLDS))
+@virtual_time
+async def test_members_know_the_slices_that_the_operator_makes(engine: str) -> None:
+    kind, owner = WORLDS[engine]
+    world = kind()
+    async with world.operator():
+        await world.create(instances=1, services=Services(additional=(AdditionalService(name="entry", role="rw"),)))
+        await world.ready(1)
+        slices = [to_builtins(s.metadata) for s in world.server.read_all(EndpointSlice)]
+        assert len(slices) == 4
+        for metadata in slices:
+            assert owner.has(metadata)
+            assert owner.has({**metadata, "ownerReferences": []})
+            assert owner.has({**metadata, "labels": {}})

@@ -12,6 +12,41 @@ from image_script import script
 
 role = script("postgresql", "role")
 SLICE, LEADER = "/slice", "/leader"
+PREFIX = "app.kubernetes.io"
+LABELS = {
+    f"{PREFIX}/name": "postgresql",
+    f"{PREFIX}/instance": "orders",
+    f"{PREFIX}/managed-by": "steersman-databases",
+}
+REFERENCE = {"apiVersion": "databases.steersman.dev/v1alpha1", "kind": "PostgreSQLCluster", "name": "orders"}
+CONTROLLED = {"ownerReferences": [{**REFERENCE, "uid": "uid-orders", "controller": True}]}
+
+
+def controlled(**other: Any) -> dict[str, Any]:
+    """By something else than the cluster, with the cluster's labels."""
+    return {"labels": LABELS, "ownerReferences": [{**CONTROLLED["ownerReferences"][0], **other}]}
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "made by the operator": {"labels": LABELS, **CONTROLLED},
+    "lost its labels": CONTROLLED,
+    "lost its owners": {"labels": {**LABELS, "kubernetes.io/service-name": "orders-rw"}},
+    "and somebody else's, who does not control it": {
+        "labels": LABELS,
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "entry", "uid": "uid-entry"}],
+    },
+}
+STRANGERS: dict[str, dict[str, Any]] = {
+    "of nobody": {},
+    "of a Service": {"labels": {"kubernetes.io/service-name": "orders-rw"}},
+    "of another cluster": controlled(name="other"),
+    "of another engine's cluster of the name": controlled(kind="MySQLCluster"),
+    "of another project's cluster of the name": controlled(apiVersion="databases.example.com/v1"),
+    "of a Service, which controls it": controlled(apiVersion="v1", kind="Service"),
+    "labelled by another cluster": {"labels": {**LABELS, f"{PREFIX}/instance": "other"}},
+    "labelled by another engine's cluster": {"labels": {**LABELS, f"{PREFIX}/name": "mysql"}},
+    "labelled by somebody else's tools": {"labels": {**LABELS, f"{PREFIX}/managed-by": "Helm"}},
+}
 
 
 def pod(name: str, *addresses: str) -> Any:
@@ -29,6 +64,7 @@ class Store:
     endpoints: list[Any] = field(default_factory=list[Any])
     leader: str = ""
     transitions: int = -1
+    made_for: dict[str, Any] = field(default_factory=lambda: {"labels": LABELS, **CONTROLLED})
 
     def answer(self, request: Any) -> Any:
         if request.body is None:
@@ -44,7 +80,7 @@ class Store:
 
     def _slice(self) -> Any:
         return {
-            "metadata": {"resourceVersion": str(self.version), "annotations": self.annotations},
+            "metadata": {**self.made_for, "resourceVersion": str(self.version), "annotations": self.annotations},
             "addressType": "IPv4",
             "endpoints": self.endpoints,
         }
@@ -81,6 +117,16 @@ class Callback:
             self.done = True
 
 
+def run(store: Store, callback: Callback | None = None) -> None:
+    """A callback of pod 1, to its end; each has one within a few requests."""
+    callback = callback or Callback(role.take(pod("1"), "orders", SLICE, LEADER))
+    for _ in range(10):
+        callback.step(store)
+        if callback.done:
+            return
+    raise AssertionError("it goes on and on")
+
+
 def play(leaders: Sequence[str], choices: Sequence[int], kind: type[Store]) -> tuple[Store, list[int]]:
     """One order of events: which of those that can go on does so at each point, and how many could.
 
@@ -97,7 +143,7 @@ def play(leaders: Sequence[str], choices: Sequence[int], kind: type[Store]) -> t
         if event == "lock":
             name = coming.pop(0)
             store.take_lock(name)
-            running[name] = Callback(role.take(pod(name), SLICE, LEADER))
+            running[name] = Callback(role.take(pod(name), "orders", SLICE, LEADER))
         else:
             running[event].step(store)
             if running[event].done:
@@ -136,16 +182,39 @@ def test_a_leadership_that_writes_nothing_of_its_own_would_be_overtaken() -> Non
 
 def test_another_pods_lock_is_respected() -> None:
     store = Store(leader="2")
-    callback = Callback(role.take(pod("1"), SLICE, LEADER))
-    while not callback.done:
-        callback.step(store)
+    run(store)
     assert store.endpoints == [] and store.version == 1
+
+
+@pytest.mark.parametrize("made_for", OURS.values(), ids=OURS)
+def test_a_slice_of_the_clusters_own_is_filled(made_for: dict[str, Any]) -> None:
+    store = Store(leader="1", made_for=made_for)
+    run(store)
+    assert [one["targetRef"]["name"] for one in store.endpoints] == ["1"]
+
+
+@pytest.mark.parametrize("made_for", STRANGERS.values(), ids=STRANGERS)
+def test_a_strangers_slice_is_left_as_it_is(made_for: dict[str, Any]) -> None:
+    """It leads the stranger's clients; the callback ends, and what comes after it is not held up."""
+    store = Store(leader="1", made_for=made_for)
+    run(store)
+    assert store.endpoints == [] and store.version == 1
+
+
+def test_a_slice_that_a_stranger_made_in_place_of_ours_meanwhile() -> None:
+    store = Store(leader="1")
+    callback = Callback(role.take(pod("1"), "orders", SLICE, LEADER))
+    while callback.pending is None or callback.pending.body is None:
+        callback.step(store)
+    store.version, store.made_for = 7, {}
+    run(store, callback)
+    assert store.endpoints == [] and store.version == 7
 
 
 @pytest.mark.parametrize("missing", [SLICE, LEADER])
 def test_what_is_not_there_is_left_to_the_operator(missing: str) -> None:
     store = Store(leader="1")
-    requests = role.take(pod("1"), SLICE, LEADER)
+    requests = role.take(pod("1"), "orders", SLICE, LEADER)
     request = next(requests)
     with pytest.raises(StopIteration):
         while True:

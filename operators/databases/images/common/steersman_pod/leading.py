@@ -14,7 +14,9 @@ from typing import Any
 
 from .api_server import Answer, Request
 
-LEADERSHIP = "databases.steersman.dev/leadership"
+_GROUP = "databases.steersman.dev"
+_LABELS = "app.kubernetes.io"
+LEADERSHIP = f"{_GROUP}/leadership"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,28 @@ class Pod:
         ]
 
 
+@dataclass(frozen=True)
+class Owner:
+    """The cluster that this pod is of."""
+
+    kind: str
+    engine: str
+    name: str
+
+    def has(self, metadata: Mapping[str, Any]) -> bool:
+        """Whether what bears this was made for the cluster, and not by somebody else under a name that we may write.
+
+        Labels count where no controller is named: whoever lost only that is served on with the operator away.
+        """
+        for one in metadata.get("ownerReferences") or ():
+            if one.get("controller"):
+                group = one["apiVersion"].partition("/")[0]
+                return (group, one["kind"], one["name"]) == (_GROUP, self.kind, self.name)
+        labels: Mapping[str, str] = metadata.get("labels") or {}
+        own = {"name": self.engine, "instance": self.name, "managed-by": "steersman-databases"}
+        return all(labels.get(f"{_LABELS}/{key}") == value for key, value in own.items())
+
+
 def this_pod(environment: Mapping[str, str]) -> Pod:
     """The pod that the environment tells of."""
     return Pod(
@@ -50,9 +74,13 @@ def this_pod(environment: Mapping[str, str]) -> Pod:
 
 
 def take(
-    pod: Pod, slice_path: str, leader_path: str, leadership: Callable[[Mapping[str, Any]], str | None]
+    pod: Pod,
+    owner: Owner,
+    slice_path: str,
+    leader_path: str,
+    leadership: Callable[[Mapping[str, Any]], str | None],
 ) -> Generator[Request, Answer, None]:
-    """The requests that make a slice this pod's; ends at once if another pod leads.
+    """The requests that make a slice this pod's; ends at once if another pod leads or it is not the cluster's.
 
     Answers are of status 200, 404 or 409; others are the sender's to deal with.
 
@@ -66,6 +94,8 @@ def take(
         leader = yield Request(leader_path)
         if found.status == 404 or leader.status == 404:
             return  # Nothing to be written to: the operator fills the slices that it makes.
+        if not owner.has(found.body["metadata"]):
+            return  # The operator tells of it, and makes ours when it is gone.
         own = leadership(leader.body)
         if own is None:
             return

@@ -104,7 +104,9 @@ class Agent:
             joined=self._joined,
         )
         self._log = Log()
-        self._leader = Leader(cluster.pod, place, self._local, self._api, cluster.group_path, self._joined, self._log)
+        self._leader = Leader(
+            cluster.pod, cluster.name, place, self._local, self._api, cluster.group_path, self._joined, self._log
+        )
         self._applying, self._volumes = Applying(), Volumes({"data": place.volume})
         self._thread = thread or ThreadPoolExecutor(1)
         self._doing: Future[None] | None = None

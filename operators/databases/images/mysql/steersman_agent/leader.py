@@ -60,6 +60,7 @@ class Leader:
     def __init__(
         self,
         pod: leading.Pod,
+        cluster: str,
         place: Place,
         local: group.LocalServer,
         api: ApiServer,
@@ -68,7 +69,7 @@ class Leader:
         log: Log,
     ) -> None:
         self._pod, self._place, self._local, self._api, self._path, self._log = pod, place, local, api, path, log
-        self._joined = joined
+        self._joined, self._owner = joined, leading.Owner("MySQLCluster", "mysql", cluster)
         self._led, self._at = "", 0.0
 
     def lead(self, look: group.Look | None, known: Store) -> None:
@@ -132,4 +133,4 @@ class Leader:
 
         for name in self._place.slices.read_text().split():
             path = named("endpointslices", self._pod.namespace, name, "apis/discovery.k8s.io/v1")
-            carry_out(leading.take(self._pod, path, self._path, leadership), self._api.answer)
+            carry_out(leading.take(self._pod, self._owner, path, self._path, leadership), self._api.answer)

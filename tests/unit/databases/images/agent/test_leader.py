@@ -23,6 +23,14 @@ from steersman_pod.leading import Pod
 GROUP = kubernetes.named("configmaps", "default", "orders-group")
 RUNS_AS = "7b1f4a52-5a3e-4d0e-9f4c-0f1f3f1c7a11"
 SLICE = kubernetes.named("endpointslices", "default", "orders-rw", "apis/discovery.k8s.io/v1")
+OTHERS = kubernetes.named("endpointslices", "default", "orders.entry", "apis/discovery.k8s.io/v1")
+OWNER = {
+    "apiVersion": "databases.steersman.dev/v1alpha1",
+    "kind": "MySQLCluster",
+    "name": "orders",
+    "uid": "uid-orders",
+    "controller": True,
+}
 
 
 class Objects(kubernetes.ApiServer):
@@ -32,7 +40,11 @@ class Objects(kubernetes.ApiServer):
         self.version = 1
         self.objects: dict[str, dict[str, Any]] = {
             GROUP: {"metadata": {"annotations": {store.GROUP: json.dumps(group)}, "resourceVersion": "1"}},
-            SLICE: {"metadata": {"annotations": {}, "resourceVersion": "1"}, "addressType": "IPv4", "endpoints": []},
+            SLICE: {
+                "metadata": {"ownerReferences": [OWNER], "annotations": {}, "resourceVersion": "1"},
+                "addressType": "IPv4",
+                "endpoints": [],
+            },
         }
 
     def answer(self, request: Request) -> Answer:
@@ -46,7 +58,8 @@ class Objects(kubernetes.ApiServer):
             self.version += 1
             annotations = {**found["metadata"]["annotations"], **metadata["annotations"]}
             changed = {"annotations": annotations, "resourceVersion": str(self.version)}
-            found = self.objects[request.path] = {**found, **request.body, "metadata": changed}
+            merged = {**found["metadata"], **changed}
+            found = self.objects[request.path] = {**found, **request.body, "metadata": merged}
         return Answer(200, found)
 
     @property
@@ -108,7 +121,7 @@ class World:
         local, place = Primary(instance, view), Place(instance=instance, slices=self.slices)
         joined = Joined(self.directory / f"epoch-{instance}")
         joined.enter(epoch)
-        leader = Leader(pod, place, local, self.objects, GROUP, joined, Log())
+        leader = Leader(pod, "orders", place, local, self.objects, GROUP, joined, Log())
         return Agent(leader, self.objects), local.found
 
 
@@ -135,6 +148,22 @@ def test_whom_one_joins_that_knows_of_the_other_group_is_told_apart_by_its_view(
     misled, seen = world.primary(1, "16:7", epoch=2)
     misled.lead(seen)
     assert world.objects.group["leader"] == 2 and not world.objects.serves
+
+
+def test_a_strangers_slice_is_left_as_it_is_and_ours_are_filled(tmp_path: Path) -> None:
+    world = World(tmp_path, epoch=1, leader=0, uuid="server-0", view="16:3")
+    world.slices.write_text("orders.entry\norders-rw\n")
+    of_another: dict[str, Any] = {
+        "ownerReferences": [{**OWNER, "name": "other"}],
+        "annotations": {},
+        "resourceVersion": "1",
+    }
+    theirs: dict[str, Any] = {"metadata": of_another, "addressType": "IPv4", "endpoints": []}
+    world.objects.objects[OTHERS] = theirs
+    leader, seen = world.primary(0, "16:3", epoch=1)
+    leader.lead(seen)
+    assert world.objects.objects[OTHERS] == theirs
+    assert world.objects.serves == ["orders-0-0"]
 
 
 @pytest.mark.parametrize("known", [{}, {"epoch": 1, "leader": 0, "uuid": "server-0", "view": ""}])
