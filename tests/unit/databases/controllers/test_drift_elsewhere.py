@@ -295,7 +295,7 @@ def test_who_loses_what_no_grant_names_is_noticed() -> None:
     """It is what its object tells, and waits for."""
     stays, goes = (OtherPrivilege("clerk~", on, "USAGE", HR) for on in ("type mood", "language plpgsql"))
     former, latest = (
-        Survey("PostgreSQL", (17, 0), ADMINISTRATOR, inside={"vault": Inside(others=frozenset(held))})
+        Survey("PostgreSQL", (17, 0), ADMINISTRATOR.username, inside={"vault": Inside(others=frozenset(held))})
         for held in ((stays, goes), (stays,))
     )
     assert moved_between(former, former) == frozenset()
