@@ -14,6 +14,7 @@ from steersman.controller import Request
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman.testing import virtual_runtime, virtual_time
+from steersman_databases.controllers.drift import moved_between
 from steersman_databases.controllers.servers import Located
 from steersman_databases.controllers.surveys import Surveys
 from steersman_databases.engines.actions import (
@@ -36,7 +37,7 @@ from steersman_databases.engines.desired import (
 from steersman_databases.engines.errors import EngineError, ObjectsMissing
 from steersman_databases.engines.server import Login, Server, Verification
 from steersman_databases.engines.sessions import Sessions
-from steersman_databases.engines.survey import Scope, SecuredObject, Survey
+from steersman_databases.engines.survey import Inside, OtherPrivilege, Scope, SecuredObject, Survey
 from users_world import HOST
 
 KIND = "DatabaseUser"
@@ -288,3 +289,14 @@ async def test_an_account_that_comes_first_is_told() -> None:
         world.told.clear()
         await world.runtime.clock.sleep(120)
         assert world.told == []
+
+
+def test_who_loses_what_no_grant_names_is_noticed() -> None:
+    """It is what its object tells, and waits for."""
+    stays, goes = (OtherPrivilege("clerk~", on, "USAGE", HR) for on in ("type mood", "language plpgsql"))
+    former, latest = (
+        Survey("PostgreSQL", (17, 0), ADMINISTRATOR.username, inside={"vault": Inside(others=frozenset(held))})
+        for held in ((stays, goes), (stays,))
+    )
+    assert moved_between(former, former) == frozenset()
+    assert moved_between(former, latest) == {"clerk~", HR}

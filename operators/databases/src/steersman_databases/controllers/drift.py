@@ -9,7 +9,7 @@ from steersman_databases.engines.desired import DesiredDatabase, DesiredUser
 from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.port import Contents
 from steersman_databases.engines.settle import planned
-from steersman_databases.engines.survey import Inside, Privilege, Scope, Survey
+from steersman_databases.engines.survey import Inside, OtherPrivilege, Privilege, Scope, Survey
 
 Desired = DesiredDatabase | DesiredUser
 
@@ -29,8 +29,10 @@ def moved_between(former: Survey, latest: Survey) -> frozenset[str]:
 
     Where all privileges are what owning is, so is that.
     """
-    changed: set[Privilege] = set()
+    changed: set[Privilege | OtherPrivilege] = set()
     nothing = Inside()
+    for name in former.inside.keys() | latest.inside.keys():
+        changed |= former.inside.get(name, nothing).others ^ latest.inside.get(name, nothing).others
     for before, after in ((former.databases, latest.databases), (former.inside, latest.inside)):
         for name in before.keys() | after.keys():
             changed |= before.get(name, nothing).privileges ^ after.get(name, nothing).privileges

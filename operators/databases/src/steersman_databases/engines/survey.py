@@ -59,6 +59,16 @@ class Privilege:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherPrivilege:
+    """One on what no grant names (PostgreSQL): a type, a language, a tablespace. `on` says in words on what."""
+
+    grantee: str
+    on: str
+    privilege: str
+    grantor: str
+
+
+@dataclass(frozen=True, slots=True)
 class Membership:
     """Being a member of a role, as one grantor gave it.
 
@@ -164,7 +174,8 @@ class Inside:
 
     `objects` holds those of the schemas that the scope names, by owner (`""` for members of extensions, which decide
     themselves who may use them), and columns of the tables whose columns it names; `privileges` those of the scope's
-    users, and those that they passed on; `strangers` the owners among them as whom the operator may not act.
+    users, and those that they passed on; `others` what their second logins have besides (PostgreSQL); `strangers` the
+    owners among them as whom the operator may not act.
     """
 
     schemas: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -172,6 +183,7 @@ class Inside:
     extensions: Mapping[str, ExtensionState] = field(default_factory=dict[str, ExtensionState])
     on_disk: Mapping[str, ExtensionOnDisk] = field(default_factory=dict[str, ExtensionOnDisk])
     privileges: frozenset[Privilege] = frozenset()
+    others: frozenset[OtherPrivilege] = frozenset()
     strangers: frozenset[str] = frozenset()
 
 

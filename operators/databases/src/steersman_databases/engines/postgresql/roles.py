@@ -31,7 +31,7 @@ from ..errors import HeirMissing, InvalidName, Raced, SqlFailed
 from ..granting import plan_grants
 from ..plan import Change, Plan, Step
 from ..survey import Membership, Survey, UserState
-from . import verifiers
+from . import kept, verifiers
 from .grants import GRANTING
 from .names import deputy_name, is_the_servers
 from .survey import EARLIEST, LATEST
@@ -69,10 +69,10 @@ def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | N
     shut = tuple(step for state in states for step in _shut(survey, state))
     try:
         dropped = tuple(_dropped(survey, states, name, heir))
-    except HeirMissing as missing:
+    except (HeirMissing, SqlFailed) as failure:
         if not shut:
             raise
-        return Plan(shut, failure=missing)
+        return Plan(shut, failure=failure)
     return Plan((*shut, *dropped))
 
 
@@ -88,6 +88,9 @@ def _shut(survey: Survey, state: UserState) -> Iterator[Step]:
 
 def _dropped(survey: Survey, states: list[UserState], name: str, heir: str | None) -> Iterator[Step]:
     for state in states:
+        if state.name != name and (stays := _kept(survey, state)):
+            # The server would tell of other databases only how much it is.
+            raise SqlFailed(f"dropping user {state.name}", None, "; ".join(kept.told(stays)))
         yield from _made_administered(survey, state)
     # Of both, before anything is given away: what a session commits after that would be dropped.
     yield from (Step(EndSessions(state.name)) for state in states)
@@ -329,7 +332,10 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Plan:
         if state is None or desired.claim is None or state.mark != desired.claim.text:
             return Plan()
         steps = (*_shut(survey, state), *_made_administered(survey, state), Step(EndSessions(name)))
-        steps += tuple(_gathered(survey, state, desired.name, state.stands_in))
+        stays = _kept(survey, state)
+        steps += tuple(_gathered(survey, state, desired.name, state.stands_in - stays.keys()))
+        if stays:
+            return Plan(steps, kept.told(stays))
         return Plan((*steps, Step(DropUser(name), Change("UserDropped", f"dropped user {name}"))))
     attributes = Attributes(
         login=desired.login,
@@ -349,9 +355,9 @@ def _deputy(survey: Survey, desired: DesiredUser) -> Plan:
         plan += Plan((Step(SetRoleSetting(name, desired.name)),))
     if state is None:
         return plan
-    kept = _kept_by_strangers(survey, state)
-    told = tuple(sorted(words for those in kept.values() for words in those)) if desired.exact else ()
-    return plan + Plan(tuple(_gathered(survey, state, desired.name, state.stands_in - kept.keys())), told)
+    stays = _kept(survey, state)
+    told = kept.told(stays) if desired.exact else ()
+    return plan + Plan(tuple(_gathered(survey, state, desired.name, state.stands_in - stays.keys())), told)
 
 
 def _as_user(survey: Survey, state: UserState, desired: DesiredUser) -> Plan:
@@ -369,20 +375,11 @@ def _as_user(survey: Survey, state: UserState, desired: DesiredUser) -> Plan:
     return plan
 
 
-def _kept_by_strangers(survey: Survey, state: UserState) -> Mapping[str, list[str]]:
-    """Where the deputy has only what is not the operator's to take from it, and in words what."""
-    kept: dict[str, list[str]] = {}
+def _kept(survey: Survey, state: UserState) -> Mapping[str, tuple[str, ...]]:
+    """Where the deputy has only what strangers granted to it, and in words what."""
     if _has_mighty_hands(survey):
-        return kept
-    for database in state.stands_in - state.owns_in - _owned(survey, state.name):
-        places = (survey.databases.get(database), survey.inside.get(database))
-        held = [one for place in places if place for one in place.privileges if one.grantee == state.name]
-        if held and all(GRANTING.acting(survey, database, one.grantor) in survey.strangers for one in held):
-            kept[database] = [
-                f"{one.privilege} on {one.on} stays with {state.name}, to whom {one.grantor} granted it: revoke it"
-                for one in held
-            ]
-    return kept
+        return {}
+    return kept.of_strangers(survey, state.name, state.stands_in - state.owns_in - _owned(survey, state.name))
 
 
 def _gathered(survey: Survey, state: UserState, user: str, databases: Iterable[str]) -> Iterator[Step]:

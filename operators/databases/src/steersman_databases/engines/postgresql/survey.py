@@ -30,6 +30,7 @@ from .overriding import overridden
 from .parameters import NOT_WAITING
 from .pool import PostgreSQLSessions
 from .session import FULL, Session
+from .unnamed import held as held_otherwise
 
 DATABASE_OWNER = "pg_database_owner"
 """The predefined role whose one member is the owner of the database that one is in."""
@@ -276,7 +277,8 @@ def _granted_to_deputies(databases: Mapping[str, DatabaseState], inside: Mapping
     """By whom: mostly by nobody, as all is granted to their users."""
     found: set[str] = set()
     for name, state in databases.items():
-        held = state.privileges | inside.get(name, Inside()).privileges
+        within = inside.get(name, Inside())
+        held = state.privileges | within.privileges | within.others
         grantors = {one.grantor for one in held if one.grantee.endswith(DEPUTY)}
         found |= {state.owner if grantor == DATABASE_OWNER else grantor for grantor in grantors}
     return found
@@ -346,9 +348,11 @@ async def _visits(
     What one database does to whoever comes to it is no matter of the others on the server.
     """
     wanted = dict(scope.inside)
+    deputies: dict[str, list[str]] = defaultdict(list)
     for user in followed:
         for name in user.stands_in:
             wanted.setdefault(name, frozenset())
+            deputies[name] += [user.name] if user.name.endswith(DEPUTY) else []
     open_ones = [
         name
         for name in sorted(wanted)
@@ -373,7 +377,11 @@ async def _visits(
         within = None if name == turn[-1] else _VISIT_SECONDS
         try:
             async with sessions.at(name, deadline, over=over.get(name, {}), within=within) as session:
-                inside[name] = await _inside(session, name, wanted[name], scope, acting)
+                seen = await _inside(session, name, wanted[name], scope, acting)
+                if seconds := deputies[name]:
+                    common = name == sessions.server.maintenance_database
+                    seen = replace(seen, others=await held_otherwise(session, seconds, common))
+            inside[name] = seen
             sessions.hung(name, None)
         except Raced:
             pass  # Gone meanwhile, or closed.
