@@ -24,7 +24,8 @@ from steersman_pod.leading import Pod, this_pod
 
 SLICES = Path("/etc/steersman/patroni/slices")
 ROLES = "/etc/steersman/patroni/roles.sql"
-# What a user may have set for all sessions, and with which there would be no accounts.
+# What a user may have set for all sessions, and with which there would be no accounts. What servers of some versions
+# alone have, the SQL itself sets.
 PINNED = (
     "-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0"
     " -c idle_in_transaction_session_timeout=0"
@@ -98,7 +99,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def have_accounts() -> None:
     """Those that the cluster needs."""
-    options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
+    quiet = ("--no-psqlrc", "--quiet", "--output=/dev/null")
+    options = (*quiet, "--set=ON_ERROR_STOP=1", "--dbname=postgres", f"--file={ROLES}")
     subprocess.run(["psql", *options], check=True, env={**os.environ, "PGOPTIONS": PINNED})
 
 

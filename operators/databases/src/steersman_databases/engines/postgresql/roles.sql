@@ -2,6 +2,9 @@
 -- it must change nothing where all is there, and hold for a volume that another image made. The operator gives it to
 -- primaries that serve already, by another client than psql.
 SET client_min_messages = warning;
+-- Here, and not as the callback connects: before 17 there is none, and no session with it.
+SELECT pg_catalog.set_config('transaction_timeout', '0', false)
+    WHERE pg_catalog.current_setting('transaction_timeout', true) <> '';
 BEGIN;
 -- No standby may be there yet to wait for.
 SET LOCAL synchronous_commit = local;
