@@ -93,11 +93,13 @@ class Contents(Protocol):
     def plan_drop_user(self, survey: Survey, name: str, claim: Claim | None, heir: str | None) -> Plan:
         """The steps that drop a user and its second credential; none where it is gone, or not the claim's.
 
-        What it owns goes to `heir`; at `None` to the owner of the database in which it lies.
+        What it owns goes to `heir`; at `None` to the owner of the database in which it lies. An heir whose name can
+        be nobody's need not be in the scope.
 
         The survey's scope must hold it among those who are dropped.
 
-        Raises `StillNeeded` where what it made would be lost, or gives that as the plan's failure.
+        Raises `StillNeeded` where what it made would be lost and `InvalidName` of the heir, or gives that as the
+        plan's failure.
         """
         ...
 

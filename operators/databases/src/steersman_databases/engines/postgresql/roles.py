@@ -33,7 +33,7 @@ from ..plan import Change, Plan, Step
 from ..survey import Membership, Survey, UserState
 from . import kept, verifiers
 from .grants import GRANTING
-from .names import deputy_name, is_the_servers
+from .names import check_name, deputy_name, is_the_servers
 from .survey import EARLIEST, LATEST
 
 INHERITING = 16
@@ -68,8 +68,10 @@ def plan_drop_user(survey: Survey, name: str, claim: Claim | None, heir: str | N
     ]
     shut = tuple(step for state in states for step in _shut(survey, state))
     try:
+        if states and heir is not None:
+            check_name("reassignTo", heir)
         dropped = tuple(_dropped(survey, states, name, heir))
-    except (HeirMissing, SqlFailed) as failure:
+    except (HeirMissing, InvalidName, SqlFailed) as failure:
         if not shut:
             raise
         return Plan(shut, failure=failure)
