@@ -116,6 +116,51 @@ async def test_a_database_that_is_there_is_closed_to_mariadbs_public(modest: At,
     assert await modest.make(ledger()) == []
 
 
+async def test_so_it_is_by_its_name_alone_where_that_is_a_pattern(mysql_server: MySQLServer) -> None:
+    """Whoever grants it thinks of one database."""
+    at, named = At(mysql_server), "led_ger"
+    await at.make(user(KEEPER.username))
+    await at.make(user())
+    await at.make(ledger(named))
+    mariadb = await is_mariadb(mysql_server)
+    whom = "PUBLIC" if mariadb else "''@'%'"
+    if not mariadb:
+        await mysql_server.execute("CREATE USER ''@'%'")
+    try:
+        await mysql_server.execute_unprepared(f"GRANT SELECT ON led_ger.* TO {whom}")
+        await mysql_server.execute_unprepared(f"GRANT INSERT ON `led\\_ger`.* TO {whom}")
+        assert await mysql_server.can_log_in(CLERK, named)
+        assert set(await at.make(ledger(named))) == {"PublicAccessRevoked"}
+        assert not await mysql_server.can_log_in(CLERK, named)
+        assert await at.make(ledger(named)) == []
+    finally:
+        await at.close()
+        if not mariadb:
+            await mysql_server.execute("DROP USER ''@'%'")
+        await mysql_server.execute("DELETE FROM mysql.db WHERE Db LIKE 'led%'")
+        await mysql_server.execute("FLUSH PRIVILEGES")
+        await mysql_server.execute(f"DROP DATABASE {named}")
+        await mysql_server.execute("DELETE FROM steersman.claims")
+        for one in (KEEPER, CLERK):
+            await mysql_server.execute("DROP USER {}@'%'", one.username)
+
+
+async def test_a_user_may_be_called_as_mariadbs_public(modest: At, mysql_server: MySQLServer) -> None:
+    if not await is_mariadb(mysql_server):
+        pytest.skip("MariaDB alone")
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await mysql_server.execute_unprepared("CREATE USER 'PUBLIC'@'%'")
+    try:
+        await mysql_server.execute_unprepared("GRANT INSERT ON ledger.* TO 'PUBLIC'@'%'")
+        await mysql_server.execute_unprepared("GRANT SELECT ON ledger.* TO PUBLIC")
+        assert await modest.make(ledger()) == ["PublicAccessRevoked"]
+        assert await modest.make(ledger()) == []
+        assert await has(mysql_server, "PUBLIC") == {"INSERT"}
+    finally:
+        await mysql_server.execute_unprepared("DROP USER 'PUBLIC'@'%'")
+
+
 async def test_who_may_do_it_in_each_database_keeps_what_it_has(modest: At, mysql_server: MySQLServer) -> None:
     """On MySQL nobody takes anything from who has SYSTEM_USER without having that."""
     await modest.make(user(KEEPER.username))

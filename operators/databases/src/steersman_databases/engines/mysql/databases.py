@@ -11,7 +11,7 @@ from ..desired import Claim, DesiredDatabase, ObjectKind
 from ..errors import ImmutableOnServer, OwnerMissing
 from ..plan import Change, Plan, Step
 from ..survey import DatabaseState, Inside, SecuredObject, Survey
-from .grants import EVERYBODY, vocabulary
+from .grants import EVERYBODY, MARIADBS_PUBLIC, vocabulary
 
 CHARACTER_SET = "utf8mb4"
 
@@ -107,9 +107,14 @@ def _cleared(survey: Survey, desired: DesiredDatabase) -> Iterator[Step]:
 def _closed(state: DatabaseState) -> Iterator[Step]:
     """A database that is there opens to nobody who was not granted it; what users were granted is theirs."""
     for grantee in EVERYBODY:
-        held = [one for one in state.privileges if one.grantee == grantee and one.on.name is None]
-        if held:
-            revoke = RevokeLeft(grantee, held[0].on, tuple(sorted(one.privilege for one in held)), there=True)
+        held: dict[SecuredObject, list[str]] = defaultdict(list)
+        for one in state.privileges:
+            if one.grantee == grantee and one.on.name in (None, state.name):
+                held[one.on].append(one.privilege)
+        for on, privileges in sorted(held.items(), key=str):
+            # On MariaDB a user may be called as the role is.
+            role = grantee == MARIADBS_PUBLIC
+            revoke = RevokeLeft(grantee, on, tuple(sorted(privileges)), role, there=True)
             change = Change("PublicAccessRevoked", f"closed database {state.name} to other users")
             yield Step(revoke, change, alone=True, takes=True)
 

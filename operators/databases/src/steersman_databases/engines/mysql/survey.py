@@ -185,7 +185,9 @@ def _is_everybodys(key: Key, on: SecuredObject) -> bool:
 
 
 async def _open_to_all(session: Session, names: list[str], *, literal: bool) -> set[Privilege]:
-    """What everybody has on databases that are there, but by a pattern, which means others, too."""
+    """What everybody has on databases that are there, but by a pattern, which means others, too: not so one that is
+    spelled as the database, as `my_app`, by somebody who thought of that alone.
+    """
     found: set[Privilege] = set()
     public = {(PUBLIC, ANYWHERE), *([(MARIADBS_PUBLIC, NOWHERE)] if session.is_mariadb else [])}
     for row in await session.rows(
@@ -196,7 +198,7 @@ async def _open_to_all(session: Session, names: list[str], *, literal: bool) -> 
         [ANYWHERE, NOWHERE],
     ):
         on = _granted_on(row, literal)
-        if (row["User"], row["Host"]) in public and on.database in names and on.name is None:
+        if (row["User"], row["Host"]) in public and on.database in names:
             found |= {Privilege(row["User"], on, word, "") for word in _granted(row)}
     return found
 
