@@ -62,7 +62,13 @@ def test_what_would_lose_rows_is_not_even_given_to_the_first_server(name: str, v
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("innodb_flush_method", "O_DIRECT"), ("innodb_flush_method", "fsync"), ("slave_net_timeout", "30")],
+    [
+        ("innodb_flush_method", "O_DIRECT"),
+        ("innodb_flush_method", "fsync"),
+        ("slave_net_timeout", "30"),
+        ("transaction_read_only", "0"),
+        ("transaction_read_only", "OFF"),
+    ],
 )
 def test_what_loses_nothing_is_given(name: str, value: str) -> None:
     assert refused(name, value) is None

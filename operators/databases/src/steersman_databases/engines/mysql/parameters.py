@@ -88,7 +88,6 @@ _OURS: Mapping[str, str] = {
         ),
         "it is an option of the program mysqld, and no system variable",
     ),
-    "transaction_read_only": "a server that starts with it cannot be in a group; set it for sessions, or grant less",
     "performance_schema": "members and operator see by it what the group does",
     "default_authentication_plugin": "passwords are kept by caching_sha2_password only",
     "authentication_policy": "passwords are kept by caching_sha2_password only",
@@ -148,6 +147,8 @@ def refused(name: str, value: str) -> str | None:
         name = re.sub(rf"(?<![a-z]){word}(?![a-z])", now, name)
     if reason := _OURS.get(name):
         return reason
+    if name == "transaction_read_only" and _SWITCHES.get(value.strip().lower()) is not False:
+        return "a server that starts with it cannot be in a group; set it for sessions, or grant less"
     if name == "innodb_flush_method" and value.strip().lower() not in map(str.lower, _FLUSHING):
         return f"a power failure loses what was acknowledged, except with {', '.join(_FLUSHING)}"
     if name in _DURABLE and plain(value) != "1":
