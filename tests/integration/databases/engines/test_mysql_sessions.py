@@ -8,18 +8,26 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accounts_contract import At, claim, user
-from modest_mysql import CLERK, KEEPER, LEDGER, has, is_mariadb, ledger, modest, on
+from modest_mysql import CARETAKER, CLERK, KEEPER, LEDGER, as_seen, has, is_mariadb, ledger, modest, on
 from mysql_server import MySQLServer
 from steersman_databases.engines import SqlFailed
 
 __all__ = ["modest"]
 
 _SET = {
+    "autocommit": "OFF",
+    "init_connect": "'SET autocommit = OFF'",
+    "max_execution_time": "1",
     "max_join_size": "1",
+    "sql_safe_updates": "ON",
     "sql_select_limit": "1",
     "transaction_read_only": "ON",
 }
-_MARIADB_CALLS_IT = {"transaction_read_only": "tx_read_only", "transaction_isolation": "tx_isolation"}
+_MARIADB_CALLS_IT = {
+    "max_execution_time": "max_statement_time",
+    "transaction_read_only": "tx_read_only",
+    "transaction_isolation": "tx_isolation",
+}
 
 
 @asynccontextmanager
@@ -38,6 +46,8 @@ async def for_all(server: MySQLServer, name: str, value: str) -> AsyncGenerator[
 @pytest.mark.parametrize("name", sorted(_SET))
 async def test_the_operator_sees_all_and_may_write(modest: At, mysql_server: MySQLServer, name: str) -> None:
     more = on(LEDGER, "SELECT", "INSERT")
+    # What is set counts from the next login on.
+    await modest.close()
     async with for_all(mysql_server, name, _SET[name]):
         for one in (KEEPER, CLERK):
             await modest.make(user(one.username))
@@ -58,6 +68,24 @@ async def test_marks_outlive_the_server_whatever_its_usual_engine_is(modest: At,
     async with for_all(mysql_server, "default_storage_engine", "'MEMORY'"):
         await modest.make(user())
     assert await mysql_server.execute(engine) == [("InnoDB",)]
+    # As an earlier version may have made it. A look is enough: nothing else may be to do.
+    await mysql_server.execute("ALTER TABLE steersman.claims ENGINE = MEMORY")
+    assert await modest.make(user()) == []
+    assert await mysql_server.execute(engine) == [("InnoDB",)]
+
+
+async def test_a_mark_alone_is_there_for_others_at_once(modest: At, mysql_server: MySQLServer) -> None:
+    """Nothing after it is done that would commit it."""
+    await modest.make(user(KEEPER.username))
+    await modest.make(ledger())
+    await modest.close()
+    await mysql_server.execute("DELETE FROM steersman.claims WHERE kind = 'owner'")
+    async with for_all(mysql_server, "init_connect", "'SET autocommit = OFF'"):
+        fresh = as_seen(mysql_server, CARETAKER)
+        await fresh.make(ledger())
+        await fresh.close()
+    marked = await mysql_server.execute("SELECT mark FROM steersman.claims WHERE kind = 'owner' AND name = 'ledger'")
+    assert marked == [(KEEPER.username,)]
 
 
 async def test_a_database_does_not_go_with_tables_that_others_refer_to(modest: At, mysql_server: MySQLServer) -> None:

@@ -7,36 +7,45 @@ which nothing else there says.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from ..errors import SqlFailed
 from .session import Session
 
 DATABASE = "steersman"
+ENGINE = "InnoDB"
+"""The server's usual one may be one whose rows are gone when it starts again."""
 
 SETUP = (
     f"CREATE DATABASE IF NOT EXISTS `{DATABASE}` CHARACTER SET utf8mb4",
     (
         f"CREATE TABLE IF NOT EXISTS `{DATABASE}`.`claims` (kind VARCHAR(16) CHARACTER SET ascii NOT NULL,"
         " name VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL, mark VARCHAR(512) NOT NULL,"
-        # The server's usual engine may be one whose rows are gone when it starts again.
-        " PRIMARY KEY (kind, name)) ENGINE = InnoDB"
+        f" PRIMARY KEY (kind, name)) ENGINE = {ENGINE}"
     ),
 )
 
 
 async def read_marks(session: Session) -> dict[tuple[str, str], str]:
     """The marks by kind (`user`, `database`, `owner`) and name; none before there is the table."""
-    if not await _is_there(session):
+    if (engine := await _engine(session)) is None:
         return {}
+    if engine != ENGINE:
+        # An earlier version took the server's usual one. Where this one cannot be had, they are read as they are.
+        with suppress(SqlFailed):
+            await session.run("moving the table of marks", f"ALTER TABLE `{DATABASE}`.`claims` ENGINE = {ENGINE}")
     rows = await session.rows("looking at marks", f"SELECT kind, name, mark FROM `{DATABASE}`.`claims`")  # noqa: S608
     return {(row["kind"], row["name"]): row["mark"] for row in rows}
 
 
-async def _is_there(session: Session) -> bool:
+async def _engine(session: Session) -> str | None:
+    """Who stores the table of marks; nobody before there is one."""
     rows = await session.rows(
         "looking for marks",
-        "SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'claims'",
+        "SELECT ENGINE AS engine FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = 'claims'",
         DATABASE,
     )
-    return bool(rows)
+    return rows[0]["engine"] if rows else None
 
 
 async def write_mark(session: Session, kind: str, name: str, mark: str) -> None:
@@ -75,6 +84,6 @@ async def forget_user(session: Session, name: str) -> None:
 
 
 async def _remove(session: Session, what: str, where: str, name: str) -> None:
-    if await _is_there(session):
+    if await _engine(session) is not None:
         statement = f"DELETE FROM `{DATABASE}`.`claims` WHERE {where}"  # noqa: S608
         await session.rows(f"removing the mark of {what}", statement, name)

@@ -75,6 +75,8 @@ LOCKED = frozenset({3118, 3955, 4150, 4151})
 
 
 _PINNED = {
+    # What `init_connect` says comes after the driver asked for it.
+    "autocommit": "ON",
     "sql_select_limit": "18446744073709551615",
     "sql_big_selects": "ON",
     "sql_safe_updates": "OFF",
