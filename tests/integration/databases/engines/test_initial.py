@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from every_server import postgresqls
 from owned_database import Desired, ensure
 from postgresql_server import PostgreSQLServer
 from server_process import program
@@ -90,10 +93,14 @@ class Job:
 
 @pytest.fixture
 async def job(postgresql: PostgreSQLServer, tmp_path: Path) -> Job:
+    return await made(postgresql, tmp_path)
+
+
+async def made(postgresql: PostgreSQLServer, files: Path) -> Job:
     number = next(_numbers)
     desired = Desired(f"init shop{number}", f"init clerk{number}", "s3cret")
     await ensure(PostgreSQL(), postgresql.endpoint, postgresql.administrator, desired)
-    return Job(postgresql, desired, tmp_path)
+    return Job(postgresql, desired, files)
 
 
 async def test_all_files_are_applied_in_their_order_and_marked(job: Job) -> None:
@@ -129,6 +136,23 @@ async def test_it_is_applied_where_sessions_begin_read_only(job: Job) -> None:
     job.server.administer("ALTER ROLE {} SET default_transaction_read_only = on", job.desired.username)
     assert job.run((TABLES, "CREATE TABLE a ()")) == (0, "")
     assert await job.tables() == {"a"}
+
+
+@pytest.fixture(params=sorted(postgresqls()))
+def each_version(request: pytest.FixtureRequest) -> Generator[PostgreSQLServer]:
+    with contextmanager(postgresqls()[request.param])() as server:
+        assert isinstance(server, PostgreSQLServer)
+        yield server
+
+
+async def test_it_may_take_as_long_as_it_takes(each_version: PostgreSQLServer, tmp_path: Path) -> None:
+    """A server that ends the session for it looks like one that cannot be reached."""
+    job = await made(each_version, tmp_path)
+    if each_version.administer("SELECT current_setting('transaction_timeout', true) <> ''") == [(True,)]:
+        each_version.administer("ALTER ROLE {} SET transaction_timeout = 200", job.desired.username)
+    slow = "SELECT pg_sleep(0.3);"
+    assert job.run((TABLES, f"{slow} CREATE TABLE a ();"), (SEED, f"{slow} CREATE TABLE b ();")) == (0, "")
+    assert await job.applied()
 
 
 @pytest.mark.parametrize("ended", ["COMMIT;", "BEGIN; COMMIT;", "ROLLBACK;"])

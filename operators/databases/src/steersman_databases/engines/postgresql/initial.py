@@ -24,7 +24,12 @@ SCHEMA, TABLE = "steersman", "initial_configuration"
 REFUSED = (1, 3)
 """Exit statuses of ``psql`` for a statement and for a file that the server refused. 2 is a connection that failed."""
 
-_BEGIN = "SET LOCAL steersman.initial = 'one transaction'"
+# Before version 17 there is no limit to a transaction, and no session with one.
+_BEGIN = (
+    "SET LOCAL steersman.initial = 'one transaction'; "
+    "SELECT pg_catalog.set_config('transaction_timeout', '0', true) "
+    "WHERE pg_catalog.current_setting('transaction_timeout', true) OPERATOR(pg_catalog.<>) ''"
+)
 # Whoever ends the transaction loses what was set for it.
 _STILL = (
     "DO $$ BEGIN IF current_setting('steersman.initial', true) IS DISTINCT FROM 'one transaction' THEN "
