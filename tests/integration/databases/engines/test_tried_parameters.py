@@ -8,9 +8,9 @@ from pathlib import Path
 
 from postgresql_server import PostgreSQLServer, initialise
 from server_process import START_SECONDS, Process, data_directory
-from steersman_databases.engines.cluster import Setting, SettingCatalog
+from steersman_databases.engines.cluster import Setting, SettingCatalog, Tried
 from steersman_databases.engines.postgresql.catalog import catalog
-from steersman_databases.engines.postgresql.parameters import judge
+from steersman_databases.engines.postgresql.parameters import at_odds, judge
 from steersman_databases.engines.postgresql.trying import try_out
 from steersman_databases.engines.server import Login, Server, TLSMode, Verification
 
@@ -101,7 +101,7 @@ async def refused(server: Server, values: Mapping[str, str], known: SettingCatal
     verdicts = [judge(name, value, known).kind for name, value in values.items()]
     tried = await try_out(server, values)
     assert tried.unread == {}
-    return "Refused" in verdicts or bool(tried.refused)
+    return "Refused" in verdicts or bool(tried.refused) or any(at_odds(values))
 
 
 def write(file: Path, values: Mapping[str, str]) -> None:
@@ -195,3 +195,16 @@ async def test_the_file_is_read_before_a_server_starts_with_it(postgresql: Postg
         assert (await try_out(server, {})).unread == {"": ("", "postgresql.conf, line 2: syntax error")}
         write(file, {"default_text_search_config": "a.b.c.d.e"})
         assert (await try_out(server, {})).unread == {}, "it cannot be told, and ends nothing"
+
+
+async def test_what_a_database_has_set_says_nothing_of_the_file(postgresql: PostgreSQLServer) -> None:
+    server = as_superuser(postgresql)
+    [(directory,)] = await postgresql.execute("SHOW data_directory")
+    file = Path(directory, "postgresql.conf")
+    postgresql.administer("ALTER DATABASE postgres SET log_parser_stats = on")
+    try:
+        with as_before(file):
+            write(file, {"log_statement_stats": "on"})
+            assert (await try_out(server, {"log_statement_stats": "on"})) == Tried()
+    finally:
+        postgresql.administer("ALTER DATABASE postgres RESET log_parser_stats")

@@ -109,7 +109,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
     "statistics": (
         {"postgresql": settings(parameters=FrozenDict({"log_statement_stats": "yes", "log_parser_stats": "1"}))},
         "spec.postgresql.parameters[log_statement_stats]",
-        "no server starts with it and log_parser_stats: turn one of both off",
+        "no server starts with log_statement_stats and log_parser_stats: turn one of both off",
     ),
     "lines": (
         {"postgresql": settings(parameters=FrozenDict({"search_path": "a, b\n"}))},

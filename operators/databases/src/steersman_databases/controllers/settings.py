@@ -118,10 +118,13 @@ class Settings:
         trials = parameters.with_unread(view, trials, {n: found for n, found in unread.items() if n not in refused})
         view = parameters.without(view, trials.back)
         large = parameters.too_large(view, self._engine.held, observed)
-        wanted = _held(view, _readable(stored, view, unread), refused)
+        readable = _readable(stored, view, unread)
+        wanted = _held(view, readable, refused)
         # Who runs with as much is left alone.
         wanted = _held(wanted, stored, large)
-        refused |= large
+        at_odds = _at_odds(self._engine, wanted, stored)
+        wanted = _held(wanted, readable, at_odds)
+        refused |= {**large, **at_odds}
         unjudged = not told and unreachable is not None
         if unjudged:
             wanted = _held(wanted, stored, wanted.parameters)
@@ -262,7 +265,7 @@ class Settings:
         """What it says of values that nobody else can judge; ``former`` has told it about the same."""
         if self._try_out is None:
             return Tried()
-        if former is not None and former.read and former.is_right:
+        if former is not None and former.read and not former.tried.unread:
             return former.tried
         values = {name: value for name, value in view.parameters.items() if name not in told.refused}
         login = Login(SUPERUSER, certificate=ring.superuser(self._clock.now()).as_client)
@@ -359,6 +362,17 @@ def _readable(
     former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
     bad = {(n, v) for n, (v, _) in unread.items()} | {(n, v.strip()) for n, v in view.parameters.items()}
     return {view.engine: {"parameters": {n: v for n, v in former.items() if not {(n, v), (n, v.strip())} & bad}}}
+
+
+def _at_odds(engine: ClusterEngine, view: ClusterView, stored: Mapping[str, Any]) -> dict[str, str]:
+    """Parameters that servers do not start with beside others, and why: of such, those that they do not have yet."""
+    former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
+    found = dict[str, str]()
+    for names, words in engine.at_odds(view.parameters):
+        declared = [name for name in names if name in view.parameters]
+        new = [name for name in declared if view.parameters[name] != former.get(name)]
+        found.update(dict.fromkeys(new or declared[:1], words))
+    return found
 
 
 def _held(view: ClusterView, stored: Mapping[str, Any], names: Collection[str]) -> ClusterView:

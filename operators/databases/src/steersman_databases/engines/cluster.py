@@ -357,6 +357,10 @@ class ClusterEngine(Protocol):
         """What the server runs with in place of ``value``; None where it has that, or where that cannot be told."""
         ...
 
+    def at_odds(self, values: Mapping[str, str]) -> Iterable[tuple[Sequence[str], str]]:
+        """The parameters among ``values`` with which no server starts because of each other, and why."""
+        ...
+
     def held(self, name: str, value: str) -> int | None:
         """Bytes of memory that a server takes for this parameter, once; None where that cannot be told."""
         ...

@@ -53,8 +53,8 @@ def _of_postgresql(cluster: PostgreSQLCluster) -> Iterator[Cause | Warn]:
             f"with {commit} no commit waits for a standby, and a failover loses it: set synchronous.mode to Off if"
             " that is meant, or have single transactions set it",
         )
-    for name, words in parameters.at_odds(spec.postgresql.parameters):
-        yield Cause(f"spec.postgresql.parameters[{name}]", words)
+    for names, words in parameters.at_odds(spec.postgresql.parameters):
+        yield Cause(f"spec.postgresql.parameters[{names[0]}]", words)
     for number, line in enumerate(spec.postgresql.pg_hba):
         if wrong := hba.problem(line):
             yield Cause(f"spec.postgresql.pgHba[{number}]", wrong)

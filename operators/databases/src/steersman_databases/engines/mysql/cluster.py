@@ -69,6 +69,10 @@ class MySQLCluster:
         """See `parameters.shown_instead`."""
         return parameters.shown_instead(name, value, catalog)
 
+    def at_odds(self, values: Mapping[str, str]) -> Iterable[tuple[Sequence[str], str]]:
+        """See `ClusterEngine.at_odds`. None are known."""
+        return ()
+
     def held(self, name: str, value: str) -> int | None:
         """See `parameters.held`."""
         return parameters.held(name, value)

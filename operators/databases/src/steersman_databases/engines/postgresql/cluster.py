@@ -66,6 +66,10 @@ class PostgreSQLCluster:
         """See `parameters.shown_instead`."""
         return parameters.shown_instead(name, value, catalog)
 
+    def at_odds(self, values: Mapping[str, str]) -> Iterable[tuple[Sequence[str], str]]:
+        """See `parameters.at_odds`."""
+        return parameters.at_odds(values)
+
     def held(self, name: str, value: str) -> int | None:
         """See `parameters.held`."""
         return parameters.held(name, value)

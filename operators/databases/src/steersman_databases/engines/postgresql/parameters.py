@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from steersman_databases.engines.cluster import Setting, SettingCatalog, Verdict
@@ -148,16 +148,17 @@ def _unknown_to_openssl(name: str, value: str) -> str | None:
     return None
 
 
-def at_odds(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The parameters with which no server starts because of another one, and why."""
+def at_odds(values: Mapping[str, str]) -> Iterator[tuple[Sequence[str], str]]:
+    """The parameters with which no server starts because of each other, and why; each is taken by itself."""
     lowest, highest = (values.get(f"ssl_{end}_protocol_version", "") for end in ("min", "max"))
     if highest and highest.lower() < (lowest or "TLSv1.2").lower():
         words = f"{highest} is before {lowest or 'TLSv1.2'}, ssl_min_protocol_version: no server starts with that"
-        yield "ssl_max_protocol_version", words
+        yield ("ssl_max_protocol_version", "ssl_min_protocol_version"), words
     whole, *parts = [f"log_{what}_stats" for what in ("statement", "parser", "planner", "executor")]
     others = [name for name in parts if _meant(values.get(name, "off"))]
     if _meant(values.get(whole, "off")) and others:
-        yield whole, f"no server starts with it and {', '.join(others)}: turn one of both off"
+        words = f"no server starts with {whole} and {', '.join(others)}: turn one of both off"
+        yield (whole, *others), words
 
 
 def is_ours(name: str) -> bool:

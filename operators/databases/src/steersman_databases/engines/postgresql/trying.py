@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from ..cluster import Tried
 from ..errors import Raced, SqlFailed
 from ..server import Server
-from .parameters import at_odds
 from .session import Session, logged_in
 
 _SECONDS = 5.0
@@ -63,13 +62,17 @@ async def try_out(server: Server, values: Mapping[str, str]) -> Tried:
                     await session.rows("trying a parameter", _TRY, like, values[name])
                 except SqlFailed as failure:
                     refused[name] = re.sub(re.escape(f'"{like}"'), f'"{name}"', failure.message, flags=re.IGNORECASE)
-        return Tried({**refused, **dict(at_odds(values))}, await _unread(session))
+        return Tried(refused, await _unread(session))
 
 
 def _may_be_tried(name: str) -> bool:
-    """Not what would end the session, nor what depends on the values that it has: those are judged without it."""
-    apart = name in _LOOKED_UP or name.endswith(("_timeout", "_stats"))
-    return not apart and name != "exit_on_error"
+    """Not what would end the session, nor what depends on it: those are judged without it."""
+    return not _depends(name) and not name.endswith("_timeout") and name != "exit_on_error"
+
+
+def _depends(name: str) -> bool:
+    """Whether another session, with other values or in another database, may judge otherwise."""
+    return name in _LOOKED_UP or name.endswith("_stats")
 
 
 async def _unread(session: Session) -> Mapping[str, tuple[str, str]]:
@@ -81,5 +84,5 @@ async def _unread(session: Session) -> Mapping[str, tuple[str, str]]:
     return {
         name: (value, f"{file}, line {line}: {f'{name} = {value}: ' if name else ''}{error}")
         for name, value, error, file, line in rows
-        if name not in _LOOKED_UP
+        if not _depends(name)
     }
