@@ -195,7 +195,9 @@ UNCHANGEABLE: list[Change] = [
 ]
 
 
-@pytest.mark.parametrize(("number", "change"), enumerate(UNCHANGEABLE), ids=[name for _, name, _ in UNCHANGEABLE])
+@pytest.mark.parametrize(
+    ("number", "change"), list(enumerate(UNCHANGEABLE)), ids=[name for _, name, _ in UNCHANGEABLE]
+)
 async def test_what_cannot_be_changed_back_is_told_and_made_anew_by_who_deletes_it(
     installed: Envtest, number: int, change: Change
 ) -> None:
@@ -208,7 +210,9 @@ async def test_what_cannot_be_changed_back_is_told_and_made_anew_by_who_deletes_
         # While nobody operates: the operator would be quicker than who makes it anew.
         wire: dict[str, Any] = to_builtins(await client.get(kind, key))
         kept = {k: wire["metadata"][k] for k in ("name", "namespace", "labels", "ownerReferences")}
-        body = {k: {**wire.get(k, {}), **v} if isinstance(v, dict) else v for k, v in fields.items()}
+        body = dict[str, Any]()
+        for field, value in fields.items():
+            body[field] = {**wire.get(field, {}), **value} if isinstance(value, dict) else value
         await client.delete(kind, key)
         await client.create(decode_builtins({**wire, **body, "metadata": kept}, kind))
         async with operating(installed, namespace), asyncio.timeout(60):
