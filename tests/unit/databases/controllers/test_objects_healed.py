@@ -16,7 +16,6 @@ from steersman.client import MergePatch
 from steersman.meta import Object, ObjectKey, to_builtins
 from steersman.testing import virtual_time
 from steersman_databases.api.cluster_parts import AdditionalService, Pooler, Services
-from steersman_databases.clusters.x509 import names_in
 
 MANAGED = "app.kubernetes.io/managed-by"
 LEADS = NAMES.slices("orders-rw")[0]
@@ -45,17 +44,11 @@ async def heals(world: ClusterWorld, kind: type[Object], key: ObjectKey, patch: 
 
 ON_SERVICES: dict[str, dict[str, Any]] = {
     "protocol": {"ports": [{"name": "postgresql", "port": 5432, "protocol": "UDP", "targetPort": 5432}]},
-    "appProtocol": {
-        "ports": [
-            {"name": "postgresql", "port": 5432, "protocol": "TCP", "targetPort": 5432, "appProtocol": "http"},
-        ]
-    },
+    "externalIPs": {"externalIPs": ["192.0.2.1"]},
     "internalTrafficPolicy": {"internalTrafficPolicy": "Local"},
+    # With another type, it is refused.
+    "loadBalancerSourceRanges": {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]},
     "sessionAffinity": {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 9}}},
-}
-ON_BALANCERS: dict[str, dict[str, Any]] = {
-    "externalTrafficPolicy": {"externalTrafficPolicy": "Local"},
-    "loadBalancerSourceRanges": {"loadBalancerSourceRanges": ["192.0.2.0/24"]},
 }
 
 
@@ -69,15 +62,19 @@ async def test_a_service(service: str, patch: dict[str, Any]) -> None:
         await heals(world, Service, ObjectKey(KEY.namespace, service), patch)
 
 
-@pytest.mark.parametrize("patch", ON_BALANCERS.values(), ids=ON_BALANCERS)
 @virtual_time
-async def test_a_load_balancer(patch: dict[str, Any]) -> None:
+async def test_a_load_balancer() -> None:
     world = ClusterWorld()
-    services = Services(additional=(AdditionalService(name="public", role="rw", type="LoadBalancer"),))
+    declared = AdditionalService(
+        name="public", role="rw", type="LoadBalancer", load_balancer_source_ranges=("192.0.2.0/24",)
+    )
     async with world.operator():
-        await world.create(instances=1, services=services)
+        await world.create(instances=1, services=Services(additional=(declared,)))
         await world.ready(1)
-        await heals(world, Service, ObjectKey(KEY.namespace, "public"), patch)
+        public = ObjectKey(KEY.namespace, "public")
+        await heals(world, Service, public, {"externalTrafficPolicy": "Local"})
+        await heals(world, Service, public, {"loadBalancerSourceRanges": ["0.0.0.0/0"]})
+        await heals(world, Service, public, {"loadBalancerSourceRanges": None})
 
 
 @virtual_time
@@ -264,6 +261,24 @@ async def test_a_strangers_slice_in_place_of_one_that_was_deleted() -> None:
 
 
 @virtual_time
+async def test_a_strangers_slice_keeps_nobody_from_a_cluster_that_serves() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=3)
+        await world.ready(3)
+        await world.client.delete(EndpointSlice, LEADS)
+        load_strangers_slice(world, LEADS)
+        await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
+        await world.annotate(fenced="orders-1")
+
+        def fenced() -> bool:
+            pod = world.pods().get("orders-1")
+            return pod is not None and pod.metadata.annotations.get("databases.steersman.dev/fenced") == "true"
+
+        await world.until("fenced", fenced, 120)
+
+
+@virtual_time
 async def test_a_strangers_slice_of_an_additional_service_is_told_and_the_cluster_serves() -> None:
     world, [entry, _] = ClusterWorld(), NAMES.slices("entry")
     load_strangers_slice(world, entry)
@@ -342,78 +357,6 @@ async def test_a_secret_of_somebody_elses_claim_is_a_strangers() -> None:
         await world.create(instances=1)
         await world.until("told", lambda: world.condition("Ready") == "False/NameTaken", 60)
         assert not managed(world, Secret, NAMES.authorities)
-
-
-@pytest.mark.parametrize(
-    ("kind", "key", "change"),
-    [
-        (ConfigMap, NAMES.local_configuration, {"immutable": True, "data": {"patroni.yaml": "x"}}),
-        (Service, NAMES.headless_service, {"spec": {"clusterIP": "", "clusterIPs": []}}),
-        (Service, NAMES.service("rw"), {"spec": {"clusterIP": "None", "clusterIPs": ["None"]}}),
-        (Deployment, POOLER, {"spec": {"selector": {"matchLabels": {"databases.steersman.dev/pooler": "rw"}}}}),
-        (StatefulSet, NAMES.statefulset(0), {"spec": {"serviceName": "elsewhere"}}),
-        (StatefulSet, NAMES.statefulset(0), {"spec": {"podManagementPolicy": "OrderedReady"}}),
-        (EndpointSlice, LEADS, {"addressType": "IPv6", "endpoints": []}),
-    ],
-    ids=lambda value: value.name if isinstance(value, ObjectKey) else None,
-)
-@virtual_time
-async def test_made_by_others_with_what_cannot_be_changed(
-    kind: type[Object], key: ObjectKey, change: dict[str, Any]
-) -> None:
-    """As by ``kubectl replace --force``, which keeps whose they are."""
-    world = ClusterWorld()
-    async with world.operator():
-        await world.create(instances=1, pooler=Pooler())
-        await world.until("made", lambda: world.server.read(Deployment, POOLER), 60)
-        await world.until("leads", lambda: world.condition("Available") == "True/PrimaryAccepts")
-        await world.rest(30)
-        before = world.server.read(kind, key)
-        assert before is not None
-        uids = world.uids()
-        wire: dict[str, Any] = to_builtins(before)
-        body: dict[str, Any] = {
-            **wire,
-            **{k: {**wire[k], **v} if k in ("spec", "data") else v for k, v in change.items()},
-        }
-        kept = {k: wire["metadata"][k] for k in ("name", "namespace", "labels", "ownerReferences")}
-        # All at once, as the operator is quicker than whoever does it one after the other.
-        await world.client.delete(kind, key, propagation="Orphan")
-        api = kind.api_resource
-        world.server.load({**body, "apiVersion": api.api_version, "kind": api.kind, "metadata": kept})
-
-        def again() -> bool:
-            found = world.server.read(kind, key)
-            return found is not None and _said(found) == _said(before)
-
-        await world.until("as declared", again, 60)
-        await world.until("leads", lambda: world.condition("Available") == "True/PrimaryAccepts", 60)
-        assert world.uids() == uids
-
-
-def _said(obj: Object) -> Any:
-    """What of an object the test is about: without what Kubernetes chooses anew each time."""
-    wire = to_builtins(obj)
-    spec = {k: v for k, v in wire.get("spec", {}).items() if k not in ("clusterIP", "clusterIPs", "replicas")}
-    headless = wire.get("spec", {}).get("clusterIP") == "None"
-    return spec, headless, wire.get("data"), wire.get("immutable"), wire.get("addressType")
-
-
-@virtual_time
-async def test_a_certificate_that_somebody_made_immutable_is_renewed_all_the_same() -> None:
-    world = ClusterWorld()
-    async with world.operator():
-        await world.create(instances=1)
-        await world.ready(1)
-        await world.client.patch(Secret, NAMES.server_certificate, MergePatch({"immutable": True}))
-        await world.rest(60)
-        kept = world.server.read(Secret, NAMES.server_certificate)
-        assert kept is not None and kept.immutable, "it is in nobody's way"
-        await world.change(tls={"additionalNames": ["db.example.com"]})
-        await world.until("renewed", lambda: "db.example.com" in names_in(world.secret("orders-tls")["tls.crt"]), 30)
-        await world.ready(1)
-        found = world.server.read(Secret, NAMES.server_certificate)
-        assert found is not None and [o.name for o in found.metadata.owner_references] == ["data-orders-0"]
 
 
 @virtual_time

@@ -73,9 +73,9 @@ def is_made_otherwise(cluster: ClusterView, image: str, job: Object) -> bool:
 def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | None) -> str:
     """The image of its pod, were it made now: what is there stays, unless another is asked for.
 
-    An instance that is new (None, or without a StatefulSet) runs what most others run: it is not the first to try.
-    So does one that does not run with what it has: that was asked for, and is not any more. Before anybody has run
-    there is nothing that could stay, nor where an image cannot be had.
+    An instance that is new (None, or with neither StatefulSet nor pod) runs what most others run: it is not the first
+    to try. So does one that does not run with what it has: that was asked for, and is not any more. Before anybody
+    has run there is nothing that could stay, nor where an image cannot be had.
     """
     if cluster.image_given or cluster.upgrades_minor or _is_new(observed):
         return cluster.image
@@ -113,11 +113,12 @@ def _present_image(cluster: ClusterView, instance: Instance) -> str:
 
     Its StatefulSet had another image before its pod did, where one was asked for that is not any more.
     """
-    if instance.statefulset is None:
-        return ""
-    runs = instance.pod if instance.is_own and instance.pod_ready else None
-    made = instance.statefulset.spec.template if runs is None else runs
-    if made.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
+    pod, statefulset = instance.pod, instance.statefulset
+    # Nobody's is one whose StatefulSet somebody deleted without it: the next one adopts it.
+    is_own = instance.is_own or (statefulset is None and pod is not None and pod.controller_reference is None)
+    runs = pod if is_own and instance.pod_ready else None
+    made = runs if statefulset is None else runs or statefulset.spec.template
+    if made is None or made.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
         return ""
     return next((c.image or "" for c in made.spec.containers), "")
 

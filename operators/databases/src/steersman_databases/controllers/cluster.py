@@ -225,8 +225,9 @@ class ClusterReconciler(Reconciler[C]):
         storage = await volumes.grow(observed.instances)
         findings.tell("StorageAsDeclared", storage.reason == "Sized", storage.reason, storage.message)
         await volumes.clean_up(seen.claims, observed)
-        await hands.instances.ensure(observed)
+        # First: a StatefulSet may be refused, and clients are led all the same.
         await route(charge, self._parts.topology, observed)
+        await hands.instances.ensure(observed)
         step = await hands.upgrades.go_on(observed, findings, settles=report.settles)
         if step is None:
             step = await hands.upgrades.begin(observed, keys.ring, findings, next_step(charge.view, observed))
@@ -280,7 +281,7 @@ class ClusterReconciler(Reconciler[C]):
         await surroundings.ensure_access([*numbers, observed.next_number])
         for taken in names_taken(charge.view, spec.services):
             raise Blocked("Failed", "NameTaken", f"spec.services.additional: {taken} is a Service of the operator's")
-        await surroundings.ensure_services(declared_services(charge.view, spec.services))
+        await surroundings.ensure_services(declared_services(charge.view, spec.services), served=_has_served(cluster))
         budget = spec.pod_disruption_budget
         await surroundings.ensure_policies(
             max_unavailable=budget.max_unavailable if budget.enabled and spec.instances > 1 else None,

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from steersman.api.apps_v1 import StatefulSet
 from steersman.client import MergePatch, Propagation
 from steersman.controller import CachedClient, EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object, ObjectKey
 from steersman.observability.runtime import Clock
 from steersman_databases.controllers.failures import Aside
-from steersman_databases.controllers.lookup import find
+from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.resources.drift import content_of, is_unchangeable, repair_of
@@ -40,13 +39,15 @@ class Charge:
         """Applies ``config``, controlled by the cluster.
 
         Raises:
-            Blocked: something of that name is not ours, or goes, to be made anew.
+            Blocked: something of that name is not ours, or is immutable and does not go.
         """
         present = await find(self.client, kind, config.key)
         if present is not None:
             self.require_ours(present)
-            await self.require_changeable(kind, present, config)
-            if repair := repair_of(present, config):
+            if is_unchangeable(present, config):
+                await self.make_room(kind, present)
+                present = None
+            elif repair := repair_of(present, config):
                 await self.client.patch(kind, config.key, repair)
         applied = await self.client.apply(config, owner=self.cluster)
         if present is None:
@@ -55,21 +56,20 @@ class Charge:
             self.updated(kind, config.key)
         return applied
 
-    async def require_changeable(self, kind: type[T], present: T, config: ApplyConfiguration[T]) -> None:
-        """Returns if ``present``, which is ours, can become as declared.
-
-        Raises Blocked, once it is deleted: when it is gone, it is made anew.
-        """
-        if not is_unchangeable(present, config):
+    async def make_room(self, kind: type[T], obj: T) -> None:
+        """Deletes ``obj``, which cannot be changed, for another in its place. Raises Blocked while it stays."""
+        if obj.metadata.deletion_timestamp is None:
+            await self.delete(kind, obj)
+        left = await find_live(self.client, kind, obj.key)
+        if left is None:
             return
-        if present.metadata.deletion_timestamp is None:
-            # A server goes on meanwhile: the pod is found again by its labels.
-            await self.delete(kind, present, propagation="Orphan" if kind is StatefulSet else "Background")
+        finalizers = ", ".join(left.metadata.finalizers)
+        which = f", which its finalizers keep it from: {finalizers}" if finalizers else ""
         raise Blocked(
             "Pending",
             "Creating",
-            f"{kind.api_resource.kind} {present.metadata.name} was given what cannot be changed back: waiting until "
-            "it is deleted, to make it anew",
+            f"{kind.api_resource.kind} {obj.metadata.name} is immutable, and not as it should be: waiting until it "
+            f"is deleted{which}",
         )
 
     async def remove(self, kind: type[T], key: ObjectKey) -> None:
@@ -124,9 +124,11 @@ class Charge:
             return obj
         metadata = {"labels": lost, "resourceVersion": obj.metadata.resource_version}
         labelled = await self.client.patch(kind, obj.key, MergePatch({"metadata": metadata}))
-        told = ", ".join(f"{name}={value}" for name, value in lost.items())
-        note = f"put back the labels {told} of {kind.api_resource.kind} {obj.metadata.name}, which had lost them"
-        self.events.normal(self.cluster, "Updated", note)
+        # An admission policy may keep some of them from coming back.
+        if back := lost.items() & labelled.metadata.labels.items():
+            told = ", ".join(f"{name}={value}" for name, value in sorted(back))
+            note = f"put back the labels {told} of {kind.api_resource.kind} {obj.metadata.name}, which had lost them"
+            self.events.normal(self.cluster, "Updated", note)
         return labelled
 
     def created(self, kind: type[Object], key: ObjectKey) -> None:

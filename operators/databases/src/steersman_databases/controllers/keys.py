@@ -256,7 +256,7 @@ class ClusterKeys:
             changes["metadata"] = {"ownerReferences": to_builtins(references)}
         if "data" in changes and found.immutable and "tls.crt" in wanted:
             # Were this cut in between, it would be signed anew: nobody but its servers has this one.
-            await self._charge.delete(Secret, found)
+            await self._charge.make_room(Secret, found)
             return await self._client.create(cluster_secret(key, self._labels, wanted, data.claims))
         return await self._change(found, changes) if changes else found
 

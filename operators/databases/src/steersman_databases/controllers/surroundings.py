@@ -30,7 +30,7 @@ from steersman_databases.resources.cluster_services import (
     cluster_service,
     empty_slices,
 )
-from steersman_databases.resources.drift import repair_of
+from steersman_databases.resources.drift import content_of, repair_of
 from steersman_databases.resources.labels import cluster_labels
 from steersman_databases.resources.secrets import owned_by
 
@@ -95,8 +95,12 @@ class Surroundings:
         await self._charge.delete(ConfigMap, present)
         return None
 
-    async def ensure_services(self, services: Sequence[ServicePlan]) -> None:
-        """The declared ones, and none of ours beside them."""
+    async def ensure_services(self, services: Sequence[ServicePlan], *, served: bool) -> None:
+        """The declared ones, and none of ours beside them.
+
+        Args:
+            served: there are instances, which are not left alone for what is wrong with -rw.
+        """
         charge, port = self._charge, self._engine.port
         await charge.declare(Service, cluster_headless_service(self._view, port))
         for plan in services:
@@ -119,7 +123,8 @@ class Surroundings:
             if slice_.metadata.labels.get(SERVICE_LABEL) not in writable:
                 await charge.remove(EndpointSlice, slice_.key)
         for service in writable:
-            with nullcontext() if service == self._names.service("rw").name else charge.aside:
+            needed = service == self._names.service("rw").name and not served
+            with nullcontext() if needed else charge.aside:
                 for config in empty_slices(self._view, service, port):
                     await self._ensure_slice(config)
 
@@ -132,10 +137,10 @@ class Surroundings:
             charge.created(EndpointSlice, config.key)
             return
         charge.require_ours(present)
-        await charge.require_changeable(EndpointSlice, present, config)
         if repair := repair_of(present, config):
-            await charge.client.patch(EndpointSlice, config.key, repair)
-            charge.updated(EndpointSlice, config.key)
+            repaired = await charge.client.patch(EndpointSlice, config.key, repair)
+            if content_of(repaired) != content_of(present):
+                charge.updated(EndpointSlice, config.key)
 
     async def _owner_of(self, service: ObjectKey) -> Literal["cluster", "stranger", "nobody"]:
         present = await find(self._charge.client, Service, service)

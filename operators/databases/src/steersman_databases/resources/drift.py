@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from steersman.api.apply.apps_v1 import DeploymentApply, StatefulSetApply
 from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply
 from steersman.api.apply.discovery_v1 import EndpointSliceApply
-from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply
 from steersman.api.apps_v1 import Deployment, StatefulSet
 from steersman.api.core_v1 import ConfigMap, Service
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.api.meta_v1 import LabelSelector
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import MergePatch
 from steersman.meta import ApplyConfiguration, Object, to_builtins
@@ -38,6 +36,10 @@ _FIELDS: Mapping[str, tuple[str, Sequence[Any]]] = {
 """Of a Service, what leads clients elsewhere or keeps them out: by the wire's names, with what says nothing.
 
 Other fields are filled by Kubernetes.
+"""
+_OF_LOAD_BALANCERS = frozenset({"externalIPs", "loadBalancerSourceRanges"})
+"""Where a load balancer is declared: controllers of a cloud write the former, and without the latter, by which
+somebody has closed it, it would be open to everybody. A Service of another type is refused with the latter.
 """
 
 
@@ -72,11 +74,11 @@ def _of_service(present: Service, config: ServiceApply) -> dict[str, Any]:
     assert config.spec is not UNSET
     wanted, spec = config.spec, dict[str, Any]()
     ports: Sequence[ServicePortApply] = () if wanted.ports is UNSET else list(wanted.ports)
-    there = {(port.port, port.protocol or "TCP", port.app_protocol or "") for port in present.spec.ports}
-    if there != {(port.port, port.protocol, port.app_protocol or "") for port in ports}:
+    if {(p.port, p.protocol or "TCP") for p in present.spec.ports} != {(p.port, p.protocol) for p in ports}:
         spec["ports"] = to_builtins(ports)
+    theirs = _OF_LOAD_BALANCERS if wanted.type == "LoadBalancer" else frozenset[str]()
     for name, (field, unsaid) in _FIELDS.items():
-        if getattr(wanted, field) is UNSET and getattr(present.spec, field) not in unsaid:
+        if name not in theirs and getattr(wanted, field) is UNSET and getattr(present.spec, field) not in unsaid:
             spec[name] = None
     selector = frozenset[str]() if wanted.selector is UNSET else wanted.selector.keys()
     if foreign := present.spec.selector.keys() - selector:
@@ -119,41 +121,26 @@ def _of_slice(present: EndpointSlice, config: EndpointSliceApply) -> dict[str, A
     if lost := dict(sorted(labels.items() - present.metadata.labels.items())):
         repair["metadata"] = {"labels": lost}
     wanted = () if config.ports is UNSET else config.ports
-    there = [(port.name, port.port, port.protocol, port.app_protocol) for port in present.ports or ()]
-    if there != [(port.name, port.port, port.protocol, None) for port in wanted]:
+    there = [(port.name, port.port, port.protocol) for port in present.ports or ()]
+    if there != [(port.name, port.port, port.protocol) for port in wanted]:
         repair["ports"] = to_builtins(wanted)
+    if present.address_type != config.address_type:
+        # Refused, and so told: somebody made it anew.
+        repair["addressType"] = config.address_type
     return repair
 
 
 def is_unchangeable(present: Object, config: ApplyConfiguration[Any]) -> bool:
-    """Whether ``present`` has what only another object can have otherwise: an apply of ``config`` is refused."""
+    """Whether an apply of ``config`` is refused until ``present`` is another: an immutable ConfigMap with other data.
+
+    What else cannot be changed differs only where somebody made the object anew, or an admission policy has it so:
+    the API server's refusal is told, since nobody knows what goes with the object.
+    """
     match present, config:
-        case Service(), ServiceApply():
-            assert config.spec is not UNSET
-            headless, wanted = present.spec.cluster_ip == "None", config.spec.cluster_ip == "None"
-            return headless is not wanted and present.spec.type != "ExternalName"
-        case ConfigMap(), ConfigMapApply():
-            return present.immutable is True
-        case EndpointSlice(), EndpointSliceApply():
-            return present.address_type != config.address_type
-        case Deployment(), DeploymentApply():
-            assert config.spec is not UNSET
-            return not _selects(present.spec.selector, config.spec.selector)
-        case StatefulSet(), StatefulSetApply():
-            assert config.spec is not UNSET
-            spec, declared = present.spec, config.spec
-            return (
-                not _selects(spec.selector, declared.selector)
-                or spec.service_name != declared.service_name
-                or spec.pod_management_policy != declared.pod_management_policy
-                or bool(spec.volume_claim_templates)
-            )
+        case ConfigMap(immutable=True), ConfigMapApply():
+            return bool(present.binary_data) or present.data != (config.data or {})
         case _:
             return False
-
-
-def _selects(present: LabelSelector | None, wanted: LabelSelectorApply | UnsetType) -> bool:
-    return to_builtins(present) == to_builtins(wanted)
 
 
 def content_of(obj: Object) -> Any:
