@@ -80,6 +80,7 @@ def observed(instances: list[Instance], *members: Member, **agreed: Any) -> Obse
         members=Members(cluster=KEY, members=members, **fields),
         used=frozenset(i.number for i in instances),
         now=NOW,
+        misread=False,
     )
 
 

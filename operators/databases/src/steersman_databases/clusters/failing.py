@@ -173,6 +173,6 @@ def _is_broken(instance: Instance, observed: Observed) -> bool:
     if member is None or member.full or member.apart:
         return False
     # What was declared since the primary's start may be what it fails with, or the parameters that all read as they
-    # start, and a copy would fail as well.
+    # start, and a copy would fail as well: nothing is thrown away before a server that runs has read all of them.
     alike = primary is not None and instance.hash == primary.hash
-    return member.diverged or (member.state == "StartFailed" and alike and not observed.misread)
+    return member.diverged or (member.state == "StartFailed" and alike and observed.misread is False)

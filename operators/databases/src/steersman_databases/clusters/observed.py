@@ -196,7 +196,7 @@ class Observed:
     """All instances of a cluster by number, what its members say, and when it was looked.
 
     ``used`` are all the numbers that something bears, retired claims too. ``attempt`` did not succeed, or not yet.
-    ``misread``: of what servers read as they start one that runs could not read all.
+    ``misread``: of what servers read as they start one that runs could not read all; None where nobody knows.
     """
 
     instances: Sequence[Instance]
@@ -204,7 +204,7 @@ class Observed:
     used: frozenset[int]
     now: datetime
     attempt: Attempt | None = None
-    misread: bool = False
+    misread: bool | None = None
 
     @property
     def primary(self) -> Instance | None:
