@@ -58,6 +58,11 @@ class Instance:
         )
 
     @property
+    def is_unadopted(self) -> bool:
+        """Whether its pod is nobody's: somebody deleted its StatefulSet without it, and no other has taken it yet."""
+        return self.pod is not None and self.pod.controller_reference is None
+
+    @property
     def mounted(self) -> Sequence[str]:
         """The names of the claims that its StatefulSet has its pod use."""
         volumes = () if self.statefulset is None else self.statefulset.spec.template.spec.volumes
