@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from steersman.api.apply.batch_v1 import JobApply
 from steersman.api.apply.core_v1 import PodSpecApply
@@ -18,7 +19,10 @@ POD_HASH = "databases.steersman.dev/pod-hash"
 
 def pod_hash(pod: PodSpecApply) -> dict[str, str]:
     """The annotation that tells for which pod a Job was made."""
-    asked = msgspec.json.encode(to_builtins(pod), order="deterministic")
+    assert not isinstance(pod.containers, UnsetType)
+    # Its command is the operator's own, and psql's has a random word each time.
+    compared = replace(pod, containers=[replace(c, command=UNSET) for c in pod.containers])
+    asked = msgspec.json.encode(to_builtins(compared), order="deterministic")
     return {POD_HASH: hashlib.sha256(asked).hexdigest()[:16]}
 
 
