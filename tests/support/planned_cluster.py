@@ -37,13 +37,22 @@ def instance(number: int, *, ready: bool = True, hash_: str | None = None, fence
     """One that is there; its pod was made for what is declared unless ``hash_`` says otherwise."""
     made_for = restart_hash(VIEW, VIEW.image) if hash_ is None else hash_
     notes = {RESTART_HASH: made_for, **({FENCED: "true"} if fenced else {})}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"orders-{number}", "uid": f"uid-{number}"}
     pod = {
-        "metadata": {"name": f"orders-{number}-0", "annotations": notes, "creationTimestamp": "2026-11-21T23:59:00Z"},
+        "metadata": {
+            "name": f"orders-{number}-0",
+            "annotations": notes,
+            "creationTimestamp": "2026-11-21T23:59:00Z",
+            "ownerReferences": [{**owner, "controller": True}],
+        },
         "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]},
     }
     claim = {"metadata": {"name": f"data-orders-{number}"}, "status": {"phase": "Bound"}}
     template = {"spec": {"containers": [{"name": "server", "image": VIEW.image}]}}
-    stateful = {"metadata": {"name": f"orders-{number}"}, "spec": {"replicas": 1, "template": template}}
+    stateful = {
+        "metadata": {"name": owner["name"], "uid": owner["uid"]},
+        "spec": {"replicas": 1, "template": template},
+    }
     return Instance(
         number=number,
         pod=decode_builtins(pod, Pod),
@@ -80,6 +89,7 @@ def observed(instances: list[Instance], *members: Member, **agreed: Any) -> Obse
         members=Members(cluster=KEY, members=members, **fields),
         used=frozenset(i.number for i in instances),
         now=NOW,
+        misread=False,
     )
 
 

@@ -187,6 +187,13 @@ def test_a_replica_with_broken_data_is_replaced() -> None:
     assert isinstance(step_of(broken(2, containerStatuses=[ended]), state="Stopped"), Wait)
 
 
+@pytest.mark.parametrize("misread", [None, True])
+def test_a_replica_that_does_not_start_stays_unless_a_server_that_runs_reads_its_file(misread: bool | None) -> None:
+    members = (primary(0), member(1), member(2, synchronous=False, state="StartFailed"))
+    seen = replace(observed([*THREE[:2], broken(2)], *members), misread=misread)
+    assert isinstance(next_step(VIEW, seen), Wait), "a copy may not start, either"
+
+
 def test_a_replica_that_fails_with_what_is_new_is_not_replaced_by_another_that_would() -> None:
     """The primary's pod is the former declaration's."""
     old = instance(0, hash_="old")

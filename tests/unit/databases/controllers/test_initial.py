@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from job_runner import WORDS
 from steersman.api.apply.core_v1 import ConfigMapApply, SecretApply
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Pod, Secret, Service
-from steersman.client import MergePatch
+from steersman.client import HttpRequest, HttpResponse, MergePatch
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, to_builtins
-from steersman.testing import run_virtual, virtual_time
+from steersman.testing import InMemoryApiServer, run_virtual, virtual_time
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.mysql_cluster import MySQLBootstrap
 from steersman_databases.api.postgresql_cluster import Bootstrap
@@ -23,7 +25,7 @@ from steersman_databases.engines.cluster import ClusterEngine
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
 from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServers
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
-from steersman_databases.resources.jobs import configuration_job
+from steersman_databases.resources.jobs import SOURCES, configuration_job
 
 SQL = ObjectKey("default", "sql")
 REFERENCES = {
@@ -375,9 +377,10 @@ async def test_a_job_that_does_not_start_is_made_anew_where_its_pod_would_differ
         await world.create(instances=1, bootstrap=initdb)
         await world.until("told", lambda: world.condition("InitialConfiguration") == "False/Unschedulable", 60)
         (former,) = world.server.read_all(Job)
-        await world.change(deletionPolicy="Delete")
+        await world.change(deletionPolicy="Delete", podMetadata={"labels": {"team": "shop"}})
+        await world.annotate(restart="2026-11-27")
         await world.rest()
-        assert [j.metadata.uid for j in world.server.read_all(Job)] == [former.metadata.uid], "that changes nothing"
+        assert [j.metadata.uid for j in world.server.read_all(Job)] == [former.metadata.uid], "that is not of its pod"
         await world.change(tolerations=[{"key": "databases", "operator": "Exists"}])
 
         def anew() -> list[Job]:
@@ -388,3 +391,71 @@ async def test_a_job_that_does_not_start_is_made_anew_where_its_pod_would_differ
         assert [t.key for t in second.spec.template.spec.tolerations] == ["databases"]
         await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE b"}}))
         await world.until("for the SQL", lambda: [j for j in anew() if j.metadata.uid != second.metadata.uid])
+
+
+@pytest.mark.parametrize(("world_of", "declared"), [(ClusterWorld, Bootstrap), (GroupWorld, MySQLBootstrap)])
+@virtual_time
+async def test_a_job_of_a_former_release_that_does_not_start_is_left_alone(
+    world_of: type[ClusterWorld], declared: type[Any]
+) -> None:
+    """Nobody knows what it was made for."""
+    world = world_of()
+    await give(world)
+    world.hosts.stuck_jobs[NAMES.initial_job.name] = NOWHERE
+    initdb = decode_builtins({"initdb": {"postInitApplicationSQLRefs": REFERENCES}}, declared)
+    async with world.operator():
+        await world.create(instances=1, bootstrap=initdb)
+        await world.until("told", lambda: world.condition("InitialConfiguration") == "False/Unschedulable", 60)
+        (former,) = world.server.read_all(Job)
+        unknown = {name: None for name in former.metadata.annotations if name != SOURCES}
+        assert unknown
+        await world.client.patch(Job, former.key, MergePatch({"metadata": {"annotations": unknown}}))
+        await world.change(tolerations=[{"key": "databases", "operator": "Exists"}])
+        await world.rest()
+        assert [j.metadata.uid for j in world.server.read_all(Job)] == [former.metadata.uid]
+
+
+class LateTransport:
+    """Tells of no change of a pod while ``late``; reads and writes go on."""
+
+    def __init__(self, server: InMemoryApiServer) -> None:
+        self._server = server
+        self.late = False
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        return await self._server.request(request)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes]]:
+        async with self._server.stream(request) as lines:
+            yield self._told(request, lines)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def _told(self, request: HttpRequest, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for line in lines:
+            if not (self.late and request.path.endswith("/pods")):
+                yield line
+
+
+@pytest.mark.parametrize(("world_of", "declared"), [(ClusterWorld, Bootstrap), (GroupWorld, MySQLBootstrap)])
+@virtual_time
+async def test_a_job_that_has_started_since_is_not_cut_off(world_of: type[ClusterWorld], declared: type[Any]) -> None:
+    """Nobody knows how far its SQL came, and MySQL's is not one transaction."""
+    world = world_of()
+    await give(world)
+    world.hosts.stuck_jobs[NAMES.initial_job.name] = NOWHERE
+    initdb = decode_builtins({"initdb": {"postInitApplicationSQLRefs": REFERENCES}}, declared)
+    transport = LateTransport(world.server)
+    async with world.operator(transport):
+        await world.create(instances=1, bootstrap=initdb)
+        await world.until("told", lambda: world.condition("InitialConfiguration") == "False/Unschedulable", 60)
+        (job,) = world.server.read_all(Job)
+        (pod,) = (p for p in world.server.read_all(Pod) if p.metadata.name.startswith(job.metadata.name))
+        transport.late = True
+        runs = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+        await world.client.patch(Pod, pod.key, MergePatch({"status": runs}), subresource="status")
+        await world.change(imagePullSecrets=[{"name": "registry"}])
+        await world.rest(30)
+        assert [j.metadata.uid for j in world.server.read_all(Job)] == [job.metadata.uid]

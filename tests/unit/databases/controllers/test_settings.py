@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -311,6 +312,51 @@ async def test_nobody_is_replaced_while_servers_have_a_file_that_none_could_read
         world.hosts.broken_line = ""
         await world.ready(3)
         assert world.condition("ParametersApplied") == "True/Applied"
+
+
+async def with_a_file_that_nobody_reads(world: ClusterWorld) -> None:
+    """A replica does not start with it, for long, and the operator knows why."""
+    await world.create(instances=3, postgresql=PostgreSQLSettings(synchronous=Synchronous(mode="Off")))
+    await world.ready(3)
+    world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
+    await world.client.delete(Pod, NAMES.pod(2))
+    await world.rest(900)
+    assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
+
+
+@pytest.mark.parametrize(("seconds", "anew"), [(12, False), (1, True), (1800, True)])
+@virtual_time
+async def test_nobody_is_replaced_where_servers_do_not_answer_whether_they_read_their_file(
+    seconds: int, *, anew: bool
+) -> None:
+    """Nobody knows then that a copy would start; ``anew``: nor has this process ever asked."""
+    world = ClusterWorld()
+    async with AsyncExitStack() as stack:
+        former = await stack.enter_async_context(AsyncExitStack())
+        await former.enter_async_context(world.operator())
+        await with_a_file_that_nobody_reads(world)
+        world.unreachable = True
+        if anew:
+            await former.aclose()
+            await stack.enter_async_context(world.operator())
+        await world.rest(seconds)
+        world.unreachable = False
+        await world.rest(120)
+        assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
+
+
+@virtual_time
+async def test_a_file_that_breaks_after_servers_read_it_is_looked_at_before_anybody_is_replaced() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.create(instances=3, postgresql=PostgreSQLSettings(synchronous=Synchronous(mode="Off")))
+        await world.ready(3)
+        await world.rest(600)
+        world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
+        await world.client.delete(Pod, NAMES.pod(2))
+        await world.rest(900)
+        assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
+        assert world.condition("ParametersApplied") == REFUSED
 
 
 @virtual_time

@@ -11,6 +11,7 @@ from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
 from steersman.testing import matching, virtual_time
+from steersman_databases.clusters.upgrade import DECLARED
 from steersman_databases.resources.upgrade_job import JOB_LABEL
 
 NO_IMAGE: dict[str, Any] = {
@@ -125,6 +126,29 @@ async def test_a_job_that_does_not_start_gets_the_pod_that_is_declared_since() -
         world.hosts.upgrade_hangs = False
         await world.ready(1)
         assert world.status.version == "17.6" and "RolledBack" not in world.events()
+
+
+@pytest.mark.parametrize("former", [False, True])
+@virtual_time
+async def test_a_job_that_does_not_start_stays_where_its_pod_would_be_the_same(*, former: bool) -> None:
+    """``former``: a release made it that did not write down for what."""
+    world = ClusterWorld()
+    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
+    async with world.operator():
+        await on_15(world)
+        await world.change(version="17")
+        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        job = world.server.read(Job, NAMES.upgrade_job)
+        assert job is not None
+        if former:
+            unknown = {name: None for name in job.metadata.annotations if name != DECLARED}
+            await world.client.patch(Job, job.key, MergePatch({"metadata": {"annotations": unknown}}))
+            await world.change(imagePullSecrets=[{"name": "registry"}])
+        await world.change(podMetadata={"labels": {"team": "shop"}})
+        await world.annotate(restart="2026-11-27")
+        await world.rest()
+        there = world.server.read(Job, NAMES.upgrade_job)
+        assert there is not None and there.metadata.uid == job.metadata.uid
 
 
 @virtual_time

@@ -23,7 +23,7 @@ _UNREADABLE = 65
 def renew_stuck(cluster: ClusterView, observed: Observed) -> Step | None:
     """A pod that serves nobody and was made for another declaration: what is declared now may be what helps it."""
     for instance in observed.instances:
-        if instance.pod is None or instance.pod_ready:
+        if instance.pod is None or instance.pod_ready or instance.is_unadopted:
             continue
         outdated = rollout.is_outdated(cluster, observed, instance)
         if not outdated and not rollout.is_pulled_otherwise(cluster, instance):
@@ -47,7 +47,7 @@ def renew_grown(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         i
         for i in observed.instances
         if i.member is not None and i.member.full and i.missed_growth(observed.now, _GROWN_AFTER)
-        if i.member != serving and not cluster.requests.fences(i.number)
+        if i.member != serving and not cluster.requests.fences(i.number) and not i.is_unadopted
     ]
     grown.sort(key=lambda i: i.number != led)
     if grown and grown[0].number == led and (heirs := _heirs(cluster, observed, grown[0])):
@@ -78,7 +78,9 @@ def renew_estranged(cluster: ClusterView, observed: Observed) -> Step | Wait | N
     """
     leader, primary = observed.members.leader, observed.members.primary
     estranged = [
-        i for i in observed.instances if i.estranged and not i.without_room and not cluster.requests.fences(i.number)
+        i
+        for i in observed.instances
+        if i.estranged and not i.without_room and not cluster.requests.fences(i.number) and not i.is_unadopted
     ]
     estranged.sort(key=lambda i: i.number == leader)
     if estranged and estranged[0].number == leader:
@@ -173,6 +175,6 @@ def _is_broken(instance: Instance, observed: Observed) -> bool:
     if member is None or member.full or member.apart:
         return False
     # What was declared since the primary's start may be what it fails with, or the parameters that all read as they
-    # start, and a copy would fail as well.
+    # start, and a copy would fail as well: nothing is thrown away before a server that runs has read all of them.
     alike = primary is not None and instance.hash == primary.hash
-    return member.diverged or (member.state == "StartFailed" and alike and not observed.misread)
+    return member.diverged or (member.state == "StartFailed" and alike and observed.misread is False)

@@ -58,6 +58,11 @@ class Instance:
         )
 
     @property
+    def is_unadopted(self) -> bool:
+        """Whether its pod is nobody's: somebody deleted its StatefulSet without it, and no other has taken it yet."""
+        return self.pod is not None and self.pod.controller_reference is None
+
+    @property
     def mounted(self) -> Sequence[str]:
         """The names of the claims that its StatefulSet has its pod use."""
         volumes = () if self.statefulset is None else self.statefulset.spec.template.spec.volumes
@@ -196,7 +201,7 @@ class Observed:
     """All instances of a cluster by number, what its members say, and when it was looked.
 
     ``used`` are all the numbers that something bears, retired claims too. ``attempt`` did not succeed, or not yet.
-    ``misread``: of what servers read as they start one that runs could not read all.
+    ``misread``: of what servers read as they start one that runs could not read all; None where nobody knows.
     """
 
     instances: Sequence[Instance]
@@ -204,7 +209,7 @@ class Observed:
     used: frozenset[int]
     now: datetime
     attempt: Attempt | None = None
-    misread: bool = False
+    misread: bool | None = None
 
     @property
     def primary(self) -> Instance | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from steersman.meta import Object, to_builtins
+from steersman.meta import to_builtins
 from steersman_databases.clusters import handover, minors
 from steersman_databases.clusters.observed import PULL_HASH, RESTART_HASH, Instance, Observed
 from steersman_databases.clusters.steps import RenewPod, Step, Wait
@@ -59,15 +59,9 @@ def pull_hash(cluster: ClusterView) -> str:
 
 
 def hashes(cluster: ClusterView, image: str) -> Mapping[str, str]:
-    """The annotations that tell for which declaration a pod, or a Job, was made."""
+    """The annotations that tell for which declaration a pod was made."""
     pulled = pull_hash(cluster)
     return {RESTART_HASH: restart_hash(cluster, image), **({PULL_HASH: pulled} if pulled else {})}
-
-
-def is_made_otherwise(cluster: ClusterView, image: str, job: Object) -> bool:
-    """Whether a Job, of whose pod nothing can be changed, was made for another declaration."""
-    made, now = job.metadata.annotations, hashes(cluster, image)
-    return any(made.get(name) != now.get(name) for name in (RESTART_HASH, PULL_HASH))
 
 
 def wanted_image(cluster: ClusterView, observed: Observed, instance: Instance | None) -> str:
@@ -111,13 +105,12 @@ def pooler_image(cluster: ClusterView, observed: Observed, present: str) -> str:
 def _present_image(cluster: ClusterView, instance: Instance) -> str:
     """What its pod runs, or is to run; nothing where that was made for data of another version.
 
-    Its StatefulSet had another image before its pod did, where one was asked for that is not any more.
+    Its StatefulSet had another image before its pod did, where one was asked for that is not any more. Where that is
+    made anew, it is to find the pod as the former one left it.
     """
-    pod, statefulset = instance.pod, instance.statefulset
-    # Nobody's is one whose StatefulSet somebody deleted without it: the next one adopts it.
-    is_own = instance.is_own or (statefulset is None and pod is not None and pod.controller_reference is None)
-    runs = pod if is_own and instance.pod_ready else None
-    made = runs if statefulset is None else runs or statefulset.spec.template
+    runs = instance.pod if instance.pod_ready and (instance.is_own or instance.is_unadopted) else None
+    to_run = None if instance.statefulset is None else instance.statefulset.spec.template
+    made = runs or to_run
     if made is None or made.metadata.labels.get(VERSION_LABEL, cluster.version) != cluster.version:
         return ""
     return next((c.image or "" for c in made.spec.containers), "")
@@ -148,10 +141,15 @@ def renew(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         return None
     primary = observed.members.primary
     assert primary is not None
-    replicas = [i for i in outdated if i.number != primary.instance]
+    unadopted = next((i for i in outdated if i.is_unadopted), None)
+    replicas = [i for i in outdated if i.number != primary.instance and not i.is_unadopted]
     if replicas:
         last = max(replicas, key=_lag)
         return RenewPod(last.number, _why(cluster, observed, last))
+    if unadopted is not None:
+        # Its StatefulSet is not known to make another in its place.
+        adopter, pod = cluster.names.instance(unadopted.number), cluster.names.pod(unadopted.number).name
+        return Wait("RollingOut", f"waiting for StatefulSet {adopter} to adopt pod {pod}")
     to = successors(cluster, observed)
     if not to:
         # Also where all others are newer already: then it leaves in order, and those that are left elect one.

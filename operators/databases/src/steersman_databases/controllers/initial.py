@@ -7,7 +7,7 @@ condition and everything else may be lost at any time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from steersman.api.batch_v1 import Job
@@ -19,8 +19,8 @@ from steersman_databases.api import Cluster
 from steersman_databases.api.conditions import CLUSTER
 from steersman_databases.clusters.configuration import Progress, progress_of
 from steersman_databases.clusters.desires import claim_of, initial_of
-from steersman_databases.clusters.rollout import is_made_otherwise
 from steersman_databases.clusters.trouble import Trouble
+from steersman_databases.clusters.upgrade import has_ended
 from steersman_databases.controllers.cluster_status import Findings
 from steersman_databases.controllers.declaring import Charge
 from steersman_databases.controllers.instances import CLUSTER_INDEX
@@ -35,7 +35,8 @@ from steersman_databases.engines import Credentials, EngineError
 from steersman_databases.engines.cluster import ClusterEngine, Configurer
 from steersman_databases.engines.plan import Change
 from steersman_databases.engines.survey import Scope
-from steersman_databases.resources.jobs import SOURCES, configuration_job
+from steersman_databases.resources.jobs import SOURCES, configuration_job, configuration_labels
+from steersman_databases.resources.made_for import is_made_otherwise
 
 T = TypeVar("T", bound=Object)
 
@@ -125,11 +126,13 @@ class Initial:
             await self._create(charge, configurer, sources)
             findings.tell("InitialConfiguration", None, "Running", f"Job {key.name} runs the SQL")
             return
-        progress = progress_of(job, await self._pods(charge, job))
+        pods = await self._pods(charge, job)
+        progress = progress_of(job, pods)
         is_former = job.metadata.annotations.get(SOURCES) != sources
         if (trouble := await self._trouble(charge, job, progress)) is not None:
-            if is_former or is_made_otherwise(view, view.image, job):
-                # It has not begun, and what is declared now may be what its pod needs.
+            otherwise = is_former or is_made_otherwise(job, configuration_job(view, configurer, sources))
+            if otherwise and await self._has_not_begun(charge, job, pods):
+                # What is declared now may be what its pod needs.
                 await self._remake(charge, job)
             reason = "JobRefused" if trouble.reason == "InstanceRefused" else trouble.reason
             findings.tell("InitialConfiguration", False, reason, trouble.message)
@@ -151,6 +154,16 @@ class Initial:
             return progress.trouble
         refusal = await refusal_of(charge.client.live, job)
         return None if refusal is None else refusal.trouble
+
+    async def _has_not_begun(self, charge: Charge, job: Job, known: Sequence[Pod]) -> bool:
+        """Whether no pod has started the SQL of which the cache, with those that are ``known``, has not heard yet."""
+        ended = {pod.metadata.uid for pod in known if has_ended(pod)}
+        labels = ",".join(f"{k}={v}" for k, v in configuration_labels(charge.view).items())
+        found = await charge.client.live.list(Pod, namespace=job.metadata.namespace, label_selector=labels)
+        since = [pod for pod in _pods_of(job, found.items) if pod.metadata.uid not in ended]
+        if any(has_ended(pod) for pod in since):
+            return False
+        return not since or progress_of(job, since).trouble is not None
 
     async def _remake(self, charge: Charge, job: Job) -> None:
         """Of a Job nothing may be changed: once it is gone, there is another."""
@@ -185,11 +198,15 @@ class Initial:
 
     async def _pods(self, charge: Charge, job: Job) -> Sequence[Pod]:
         found = await charge.client.list(Pod, index=(CLUSTER_INDEX, str(charge.view.key)))
-        return [p for p in found if (o := p.controller_reference) is not None and o.uid == job.metadata.uid]
+        return _pods_of(job, found)
 
     def _tell(self, charge: Charge, changes: Sequence[Change]) -> None:
         for change in changes:
             charge.events.normal(charge.cluster, change.reason, change.message)
+
+
+def _pods_of(job: Job, pods: Iterable[Pod]) -> Sequence[Pod]:
+    return [p for p in pods if (o := p.controller_reference) is not None and o.uid == job.metadata.uid]
 
 
 def _state(source: ConfigMap | Secret, key: str) -> str:

@@ -7,7 +7,7 @@ since a server did not start with it, stands beside the configuration itself, wr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -98,7 +98,9 @@ class Settings:
         self._ask = ask
         self._take_back = take_back
         self._try_out = try_out
+        # What each server said last, by the UID of its pod, for as long as that is there.
         self._clusters: dict[ObjectKey, dict[str, _Told]] = {}
+        self._misread: dict[ObjectKey, bool | None] = {}
 
     async def ensure(
         self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings, *, served: bool = False
@@ -180,13 +182,16 @@ class Settings:
             findings.leave("ParametersApplied", unless="Applied")
         return not waits
 
-    def is_misread(self, cluster: ObjectKey) -> bool:
-        """Whether a server that runs could not read all of what it would start with."""
-        return any(one.tried.unread for one in self._clusters.get(cluster, {}).values())
+    def is_misread(self, cluster: ObjectKey) -> bool | None:
+        """Whether a server that runs could not read all of what it would start with; None where nobody knows."""
+        if self._ask is None or self._try_out is None:
+            return False
+        return self._misread.get(cluster)
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""
         self._clusters.pop(cluster, None)
+        self._misread.pop(cluster, None)
 
     def _unread_rules(self, view: ClusterView) -> dict[str, str]:
         """The access rules that no server would read, and why."""
@@ -208,31 +213,46 @@ class Settings:
         ask = self._ask
         if ask is None:
             return {}, None
-        former = self._clusters.get(charge.view.key, {})
+        there = {i.pod.metadata.uid for i in observed.instances if i.pod is not None}
+        former = {uid: one for uid, one in self._clusters.get(charge.view.key, {}).items() if uid in there}
+        # It may be what all read that it does not start with, whatever they have said of that before.
+        fails = any(i.member is not None and i.member.state == "StartFailed" for i in observed.instances)
         asked: dict[str, Awaitable[_Told]] = {}
         for instance in observed.instances:
             pod, member = instance.pod, instance.member
             serves = instance.pod_ready and not instance.fenced
             if pod is not None and pod.status.pod_ip and member is not None and serves:
-                asked[pod.metadata.uid] = self._told(ask, view, instance, ring, former.get(pod.metadata.uid))
+                last = former.get(pod.metadata.uid)
+                asked[pod.metadata.uid] = self._told(ask, view, instance, ring, last, fails=fails)
         answers = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
         for answer in answers.values():
             if isinstance(answer, BaseException) and not isinstance(answer, EngineError):
                 raise answer
         told = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Told)}
-        self._clusters[charge.view.key] = told
+        known = self._clusters[charge.view.key] = {**former, **told}
+        self._misread[charge.view.key] = _misread((one for uid, one in known.items() if uid in asked), told.values())
         nobody = "none runs" if _none_has_started(observed, served=served) else None
         return told, next((str(a) for a in answers.values() if isinstance(a, EngineError)), nobody)
 
     async def _told(
-        self, ask: AskSettings, view: ClusterView, instance: Instance, ring: Keyring, former: _Told | None
+        self,
+        ask: AskSettings,
+        view: ClusterView,
+        instance: Instance,
+        ring: Keyring,
+        former: _Told | None,
+        *,
+        fails: bool,
     ) -> _Told:
-        """What one server says; it is asked again for as long as it differs, or where it may by now."""
+        """What one server says; it is asked again for as long as it differs, or where it may by now.
+
+        ``fails``: another does not start.
+        """
         assert instance.pod is not None and instance.member is not None
         restarts, waiting = instance.member.pending_restart, {p.name for p in instance.member.pending}
         about = dict(view.parameters), restarts
         same, now = former is not None and former.about == about, self._clock.monotonic()
-        stays = not self._engine.can_be_altered(view)
+        stays = not fails and not self._engine.can_be_altered(view)
         recent = stays or (former is not None and now - former.asked < _AGAIN_SECONDS)
         if former is not None and same and former.is_right and recent and former.stands(now):
             return former
@@ -244,7 +264,7 @@ class Settings:
         told.alterable = "allow_alter_system" not in catalog or catalog["allow_alter_system"].value == "on"
         verdicts = {n: self._engine.judge(n, v, catalog) for n, v in view.parameters.items()}
         told.refused = {name: verdict.reason for name, verdict in verdicts.items() if verdict.kind == "Refused"}
-        told.tried = await self._tried(view, instance.pod, ring, told, former if same else None)
+        told.tried = await self._tried(view, instance.pod, ring, told, former if same and not fails else None)
         told.refused = {**told.tried.refused, **told.refused}
         differs: dict[str, str] = {}
         for name, value in view.parameters.items():
@@ -318,6 +338,16 @@ def _knows_who_is_gone(observed: Observed) -> bool:
     if primary is None or not observed.members.kept - {i.number for i in observed.instances}:
         return False
     return all(i.follows(primary) for i in observed.instances)
+
+
+def _misread(last: Iterable[_Told], present: Iterable[_Told]) -> bool | None:
+    """Whether servers could not read what they would start with, by what those that run said last, and say now.
+
+    Silence mends no file. But that it is read only those tell who answer: it may have been changed since.
+    """
+    if any(one.tried.unread for one in last):
+        return True
+    return False if any(one.read for one in present) else None
 
 
 def _none_has_started(observed: Observed, *, served: bool) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from steersman.api.apply.batch_v1 import JobApply
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
@@ -17,7 +18,6 @@ from steersman.meta import Object, ObjectKey, is_true
 from steersman_databases.clusters import plan, upgrade
 from steersman_databases.clusters.keyring import Keyring
 from steersman_databases.clusters.observed import Observed, number_of
-from steersman_databases.clusters.rollout import is_made_otherwise
 from steersman_databases.clusters.steps import Step, Wait
 from steersman_databases.clusters.trouble import Trouble
 from steersman_databases.clusters.upgrade import GIVEN_UP, Due, Stuck
@@ -33,6 +33,7 @@ from steersman_databases.engines.errors import EngineError
 from steersman_databases.engines.server import Endpoint, Login, Server
 from steersman_databases.engines.topology import Topology
 from steersman_databases.engines.versions import image, upgrade_image
+from steersman_databases.resources.made_for import is_made_otherwise
 from steersman_databases.resources.upgrade_job import (
     ASKED,
     JOB_LABEL,
@@ -179,8 +180,7 @@ class Upgrades:
             self._require_ours(present, findings)
         # Told before it is tried: the API server may refuse the Job.
         wait = self._wait(findings, "the cluster is stopped to be upgraded")
-        parts = self.engine.pod(self.charge.view, primary.number, fenced=True)
-        job = upgrade_job(self.charge.view, primary.number, due, parts)
+        job = self._job(primary.number, due)
         await self.charge.client.create(job, owner=self.charge.cluster)
         self.charge.created(Job, job.key)
         return wait
@@ -267,7 +267,14 @@ class Upgrades:
         return f"the upgrade failed, and PostgreSQL {self._former} runs on{waits}: {words}"
 
     def _is_made_otherwise(self, job: Job | None) -> bool:
-        return job is not None and self.due is not None and is_made_otherwise(self.charge.view, self.due.image, job)
+        number = None if job is None else number_of(job)
+        if job is None or self.due is None or number is None:
+            return False
+        return is_made_otherwise(job, self._job(number, self.due))
+
+    def _job(self, number: int, due: Due) -> JobApply:
+        parts = self.engine.pod(self.charge.view, number, fenced=True)
+        return upgrade_job(self.charge.view, number, due, parts)
 
     async def _stuck(self, job: Job) -> Stuck | None:
         if upgrade.is_over(job) or job.status.start_time is None:

@@ -33,8 +33,8 @@ from steersman.api.apply.core_v1 import (
 )
 from steersman.meta import ObjectMetaApply, Quantity
 from steersman.meta.apply import TemplateMetaApply
-from steersman_databases.clusters.rollout import hashes
 from steersman_databases.engines.cluster import ClusterView, Configurer, SqlSource
+from steersman_databases.resources.made_for import pod_hash
 from steersman_databases.resources.names import MANAGED_BY
 from steersman_databases.resources.placement import placed
 
@@ -59,6 +59,7 @@ def configuration_labels(cluster: ClusterView) -> dict[str, str]:
 def configuration_job(cluster: ClusterView, configurer: Configurer, sources: str) -> JobApply:
     """The Job. ``sources`` tells one state of the SQL from another."""
     key, labels = cluster.names.initial_job, configuration_labels(cluster)
+    pod = _pod(cluster, configurer, labels)
     refused = PodFailurePolicyRuleApply(
         action="FailJob",
         on_exit_codes=PodFailurePolicyOnExitCodesRequirementApply(operator="In", values=configurer.refused),
@@ -68,14 +69,12 @@ def configuration_job(cluster: ClusterView, configurer: Configurer, sources: str
             name=key.name,
             namespace=key.namespace,
             labels=labels,
-            annotations={SOURCES: sources, **hashes(cluster, cluster.image)},
+            annotations={SOURCES: sources, **pod_hash(pod)},
         ),
         spec=JobSpecApply(
             backoff_limit=_TRIES,
             pod_failure_policy=PodFailurePolicyApply(rules=[refused]),
-            template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=labels), spec=_pod(cluster, configurer, labels)
-            ),
+            template=PodTemplateSpecApply(metadata=TemplateMetaApply(labels=labels), spec=pod),
         ),
     )
 

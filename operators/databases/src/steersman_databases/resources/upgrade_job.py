@@ -22,11 +22,11 @@ from steersman.api.apply.batch_v1 import (
 from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
 from steersman.meta import ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
-from steersman_databases.clusters.rollout import hashes
 from steersman_databases.clusters.upgrade import DECLARED, Due
 from steersman_databases.engines.cluster import ClusterView, InUse, PodParts
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL, VERSION_LABEL
 from steersman_databases.resources.instance import InstancePlan, instance_pod
+from steersman_databases.resources.made_for import pod_hash
 from steersman_databases.resources.names import MANAGED_BY
 
 ASKED = "databases.steersman.dev/asked"
@@ -50,7 +50,7 @@ def upgrade_job(cluster: ClusterView, instance: int, due: Due, parts: PodParts) 
             name=cluster.names.upgrade_job.name,
             namespace=cluster.key.namespace,
             labels={**upgrade_labels(cluster), INSTANCE_LABEL: str(instance), VERSION_LABEL: due.version},
-            annotations={DECLARED: due.declared, **hashes(cluster, due.image)},
+            annotations={DECLARED: due.declared, **pod_hash(pod)},
         ),
         spec=_spec(cluster, pod, suspend=True),
     )
