@@ -15,7 +15,7 @@ from steersman_databases.api import Database
 WHOLE = os.environ.get("SIMULATE") == "whole"
 
 
-@pytest.mark.timeout(1800 if WHOLE else 120)
+@pytest.mark.timeout(1800 if WHOLE else 600)
 @pytest.mark.parametrize("deletion_policy", ["Retain", "Delete"] if WHOLE else ["Retain"])
 def test_follows_every_change(deletion_policy: str, capsys: pytest.CaptureFixture[str]) -> None:
     budget = Budget(changes=1500 if WHOLE else 110)
