@@ -418,9 +418,10 @@ def test_the_agents_see_all_whatever_is_set_for_all_sessions(group: Members, pri
             one.start()
         again = settled(group)
         [lost, *_] = replicas(group, again)
+        before = len(lost.log)
         lost.lose_volume()
         lost.start()
-        until("it is missed", lambda: "Clone: instance" in lost.log)
+        until("it is missed", lambda: "Clone: instance" in lost.log[before:] and lost.says()["state"] != "Online")
         assert settled(group) is again
         assert [kept(one) for one in group.all] == [rows] * 3
     finally:
