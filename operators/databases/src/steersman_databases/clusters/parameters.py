@@ -163,7 +163,7 @@ def trials(cluster: ClusterView, observed: Observed) -> Trials:
     if there is one, has not restarted for it yet.
     """
     declared, settings = _declared(cluster), observed.members.settings or {}
-    written = cast(Mapping[str, str], settings.get(cluster.engine, {}).get("parameters", {}))
+    stored = written(cluster, settings)
     refused, waiting = (
         {
             n: GivenBack(n, r["value"], r["former"], r.get("said", ""))
@@ -176,12 +176,17 @@ def trials(cluster: ClusterView, observed: Observed) -> Trials:
         pending = {p.name: p.former for p in primary.pending if p.name in declared}
         waiting = {name: GivenBack(name, declared[name], former) for name, former in pending.items()}
     # What was declared since is not what failed.
-    tried = {name: one for name, one in waiting.items() if one.value == written.get(name)}
+    tried = {name: one for name, one in waiting.items() if one.value == stored.get(name)}
     if any(_fails(m, primary) for m in observed.members.members):
         refused |= tried
     return Trials(
         [refused[name] for name in sorted(refused)], [tried[name] for name in sorted(tried) if name not in refused]
     )
+
+
+def written(cluster: ClusterView, settings: Mapping[str, Any]) -> Mapping[str, str]:
+    """The parameters that stand in the configuration of all members."""
+    return cast(Mapping[str, str], settings.get(cluster.engine, {}).get("parameters", {}))
 
 
 def with_unread(cluster: ClusterView, trials: Trials, unread: Mapping[str, tuple[str, str]]) -> Trials:
@@ -218,8 +223,7 @@ def _recorded(settings: Mapping[str, Any], what: str) -> Mapping[str, Mapping[st
 
 def loading(cluster: ClusterView, settings: Mapping[str, Any]) -> ClusterView:
     """The cluster with the libraries that its servers are told to load, in place of those that are declared."""
-    written: Mapping[str, str] = settings.get(cluster.engine, {}).get("parameters", {})
-    return replace(cluster, preload_libraries=_named(written.get(_PRELOAD, "")))
+    return replace(cluster, preload_libraries=_named(written(cluster, settings).get(_PRELOAD, "")))
 
 
 def are_same(one: ClusterView, other: ClusterView) -> bool:

@@ -218,8 +218,8 @@ class ClusterReconciler(Reconciler[C]):
         if seen.in_use:
             await surroundings.ensure_store(seen)
             # Before there is a member: it reads them as it makes the data.
-            report.settles = not await self._settings.ensure(charge, observed, keys.ring, findings, served=served)
-            observed = replace(observed, misread=self._settings.is_misread(charge.view.key))
+            settled = await self._settings.ensure(charge, observed, keys.ring, findings, served=served)
+            report.settles, observed = not settled.done, replace(observed, misread=settled.misread)
         if self._outpaced is not None:
             observed = await self._outpaced.look(charge.view.key, observed, keys.ring)
         storage = await volumes.grow(observed.instances)

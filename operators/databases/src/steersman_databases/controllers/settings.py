@@ -74,6 +74,30 @@ class _Told:
         return self.read or now - self.since < _NOTICED_SECONDS
 
 
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the servers say that run, by their pods' UIDs, and why one says nothing.
+
+    ``misread`` is that of `Settled`.
+    """
+
+    told: Mapping[str, _Told]
+    unreachable: str | None
+    misread: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How far settings are.
+
+    ``done``: nothing is to be waited for. ``misread``: a server that runs could not read all of what it would start
+    with; None where nobody knows.
+    """
+
+    done: bool
+    misread: bool | None
+
+
 class Settings:
     """Writes the shared configuration of all clusters. One for a controller.
 
@@ -100,12 +124,11 @@ class Settings:
         self._try_out = try_out
         # What each server said last, by the UID of its pod, for as long as that is there.
         self._clusters: dict[ObjectKey, dict[str, _Told]] = {}
-        self._misread: dict[ObjectKey, bool | None] = {}
 
     async def ensure(
         self, charge: Charge, observed: Observed, ring: Keyring, findings: Findings, *, served: bool = False
-    ) -> bool:
-        """Writes what the servers take, and tells what they do not. Whether nothing is to be waited for.
+    ) -> Settled:
+        """Writes what the servers take, and tells what they do not.
 
         Args:
             served: servers of this cluster ran before.
@@ -113,8 +136,8 @@ class Settings:
         view, stored = charge.view, observed.members.settings or {}
         trials = parameters.trials(view, observed)
         view = parameters.without(view, trials.back)
-        answers, unreachable = await self._look(charge, view, observed, ring, served=served)
-        told = list(answers.values())
+        answers = await self._look(charge, view, observed, ring, served=served)
+        told = list(answers.told.values())
         refused = {name: words for one in told for name, words in one.refused.items()}
         unread = {name: found for one in told for name, found in one.tried.unread.items()}
         trials = parameters.with_unread(view, trials, {n: found for n, found in unread.items() if n not in refused})
@@ -127,7 +150,7 @@ class Settings:
         at_odds = _at_odds(self._engine, wanted, stored)
         wanted = _held(wanted, readable, at_odds)
         refused |= {**large, **at_odds}
-        unjudged = not told and unreachable is not None
+        unjudged = not told and answers.unreachable is not None
         if unjudged:
             wanted = _held(wanted, stored, wanted.parameters)
             wanted = parameters.loading(wanted, stored) if stored else wanted
@@ -145,33 +168,24 @@ class Settings:
         written = await self._topology.configure(observed.members, settings)
         if written:
             charge.events.normal(charge.cluster, "Configured", _written(stored, settings))
-        stubborn = await self._heal(charge, observed, ring, answers)
+        stubborn = await self._heal(charge, observed, ring, answers.told)
         judge_parameters(observed, findings)
         if unjudged and not parameters.are_same(wanted, view):
-            message = f"no server could be asked whether it takes the parameters ({unreachable})"
+            message = f"no server could be asked whether it takes the parameters ({answers.unreachable})"
             findings.tell("ParametersApplied", False, "ServerUnreachable", message)
-            return not written
+            return Settled(not written, answers.misread)
         now = self._clock.monotonic()
         settled = [one for one in told if now - one.since >= _SETTLES_SECONDS]
         differs = {name: words for one in settled for name, words in one.differs.items()}
-        unwilling = {
-            name: words
-            for m in observed.members.members
-            for name, words in m.refused.items()
-            if name in view.parameters
-        }
         wrong = {
             **unread_rules,
-            **unwilling,
+            **_unwilling(view, observed),
             **stubborn,
             **differs,
             **refused,
             **{one.name: one.words for one in trials.back},
+            **dict(_beside(charge.view, observed, unread)),
         }
-        if others := [words for name, (_, words) in sorted(unread.items()) if name not in charge.view.parameters]:
-            wrong["file"] = f"no instance would start: {'; '.join(others)}"
-        if words := parameters.prevented(charge.view, observed):
-            wrong["first start"] = words
         waits = written or any(
             not one.is_right or now - one.since < _NOTICED_SECONDS for one in told if one not in settled
         )
@@ -180,18 +194,11 @@ class Settings:
             findings.tell("ParametersApplied", False, "ParameterRefused", message)
         elif waits and self._ask is not None:
             findings.leave("ParametersApplied", unless="Applied")
-        return not waits
-
-    def is_misread(self, cluster: ObjectKey) -> bool | None:
-        """Whether a server that runs could not read all of what it would start with; None where nobody knows."""
-        if self._ask is None or self._try_out is None:
-            return False
-        return self._misread.get(cluster)
+        return Settled(not waits, answers.misread)
 
     def forget(self, cluster: ObjectKey) -> None:
         """The cluster is gone."""
         self._clusters.pop(cluster, None)
-        self._misread.pop(cluster, None)
 
     def _unread_rules(self, view: ClusterView) -> dict[str, str]:
         """The access rules that no server would read, and why."""
@@ -208,11 +215,10 @@ class Settings:
 
     async def _look(
         self, charge: Charge, view: ClusterView, observed: Observed, ring: Keyring, *, served: bool
-    ) -> tuple[Mapping[str, _Told], str | None]:
-        """What the servers say that run, by their pods' UIDs, and why one says nothing."""
+    ) -> _Answers:
         ask = self._ask
         if ask is None:
-            return {}, None
+            return _Answers({}, None, misread=False)
         there = {i.pod.metadata.uid for i in observed.instances if i.pod is not None}
         former = {uid: one for uid, one in self._clusters.get(charge.view.key, {}).items() if uid in there}
         # It may be what all read that it does not start with, whatever they have said of that before.
@@ -230,9 +236,11 @@ class Settings:
                 raise answer
         told = {uid: answer for uid, answer in answers.items() if isinstance(answer, _Told)}
         known = self._clusters[charge.view.key] = {**former, **told}
-        self._misread[charge.view.key] = _misread((one for uid, one in known.items() if uid in asked), told.values())
         nobody = "none runs" if _none_has_started(observed, served=served) else None
-        return told, next((str(a) for a in answers.values() if isinstance(a, EngineError)), nobody)
+        unreachable = next((str(a) for a in answers.values() if isinstance(a, EngineError)), nobody)
+        if self._try_out is None:
+            return _Answers(told, unreachable, misread=False)
+        return _Answers(told, unreachable, _misread((known[uid] for uid in asked if uid in known), told.values()))
 
     async def _told(
         self,
@@ -340,6 +348,22 @@ def _knows_who_is_gone(observed: Observed) -> bool:
     return all(i.follows(primary) for i in observed.instances)
 
 
+def _unwilling(view: ClusterView, observed: Observed) -> Mapping[str, str]:
+    """The parameters that servers did not take as they ran, with their words."""
+    refused = [one for member in observed.members.members for one in member.refused.items()]
+    return {name: words for name, words in refused if name in view.parameters}
+
+
+def _beside(
+    declared: ClusterView, observed: Observed, unread: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """What is wrong and not of one parameter: of the file, and of the first start."""
+    if others := [words for name, (_, words) in sorted(unread.items()) if name not in declared.parameters]:
+        yield "file", f"no instance would start: {'; '.join(others)}"
+    if words := parameters.prevented(declared, observed):
+        yield "first start", words
+
+
 def _misread(last: Iterable[_Told], present: Iterable[_Told]) -> bool | None:
     """Whether servers could not read what they would start with, by what those that run said last, and say now.
 
@@ -389,14 +413,14 @@ def _readable(
     stored: Mapping[str, Any], view: ClusterView, unread: Mapping[str, tuple[str, str]]
 ) -> Mapping[str, Any]:
     """What is stored, without what no server reads, and without what is declared: that was written unjudged."""
-    former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
+    former = parameters.written(view, stored)
     bad = {(n, v) for n, (v, _) in unread.items()} | {(n, v.strip()) for n, v in view.parameters.items()}
     return {view.engine: {"parameters": {n: v for n, v in former.items() if not {(n, v), (n, v.strip())} & bad}}}
 
 
 def _at_odds(engine: ClusterEngine, view: ClusterView, stored: Mapping[str, Any]) -> dict[str, str]:
     """Parameters that servers do not start with beside others, and why: of such, those that they do not have yet."""
-    former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
+    former = parameters.written(view, stored)
     found = dict[str, str]()
     for names, words in engine.at_odds(view.parameters):
         declared = [name for name in names if name in view.parameters]
@@ -407,6 +431,6 @@ def _at_odds(engine: ClusterEngine, view: ClusterView, stored: Mapping[str, Any]
 
 def _held(view: ClusterView, stored: Mapping[str, Any], names: Collection[str]) -> ClusterView:
     """With these parameters as they are stored, and without those that are not."""
-    former: Mapping[str, str] = stored.get(view.engine, {}).get("parameters", {})
+    former = parameters.written(view, stored)
     kept = {name: former.get(name) if name in names else value for name, value in view.parameters.items()}
     return replace(view, parameters={name: value for name, value in kept.items() if value is not None})
