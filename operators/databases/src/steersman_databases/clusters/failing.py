@@ -47,7 +47,7 @@ def renew_grown(cluster: ClusterView, observed: Observed) -> Step | Wait | None:
         i
         for i in observed.instances
         if i.member is not None and i.member.full and i.missed_growth(observed.now, _GROWN_AFTER)
-        if i.member != serving and not cluster.requests.fences(i.number) and not i.is_unadopted
+        if i.member != serving and _may_renew(cluster, i)
     ]
     grown.sort(key=lambda i: i.number != led)
     if grown and grown[0].number == led and (heirs := _heirs(cluster, observed, grown[0])):
@@ -77,11 +77,7 @@ def renew_estranged(cluster: ClusterView, observed: Observed) -> Step | Wait | N
     everybody's business first.
     """
     leader, primary = observed.members.leader, observed.members.primary
-    estranged = [
-        i
-        for i in observed.instances
-        if i.estranged and not i.without_room and not cluster.requests.fences(i.number) and not i.is_unadopted
-    ]
+    estranged = [i for i in observed.instances if i.estranged and not i.without_room and _may_renew(cluster, i)]
     estranged.sort(key=lambda i: i.number == leader)
     if estranged and estranged[0].number == leader:
         others = [i for i in observed.replicas() if not i.fenced]
@@ -106,6 +102,11 @@ def _renew_first(
     if starting is not None:
         return Wait(reason, f"waiting for instance {cluster.names.instance(starting.number)} to start")
     return RenewPod(those[0].number, because)
+
+
+def _may_renew(cluster: ClusterView, instance: Instance) -> bool:
+    """Whether its pod may be made anew: a StatefulSet is known to make another in its place, and it is not fenced."""
+    return not cluster.requests.fences(instance.number) and not instance.is_unadopted
 
 
 def _starts(instance: Instance, observed: Observed) -> bool:

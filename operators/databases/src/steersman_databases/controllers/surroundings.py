@@ -18,7 +18,7 @@ from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.meta import ApplyConfiguration, ObjectKey
 from steersman_databases.controllers.belonging import data_of, pending, waits_for_removal
-from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.declaring import Charge, is_owned
 from steersman_databases.controllers.instances import Seen
 from steersman_databases.controllers.lookup import find
 from steersman_databases.engines.cluster import ClusterEngine
@@ -72,8 +72,7 @@ class Surroundings:
         present = await find(self._charge.client, ConfigMap, config.key)
         if present is not None:
             self._charge.require_labels(present, seen.claims)
-            owners = {o.uid for o in present.metadata.owner_references}
-            if owners.isdisjoint(c.metadata.uid for c in seen.present):
+            if not is_owned(present, seen.present):
                 present = await self._without_former_data(present, seen)
         labels = {**self._labels, **(config.metadata.labels or {})}
         metadata = msgspec.structs.replace(

@@ -29,10 +29,9 @@ from steersman_databases.controllers.surveys import ServerBusy, Surveys
 from steersman_databases.engines import Credentials, EngineError
 from steersman_databases.engines.claims import require_kin, retained
 from steersman_databases.engines.desired import Claim, NoPassword
-from steersman_databases.engines.errors import AccessRefused, InvalidName, ObjectsMissing, StillNeeded
+from steersman_databases.engines.errors import AccessRefused, ObjectsMissing, StillNeeded
 from steersman_databases.engines.plan import Change as ServerChange
 from steersman_databases.engines.plan import Plan
-from steersman_databases.engines.port import Contents
 from steersman_databases.engines.survey import Scope, Survey
 
 FINALIZER = "databases.steersman.dev/user"
@@ -261,16 +260,14 @@ class UserReconciler(Reconciler[DatabaseUser]):
         both = frozenset({name, located.contents.second_username(name)})
         scope = Scope(users=both, dropped=both)
         claim, heir, left = await self._claim(user), user.spec.reassign_to, ""
-        # Who is called as nobody can be is not looked for, and keeps no login open: the plan says where it matters.
-        sought = heir if heir and _can_be(located.contents, heir) else None
-        if sought:
-            scope |= Scope(users=frozenset({sought}))
+        if heir:
+            scope |= Scope(users=frozenset({heir}))
 
         def planned(survey: Survey) -> Plan:
             nonlocal left
             left = retained(survey.users.get(name), claim)
-            if sought and is_guest(user, located.home):
-                require_kin(survey, [sought], claim)
+            if heir and is_guest(user, located.home):
+                require_kin(survey, [heir], claim)
             plan = located.contents.plan_drop_user(survey, name, claim, heir)
             if plan and needed:
                 raise StillNeeded(needed, "name another one there")
@@ -336,14 +333,6 @@ def _require_unmoved(user: DatabaseUser) -> None:
             f"the user may have been made on {former}, and the label {TARGET_LABEL} names another cluster now:"
             " set it back, or delete this DatabaseUser while it names the former"
         )
-
-
-def _can_be(contents: Contents, heir: str) -> bool:
-    try:
-        contents.check_name("reassignTo", heir)
-    except InvalidName:
-        return False
-    return True
 
 
 def _way_out(user: DatabaseUser) -> str:

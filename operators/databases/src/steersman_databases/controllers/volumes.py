@@ -21,7 +21,7 @@ from steersman_databases.clusters.observed import (
     is_retired,
     number_of,
 )
-from steersman_databases.controllers.declaring import Charge
+from steersman_databases.controllers.declaring import Charge, is_owned
 from steersman_databases.controllers.lookup import find, find_live
 from steersman_databases.controllers.outcome import Blocked
 from steersman_databases.engines.cluster_names import VERSION_LABEL
@@ -128,7 +128,7 @@ class Volumes:
     async def _owns_authorities(self, claim: PersistentVolumeClaim) -> bool:
         """Whether it is the cluster's, whatever its labels: and no other that somebody has made under its name."""
         secret = await find(self._charge.client, Secret, self._view.names.authorities)
-        return secret is not None and any(o.uid == claim.metadata.uid for o in secret.metadata.owner_references)
+        return secret is not None and is_owned(secret, [claim])
 
     def check_adopted(self, claims: Sequence[PersistentVolumeClaim], *, served: bool) -> None:
         """Refuses data that another server made, or that a server would have only half of. Raises Blocked.

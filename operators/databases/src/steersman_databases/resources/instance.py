@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -15,32 +13,24 @@ from steersman.api.apply.core_v1 import (
     CapabilitiesApply,
     ContainerApply,
     EmptyDirVolumeSourceApply,
-    LocalObjectReferenceApply,
     PersistentVolumeClaimVolumeSourceApply,
-    PodAffinityTermApply,
-    PodAntiAffinityApply,
     PodSecurityContextApply,
     PodSpecApply,
     PodTemplateSpecApply,
     ResourceRequirementsApply,
     SeccompProfileApply,
     SecurityContextApply,
-    TolerationApply,
-    TopologySpreadConstraintApply,
     VolumeApply,
-    WeightedPodAffinityTermApply,
 )
 from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.core_v1 import TopologySpreadConstraint
-from steersman.meta import ObjectKey, ObjectMetaApply, to_builtins
+from steersman.meta import ObjectKey, ObjectMetaApply
 from steersman.meta.apply import TemplateMetaApply
 from steersman_databases.clusters.observed import FENCED
 from steersman_databases.clusters.rollout import hashes
 from steersman_databases.engines.cluster import ClusterView, PodParts
 from steersman_databases.engines.cluster_names import VERSION_LABEL
 from steersman_databases.resources.labels import cluster_selector, instance_labels, instance_selector
-
-T = TypeVar("T")
+from steersman_databases.resources.placement import apart, applied, placed, spread
 
 SERVER_UID = 10001
 """The user that the images create; see images/README.md."""
@@ -87,8 +77,7 @@ def _annotations(cluster: ClusterView, instance: InstancePlan, parts: PodParts) 
 
 def instance_pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> PodSpecApply:
     """What runs on the claims of an instance."""
-    pods = cluster.pods
-    return PodSpecApply(
+    pod = PodSpecApply(
         service_account_name=cluster.names.account.name,
         automount_service_account_token=not instance.fenced,
         enable_service_links=False,
@@ -102,18 +91,14 @@ def instance_pod(cluster: ClusterView, instance: InstancePlan, parts: PodParts) 
             fs_group_change_policy="OnRootMismatch",
             seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
         ),
-        image_pull_secrets=[applied(s, LocalObjectReferenceApply) for s in pods.image_pull_secrets] or UNSET,
         containers=[_server(cluster, instance, parts)],
         volumes=[*_volumes(cluster, instance.number), *parts.volumes],
-        affinity=_affinity(cluster),
-        node_selector=pods.node_selector or UNSET,
-        tolerations=[applied(t, TolerationApply) for t in pods.tolerations] or UNSET,
         topology_spread_constraints=spread(
-            pods.topology_spread_constraints, LabelSelectorApply(match_labels=cluster_selector(cluster))
+            cluster.pods.topology_spread_constraints, LabelSelectorApply(match_labels=cluster_selector(cluster))
         )
         or UNSET,
-        priority_class_name=pods.priority_class or UNSET,
     )
+    return placed(cluster.pods, pod, _affinity(cluster))
 
 
 def _server(cluster: ClusterView, instance: InstancePlan, parts: PodParts) -> ContainerApply:
@@ -155,23 +140,3 @@ def _affinity(cluster: ClusterView) -> AffinityApply:
         return given
     ours = apart(LabelSelectorApply(match_labels=cluster_selector(cluster)))
     return msgspec.structs.replace(given, pod_anti_affinity=ours)
-
-
-def apart(selector: LabelSelectorApply) -> PodAntiAffinityApply:
-    """On nodes of their own where that is possible."""
-    term = PodAffinityTermApply(topology_key="kubernetes.io/hostname", label_selector=selector)
-    preferred = [WeightedPodAffinityTermApply(weight=100, pod_affinity_term=term)]
-    return PodAntiAffinityApply(preferred_during_scheduling_ignored_during_execution=preferred)
-
-
-def spread(
-    declared: Sequence[TopologySpreadConstraint], ours: LabelSelectorApply
-) -> list[TopologySpreadConstraintApply]:
-    """What is declared, each constraint without a selector about ``ours``."""
-    constraints = [applied(c, TopologySpreadConstraintApply) for c in declared]
-    return [msgspec.structs.replace(c, label_selector=ours) if not c.label_selector else c for c in constraints]
-
-
-def applied(read: Any, kind: type[T]) -> T:
-    """What was read from a spec, as it is applied."""
-    return msgspec.convert(to_builtins(read), kind)

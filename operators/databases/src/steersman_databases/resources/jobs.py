@@ -36,7 +36,7 @@ from steersman.meta.apply import TemplateMetaApply
 from steersman_databases.engines.cluster import ClusterView, Configurer, SqlSource
 from steersman_databases.resources.made_for import pod_hash
 from steersman_databases.resources.names import MANAGED_BY
-from steersman_databases.resources.placement import placed
+from steersman_databases.resources.placement import beside, placed
 
 SOURCES = "databases.steersman.dev/sources"
 """On the Job: which state of its ConfigMaps and Secrets it was made for. Without it, it is made anew."""
@@ -114,7 +114,7 @@ def _pod(cluster: ClusterView, configurer: Configurer, labels: Mapping[str, str]
             _projected("application", [VolumeProjectionApply(secret=application)]),
         ],
     )
-    return placed(cluster.pods, pod)
+    return placed(cluster.pods, pod, beside(cluster.pods))
 
 
 def _projected(name: str, sources: list[VolumeProjectionApply]) -> VolumeApply:

@@ -57,9 +57,8 @@ from steersman_databases.api.cluster_parts import POOLER_VALUES, Pooler
 from steersman_databases.clusters.keyring import pooler_certificate, pooler_services
 from steersman_databases.engines.cluster import ClusterView
 from steersman_databases.engines.postgresql import pgbouncer
-from steersman_databases.resources.instance import apart, applied, spread
 from steersman_databases.resources.names import MANAGED_BY
-from steersman_databases.resources.placement import placed
+from steersman_databases.resources.placement import apart, applied, beside, placed, spread
 
 PooledRole = Literal["rw", "ro"]
 POOLER_LABEL = "databases.steersman.dev/pooler"
@@ -219,7 +218,7 @@ def _pod(cluster: ClusterView, pooler: Pooler, role: PooledRole, image: str) -> 
             VolumeApply(name="run", empty_dir=EmptyDirVolumeSourceApply(size_limit="16Mi")),
         ],
     )
-    return placed(pods, pod, apart=apart(selector))
+    return placed(pods, pod, beside(pods, apart=apart(selector)))
 
 
 def _secret(name: str, key: ObjectKey) -> VolumeApply:
