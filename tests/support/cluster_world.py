@@ -149,11 +149,15 @@ class ClusterWorld:
         broken = {"": ("", self.hosts.broken_line)} if self.hosts.broken_line else {}
         return Tried(refused, in_file | broken)
 
-    def stored(self) -> dict[str, str]:
-        """The parameters that Patroni is told."""
+    def shared(self) -> dict[str, Any]:
+        """The configuration that all members share."""
         store = self.server.read(ConfigMap, NAMES.store_config)
         assert store is not None
-        return json.loads(store.metadata.annotations["config"])["postgresql"]["parameters"]
+        return json.loads(store.metadata.annotations["config"])
+
+    def stored(self) -> dict[str, str]:
+        """The parameters that Patroni is told."""
+        return self.shared()["postgresql"]["parameters"]
 
     def pod_of(self, server: Server) -> Pod:
         """The pod that runs it."""
@@ -231,6 +235,10 @@ class ClusterWorld:
     def warnings(self, reason: str) -> list[str]:
         """What Events of type Warning say for a reason."""
         return [e.note or "" for e in self.server.read_all(Event) if (e.type, e.reason) == ("Warning", reason)]
+
+    async def declare(self, **values: str | None) -> None:
+        """Changes parameters; None takes one away."""
+        await self.change(postgresql={"parameters": values})
 
     async def until(self, what: str, probe: Callable[[], object], seconds: float = 300) -> None:
         """Waits (in virtual time) until ``probe`` gives something true."""

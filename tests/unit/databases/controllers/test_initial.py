@@ -52,10 +52,6 @@ async def give(world: ClusterWorld, sql: str = "CREATE TABLE a", seed: str = "CR
     await world.client.apply(SecretApply(metadata=metadata, data={"s.sql": seed.encode()}))
 
 
-def message(world: ClusterWorld, type_: str) -> str:
-    return next((c.message or "" for c in world.status.conditions if c.type == type_), "")
-
-
 def opens(world: ClusterWorld) -> bool:
     """Whether the Secret for applications opens the database that it names."""
     held = world.secret("orders-app")
@@ -147,7 +143,7 @@ async def test_refused_sql_is_told_and_run_again_when_it_is_mended() -> None:
     async with world.operator():
         await world.create(instances=1, bootstrap=with_sql())
         await world.until("told", lambda: world.condition("InitialConfiguration") == "False/Failed")
-        assert message(world, "InitialConfiguration").startswith(WORDS)
+        assert world.message("InitialConfiguration").startswith(WORDS)
         assert (world.condition("Ready"), world.status.phase) == ("False/Degraded", "Provisioning")
         assert "Failed" in world.events()
         (job,) = world.server.read_all(Job)
@@ -172,9 +168,9 @@ async def test_sql_that_mysql_is_at_is_not_cut_off() -> None:
         (job,) = world.server.read_all(Job)
         await world.client.patch(ConfigMap, SQL, MergePatch({"metadata": {"labels": {"tier": "gold"}}}))
         await world.rest()
-        assert "if it fails" not in message(world, "InitialConfiguration"), "it is the same SQL"
+        assert "if it fails" not in world.message("InitialConfiguration"), "it is the same SQL"
         await world.client.patch(ConfigMap, SQL, MergePatch({"data": {"a.sql": "CREATE TABLE b"}}))
-        await world.until("told", lambda: "run only if it fails" in message(world, "InitialConfiguration"), 60)
+        await world.until("told", lambda: "run only if it fails" in world.message("InitialConfiguration"), 60)
         await world.rest()
         assert [j.metadata.uid for j in world.server.read_all(Job)] == [job.metadata.uid]
         failed = MergePatch({"status": {"conditions": [{"type": "Failed", "status": "True"}]}})
@@ -202,7 +198,7 @@ async def test_what_is_missing_is_waited_for() -> None:
     async with world.operator():
         await world.create(instances=1, bootstrap=with_sql())
         await world.until("told", lambda: world.condition("InitialConfiguration") == "Unknown/Waiting")
-        assert "there is no Secret seed, no ConfigMap sql" in message(world, "InitialConfiguration")
+        assert "there is no Secret seed, no ConfigMap sql" in world.message("InitialConfiguration")
         assert not list(world.server.read_all(Job))
         await give(world)
         await world.ready(1)
@@ -241,7 +237,7 @@ async def test_who_named_the_database_first_has_it() -> None:
         await world.rest(2)
         await world.create(instances=1, bootstrap=bootstrap(database="shop", owner="keeper"))
         await world.until("told", lambda: world.condition("InitialDatabase") == "False/Claimed")
-        assert "database shop on this server is claimed by Database shop" in message(world, "InitialDatabase")
+        assert "database shop on this server is claimed by Database shop" in world.message("InitialDatabase")
         await world.client.patch(
             Database, ObjectKey("default", "shop"), MergePatch({"spec": {"deletionPolicy": "Delete"}})
         )
@@ -357,7 +353,7 @@ async def test_why_the_job_has_no_pod_that_runs_is_told(
         initdb = decode_builtins({"initdb": {"postInitApplicationSQLRefs": REFERENCES}}, declared)
         await world.create(instances=1, bootstrap=initdb)
         await world.until("told", lambda: world.condition("InitialConfiguration") == f"False/{reason}", 60)
-        assert words in message(world, "InitialConfiguration") and advice in message(world, "InitialConfiguration")
+        assert words in world.message("InitialConfiguration") and advice in world.message("InitialConfiguration")
         assert world.warnings(reason) and world.condition("Ready") == "False/Degraded"
         await world.rest(300)
         assert world.condition("InitialConfiguration") == f"False/{reason}"

@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from cluster_world import NAMES, ClusterWorld
-from steersman.api.core_v1 import ConfigMap, Pod
+from steersman.api.core_v1 import Pod
 from steersman.meta import FrozenDict
 from steersman.testing import virtual_time
-from steersman_databases.api.postgresql_cluster import PostgreSQLSettings, Synchronous
+from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
 
 REFUSED = "False/ParameterRefused"
 
 
-def config(world: ClusterWorld) -> dict[str, Any]:
-    """What all members share."""
-    found = world.server.read(ConfigMap, NAMES.store_config)
-    assert found is not None
-    return json.loads(found.metadata.annotations["config"])
-
-
 def told(world: ClusterWorld) -> dict[str, Any]:
     """What Patroni is told of PostgreSQL."""
-    return config(world)["postgresql"]
+    return world.shared()["postgresql"]
 
 
 def rules(world: ClusterWorld) -> list[str]:
     """The rules of access that it is told."""
     return told(world)["pg_hba"]
-
-
-def message(world: ClusterWorld) -> str:
-    """What the condition says."""
-    return next(c.message for c in world.status.conditions if c.type == "ParametersApplied")
-
-
-async def declare(world: ClusterWorld, **values: str | None) -> None:
-    """Changes parameters; None takes one away."""
-    await world.change(postgresql={"parameters": values})
 
 
 @virtual_time
@@ -50,17 +31,18 @@ async def test_what_the_server_does_not_know_or_take_is_not_written_and_the_rest
     async with world.operator():
         await world.create(instances=2)
         await world.ready(2)
-        await declare(world, wrok_mem="4MB", work_mem="8MB", max_connections="0")
+        await world.declare(wrok_mem="4MB", work_mem="8MB", max_connections="0")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         await world.until("written", lambda: world.stored().get("work_mem") == "8MB")
         assert not {"wrok_mem", "max_connections"} & world.stored().keys()
-        assert 'unrecognized configuration parameter "wrok_mem"' in message(world)
-        assert '0 is outside the valid range for parameter "max_connections" (1 .. 262143)' in message(world)
-        assert message(world).endswith("correct the parameter")
+        assert 'unrecognized configuration parameter "wrok_mem"' in world.message("ParametersApplied")
+        said = world.message("ParametersApplied")
+        assert '0 is outside the valid range for parameter "max_connections" (1 .. 262143)' in said
+        assert world.message("ParametersApplied").endswith("correct the parameter")
         assert "ParameterRefused" in world.events()
         assert (world.status.phase, world.condition("Ready")) == ("Degraded", "False/Degraded")
         assert world.message("Ready").startswith("ParametersApplied: ") and "wrok_mem" in world.message("Ready")
-        await declare(world, wrok_mem=None, max_connections=None)
+        await world.declare(wrok_mem=None, max_connections=None)
 
         def applied() -> bool:
             said = world.condition("ParametersApplied")
@@ -81,7 +63,7 @@ async def test_rules_of_access_stay_as_they_were_while_one_cannot_be_read() -> N
         await world.ready(1)
         await world.change(postgresql={"pgHba": ["hostssl all clerk all rejcet", "local all all peer"]})
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        assert 'spec.postgresql.pgHba[0]: "rejcet" is no method' in message(world)
+        assert 'spec.postgresql.pgHba[0]: "rejcet" is no method' in world.message("ParametersApplied")
         await world.rest()
         assert rule in rules(world)
         await world.change(postgresql={"pgHba": ["local all all peer"]})
@@ -125,9 +107,10 @@ async def test_servers_that_run_with_something_else_are_told_with_both_values() 
     async with world.operator():
         await world.create(instances=1)
         await world.ready(1)
-        await declare(world, wal_log_hints="off")
+        await world.declare(wal_log_hints="off")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        assert 'parameter "wal_log_hints" is declared as off, and orders-0 runs with on' in message(world)
+        said = world.message("ParametersApplied")
+        assert 'parameter "wal_log_hints" is declared as off, and orders-0 runs with on' in said
         world.stubborn.clear()
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
 
@@ -188,7 +171,7 @@ async def test_what_an_upgrade_brought_along_is_taken_back_once_it_is_declared()
         world.hosts.alter("orders-0-0", work_mem="5MB")
         await world.rest()
         assert world.stored()["allow_alter_system"] == "off" and world.hosts.loaded["orders-0-0"]
-        await declare(world, work_mem="8MB")
+        await world.declare(work_mem="8MB")
         await world.until("healed", lambda: not world.hosts.loaded["orders-0-0"], 30)
         await world.until("closed", lambda: world.stored()["allow_alter_system"] == "off", 30)
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
@@ -204,7 +187,7 @@ async def test_what_cannot_be_taken_back_is_told() -> None:
         world.hosts.alter("orders-0-0", work_mem="5MB")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         words = "work_mem at orders-0 is set by ALTER SYSTEM, and stays so: resetting it: it is kept"
-        assert words in message(world)
+        assert words in world.message("ParametersApplied")
         world.kept_by_hand.clear()
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
 
@@ -222,143 +205,6 @@ async def test_servers_are_not_asked_again_when_all_is_as_declared() -> None:
         assert world.asked == asked > 0
 
 
-def broken(world: ClusterWorld) -> set[str]:
-    """Instances whose server does not start."""
-    return {
-        name for name, pod in world.pods().items() if "start failed" in pod.metadata.annotations.get("status", "")
-    }
-
-
-@virtual_time
-@pytest.mark.parametrize("instances", [1, 3])
-async def test_what_no_server_would_start_with_is_refused_in_its_words_before_it_is_written(instances: int) -> None:
-    world = ClusterWorld()
-    world.hosts.unreadable_values.add(("timezone", "Europe/Berln"))
-    async with world.operator():
-        parameters = FrozenDict({"timezone": "UTC", "work_mem": "8MB"})
-        await world.create(instances=instances, postgresql=PostgreSQLSettings(parameters=parameters))
-        await world.ready(instances)
-        await declare(world, timezone="Europe/Berln", work_mem="16MB")
-        await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
-        assert message(world) == 'invalid value for parameter "timezone": "Europe/Berln": correct the parameter'
-        await world.until("the rest", lambda: world.stored()["work_mem"] == "16MB", 10)
-        assert world.stored()["timezone"] == "UTC", "the former value stays"
-        for pod in list(world.pods()):
-            await world.client.delete(Pod, NAMES.pod(int(pod.removeprefix("orders-"))))
-            await world.rest(60)
-        assert world.stored()["timezone"] == "UTC" and not broken(world)
-        await world.degraded(instances)
-        await declare(world, timezone="Europe/Berlin")
-        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
-        assert world.stored()["timezone"] == "Europe/Berlin"
-
-
-@virtual_time
-async def test_what_was_written_and_not_read_is_left_out_before_anybody_starts_with_it() -> None:
-    """No session can try it, so it is seen only when it is written."""
-    world, value = ClusterWorld(), "%wrong"
-    world.hosts.unreadable_values.add(("log_line_prefix", value))
-    async with world.operator():
-        await world.create(instances=3)
-        await world.ready(3)
-        await declare(world, log_line_prefix=value, work_mem="8MB")
-        await world.until("written", lambda: "parameters.log_line_prefix" in "".join(world.messages("Configured")))
-        await world.until("left out", lambda: "log_line_prefix" not in world.stored(), 15)
-        words = "no instance would start: line 7: log_line_prefix = %wrong: it was not applied; it is left out"
-        await world.until("told", lambda: words in message(world), 15)
-        assert world.stored()["work_mem"] == "8MB" and "ParameterRefused" in world.events()
-        await world.client.delete(Pod, NAMES.pod(2))
-        await world.rest(60)
-        assert not broken(world)
-    async with world.operator():
-        await world.rest(600)
-        assert "log_line_prefix" not in world.stored(), "another process does not try it again"
-        assert world.condition("ParametersApplied") == REFUSED
-        assert "InstanceReplaced" not in world.events()
-        await declare(world, log_line_prefix="%m")
-        await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
-        assert world.stored()["log_line_prefix"] == "%m" and "steersman" not in config(world)
-
-
-@virtual_time
-async def test_what_a_former_release_let_through_is_taken_out_and_the_replica_starts() -> None:
-    """It stands in the file, the servers run without, and one was stopped since."""
-    world = ClusterWorld()
-    async with world.operator():
-        await world.create(instances=3, postgresql=PostgreSQLSettings(parameters=FrozenDict({"search_path": "a b"})))
-        await world.ready(3)
-    world.hosts.unreadable_values.add(("search_path", "a b"))
-    await world.client.delete(Pod, NAMES.pod(2))
-    async with world.operator():
-        await world.until("taken out", lambda: "search_path" not in world.stored(), 60)
-        await world.degraded(3)
-        assert 'invalid value for parameter "search_path": "a b"' in message(world)
-        assert "InstanceReplaced" not in world.events() and not broken(world)
-
-
-@virtual_time
-async def test_nobody_is_replaced_while_servers_have_a_file_that_none_could_read() -> None:
-    """A copy would not start, either."""
-    world = ClusterWorld()
-    async with world.operator():
-        await world.create(instances=3, postgresql=PostgreSQLSettings(synchronous=Synchronous(mode="Off")))
-        await world.ready(3)
-        world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
-        await world.client.delete(Pod, NAMES.pod(2))
-        await world.until("told", lambda: world.condition("ParametersApplied") == REFUSED)
-        assert message(world).startswith("no instance would start: postgresql.conf, line 7: syntax error")
-        await world.rest(1800)
-        assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
-        world.hosts.broken_line = ""
-        await world.ready(3)
-        assert world.condition("ParametersApplied") == "True/Applied"
-
-
-async def with_a_file_that_nobody_reads(world: ClusterWorld) -> None:
-    """A replica does not start with it, for long, and the operator knows why."""
-    await world.create(instances=3, postgresql=PostgreSQLSettings(synchronous=Synchronous(mode="Off")))
-    await world.ready(3)
-    world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
-    await world.client.delete(Pod, NAMES.pod(2))
-    await world.rest(900)
-    assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
-
-
-@pytest.mark.parametrize(("seconds", "anew"), [(12, False), (1, True), (1800, True)])
-@virtual_time
-async def test_nobody_is_replaced_where_servers_do_not_answer_whether_they_read_their_file(
-    seconds: int, *, anew: bool
-) -> None:
-    """Nobody knows then that a copy would start; ``anew``: nor has this process ever asked."""
-    world = ClusterWorld()
-    async with AsyncExitStack() as stack:
-        former = await stack.enter_async_context(AsyncExitStack())
-        await former.enter_async_context(world.operator())
-        await with_a_file_that_nobody_reads(world)
-        world.unreachable = True
-        if anew:
-            await former.aclose()
-            await stack.enter_async_context(world.operator())
-        await world.rest(seconds)
-        world.unreachable = False
-        await world.rest(120)
-        assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
-
-
-@virtual_time
-async def test_a_file_that_breaks_after_servers_read_it_is_looked_at_before_anybody_is_replaced() -> None:
-    world = ClusterWorld()
-    async with world.operator():
-        await world.create(instances=3, postgresql=PostgreSQLSettings(synchronous=Synchronous(mode="Off")))
-        await world.ready(3)
-        await world.rest(600)
-        world.hosts.broken_line = "postgresql.conf, line 7: syntax error"
-        await world.client.delete(Pod, NAMES.pod(2))
-        await world.rest(900)
-        assert broken(world) == {"orders-2"} and "InstanceReplaced" not in world.events()
-        assert world.condition("ParametersApplied") == REFUSED
-
-
 @virtual_time
 async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value_is_written_back() -> None:
     world = ClusterWorld()
@@ -366,18 +212,18 @@ async def test_a_replica_that_does_not_start_stops_the_roll_and_the_former_value
     async with world.operator():
         await world.create(postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"})))
         await world.ready(3)
-        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        await world.declare(shared_buffers="700MB", work_mem="8MB")
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         await world.degraded(3)
         assert (world.stored()["shared_buffers"], world.stored()["work_mem"]) == ("64MB", "8MB")
         assert world.hosts.history == ["orders-0-0"], "the primary was not touched"
         words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
-        assert words in message(world)
+        assert words in world.message("ParametersApplied")
     async with world.operator():
         await world.rest()
         assert world.stored()["shared_buffers"] == "64MB", "another process does not try it again"
         assert world.condition("ParametersApplied") == REFUSED
-        await declare(world, shared_buffers="128MB")
+        await world.declare(shared_buffers="128MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
         assert world.stored()["shared_buffers"] == "128MB"
 
@@ -392,7 +238,7 @@ async def test_the_only_instance_gets_the_former_value_back_where_it_does_not_st
             instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"shared_buffers": "64MB"}))
         )
         await world.ready(1)
-        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        await world.declare(shared_buffers="700MB", work_mem="8MB")
         await world.until("it fails", lambda: world.condition("Available") != "True/PrimaryAccepts")
         if not cut:
             await comes_back(world)
@@ -400,10 +246,10 @@ async def test_the_only_instance_gets_the_former_value_back_where_it_does_not_st
         await comes_back(world)
         await world.rest()
         assert world.stored()["shared_buffers"] == "64MB", "another process does not try it again"
-        await declare(world, shared_buffers="128MB")
+        await world.declare(shared_buffers="128MB")
         await world.until("applied", lambda: world.condition("ParametersApplied") == "True/Applied")
         assert (world.stored()["shared_buffers"], world.stored()["work_mem"]) == ("128MB", "8MB")
-        await world.until("nothing waits", lambda: "steersman" not in config(world))
+        await world.until("nothing waits", lambda: "steersman" not in world.shared())
 
 
 @virtual_time
@@ -420,7 +266,7 @@ async def test_what_is_declared_while_no_server_runs_is_tried_when_one_does(inst
         await (world.annotate(fenced="*") if fenced else world.change(hibernated=True))
         await world.until("nobody serves", lambda: world.condition("Available").startswith("False/"))
         await world.rest(60)
-        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        await world.declare(shared_buffers="700MB", work_mem="8MB")
         await world.until("told", lambda: world.condition("ParametersApplied") == "False/ServerUnreachable")
         await world.rest(600)
         assert world.stored()["shared_buffers"] == "64MB"
@@ -439,7 +285,7 @@ async def test_a_pod_that_waits_for_a_node_has_tried_nothing() -> None:
         await world.ready(1)
         await world.change(hibernated=True)
         await world.until("asleep", lambda: world.condition("Available").startswith("False/"))
-        await declare(world, shared_buffers="700MB", work_mem="8MB")
+        await world.declare(shared_buffers="700MB", work_mem="8MB")
         world.hosts.unschedulable.add("fast")
         await world.change(hibernated=False)
         await world.rest(600)
@@ -460,7 +306,7 @@ async def test_servers_that_do_not_start_get_what_is_declared() -> None:
             volume.broken = True
         await world.client.delete(Pod, NAMES.pod(0))
         await world.until("down", lambda: world.condition("Available").startswith("False/"))
-        await declare(world, work_mem="16MB")
+        await world.declare(work_mem="16MB")
         await world.until("written", lambda: world.stored().get("work_mem") == "16MB")
 
 
@@ -470,7 +316,7 @@ async def comes_back(world: ClusterWorld) -> None:
     await world.until("serves", lambda: world.condition("Available") == "True/PrimaryAccepts")
     assert (world.stored()["shared_buffers"], world.stored()["work_mem"]) == ("64MB", "8MB")
     words = 'an instance did not start with parameter "shared_buffers" = 700MB; 64MB is kept'
-    assert words in message(world)
+    assert words in world.message("ParametersApplied")
 
 
 @virtual_time
@@ -480,7 +326,7 @@ async def test_nothing_is_written_that_no_server_could_judge() -> None:
         await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=FrozenDict({"work_mem": "8MB"})))
         await world.ready(1)
         world.unreachable = True
-        await declare(world, work_mem="16MB")
+        await world.declare(work_mem="16MB")
         await world.until("unreachable", lambda: world.condition("ParametersApplied") == "False/ServerUnreachable")
         assert world.stored()["work_mem"] == "8MB"
         world.unreachable = False
@@ -507,7 +353,7 @@ async def test_a_new_cluster_whose_first_server_does_not_start_says_for_what_and
         await world.create(instances=1, postgresql=PostgreSQLSettings(parameters=parameters))
         await world.until("refused", lambda: world.condition("ParametersApplied") == REFUSED)
         words = f"no server starts, which parameter {named} may be for: {refusal}: correct the parameter"
-        assert message(world) == words
-        await declare(world, shared_buffers="64MB")
+        assert world.message("ParametersApplied") == words
+        await world.declare(shared_buffers="64MB")
         await world.ready(1)
         assert world.condition("ParametersApplied") == "True/Applied"

@@ -34,10 +34,6 @@ def images(world: ClusterWorld) -> set[str | None]:
     return {p.spec.containers[0].image for p in world.pods().values()}
 
 
-def message(world: ClusterWorld, type_: str = "Upgraded") -> str:
-    return next(c.message for c in world.status.conditions if c.type == type_)
-
-
 async def on_15(world: ClusterWorld, instances: int = 3) -> None:
     await world.create(instances=instances, version="15")
     await world.ready(instances)
@@ -145,13 +141,13 @@ async def test_what_cannot_be_brought_along_is_told_and_nothing_stops() -> None:
         before = world.uids()
         await world.change(version="17")
         await world.until("told", lambda: world.condition("Upgraded") == "False/PreCheckFailed")
-        assert "prepared transaction 'x' is open" in message(world)
+        assert "prepared transaction 'x' is open" in world.message("Upgraded")
         await world.rest(60)
         assert world.uids() == before and world.condition("Available") == "True/PrimaryAccepts"
         assert world.condition("Ready") == "False/Degraded"
         world.has = InUse(extensions=["postgis"])
         world.hosts.lacks = "extension postgis is not in the image for PostgreSQL 17"
-        await world.until("told", lambda: "postgis" in message(world))
+        await world.until("told", lambda: "postgis" in world.message("Upgraded"))
         assert world.condition("Upgraded") == "False/PreCheckFailed" and world.uids() == before
         world.hosts.lacks = ""
         world.has = InUse()
@@ -167,7 +163,7 @@ async def test_a_failed_upgrade_goes_back_and_is_not_tried_again_until_something
         await on_15(world)
         await world.change(version="17")
         await world.until("told", lambda: world.condition("Upgraded") == "False/RolledBack")
-        assert "contains a joke" in message(world)
+        assert "contains a joke" in world.message("Upgraded")
         await world.until("serves", lambda: world.status.ready_instances == 3)
         before = world.uids()
         await world.rest(120)
@@ -275,7 +271,7 @@ async def test_taken_back_no_server_starts_before_the_job_is_gone() -> None:
         await world.change(version="15")
         await world.rest(120)
         assert world.pods() == {} and writing(world)
-        assert world.condition("Available") == "False/Upgrading" and "may still write" in message(world)
+        assert world.condition("Available") == "False/Upgrading" and "may still write" in world.message("Upgraded")
         world.hosts.upgrade_hangs = False
         await world.ready(3)
         assert world.condition("Upgraded") == "True/Current" and not world.server.read_all(Job)
@@ -291,7 +287,7 @@ async def test_a_job_that_somebody_deleted_is_waited_for_too() -> None:
         await world.until("it writes", lambda: writing(world))
         await world.client.delete(Job, NAMES.upgrade_job)
         await world.rest(60)
-        assert world.pods() == {} and "may still write" in message(world)
+        assert world.pods() == {} and "may still write" in world.message("Upgraded")
         world.hosts.upgrade_hangs = False
         await world.ready(3)
         assert world.status.version == "17.6"
@@ -373,7 +369,7 @@ async def test_the_image_of_the_former_version_is_no_image_of_the_new() -> None:
         await world.ready(1)
         await world.change(version="17")
         await world.until("told", lambda: world.condition("Upgraded") == "False/PreCheckFailed")
-        assert "spec.image" in message(world) and images(world) == {"example.org/mine:15"}
+        assert "spec.image" in world.message("Upgraded") and images(world) == {"example.org/mine:15"}
         await world.change(image="example.org/mine:17")
         await world.ready(1)
         assert images(world) == {"example.org/mine:17"} and world.hosts.unreadable == []
@@ -388,7 +384,7 @@ async def test_it_waits_while_the_cluster_sleeps_or_is_paused() -> None:
         await world.until("asleep", lambda: world.condition("Available") == "False/Hibernated" and not world.pods())
         await world.change(version="17")
         await world.until("told", lambda: world.condition("Upgraded") == "False/Upgrading")
-        assert "waits until the cluster is well" in message(world)
+        assert "waits until the cluster is well" in world.message("Upgraded")
         await world.rest(60)
         assert set(majors(world).values()) == {"15"}
         await world.annotate(paused="true")
@@ -467,11 +463,11 @@ async def test_a_strangers_job_is_in_the_way_of_an_upgrade_only_and_until_it_is_
         await on_15(world, 1)
         await world.change(version="17")
         await world.until("told", lambda: world.condition("Ready") == "False/NameTaken")
-        assert message(world, "Ready") == (
+        assert world.message("Ready") == (
             "Job orders-upgrade exists and does not belong to this cluster: delete it, or give one of the two "
             "another name; it is looked at again within 30 s"
         )
-        assert message(world).startswith("Job orders-upgrade exists")
+        assert world.message("Upgraded").startswith("Job orders-upgrade exists")
         assert world.condition("Available") == "True/PrimaryAccepts" and set(majors(world).values()) == {"15"}
         await world.client.delete(Job, key)
         await world.ready(1)

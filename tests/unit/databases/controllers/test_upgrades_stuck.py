@@ -40,6 +40,14 @@ async def on_15(world: ClusterWorld, instances: int = 1, **spec: Any) -> None:
     await world.ready(instances)
 
 
+async def without_image(world: ClusterWorld) -> None:
+    """A cluster of 15 whose upgrade waits for an image."""
+    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
+    await on_15(world)
+    await world.change(version="17")
+    await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+
+
 @virtual_time
 @pytest.mark.parametrize(
     ("status", "reason", "words"),
@@ -97,11 +105,8 @@ async def test_a_job_whose_pod_was_drained_gets_the_next_one() -> None:
 @virtual_time
 async def test_another_image_takes_the_place_of_one_that_does_not_start() -> None:
     world = ClusterWorld()
-    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
     async with world.operator():
-        await on_15(world)
-        await world.change(version="17")
-        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        await without_image(world)
         world.hosts.stuck_jobs.clear()
         await world.change(upgradeImage="example.org/upgrade:15-17")
         await world.ready(1)
@@ -111,11 +116,8 @@ async def test_another_image_takes_the_place_of_one_that_does_not_start() -> Non
 @virtual_time
 async def test_a_job_that_does_not_start_gets_the_pod_that_is_declared_since() -> None:
     world = ClusterWorld()
-    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
     async with world.operator():
-        await on_15(world)
-        await world.change(version="17")
-        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        await without_image(world)
         world.hosts.stuck_jobs.clear()
         await world.change(imagePullSecrets=[{"name": "registry"}])
         await world.until("the former is gone", lambda: not upgrading(world), 120)
@@ -133,11 +135,8 @@ async def test_a_job_that_does_not_start_gets_the_pod_that_is_declared_since() -
 async def test_a_job_that_does_not_start_stays_where_its_pod_would_be_the_same(*, former: bool) -> None:
     """``former``: a release made it that did not write down for what."""
     world = ClusterWorld()
-    world.hosts.stuck_jobs[UPGRADE] = NO_IMAGE
     async with world.operator():
-        await on_15(world)
-        await world.change(version="17")
-        await world.until("told", lambda: world.condition("Ready") == "False/ImageUnavailable")
+        await without_image(world)
         job = world.server.read(Job, NAMES.upgrade_job)
         assert job is not None
         if former:
