@@ -73,7 +73,12 @@ def test_fence_and_unfence(plugin: Plugin, three: ClusterUnderTest) -> None:
 
     three.until("no server runs in it, and its pod does", stands_still, 120)
     three.until("it is in no Service", lambda: f"{fenced}-0" not in three.leads("r"), 60)
-    assert three.engine.data in three.execute(fenced, "ls", "/var/lib/steersman/data").split()
+
+    def has_its_data() -> bool:
+        return three.engine.data in three.execute(fenced, "ls", "/var/lib/steersman/data").split()
+
+    # Its pod is made anew: the former one may be the one that was looked into.
+    three.until("its data is there", has_its_data, 60)
     three.until("it is said", lambda: re.search(rf"{fenced} .*fenced", plugin("status", three.name)))
     assert "unfenced" in plugin("unfence", three.name, fenced)
     three.wait_ready()
