@@ -6,13 +6,15 @@ Those of this machine come from Debian packages, whose services are not used; th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
+import postgresql_administrators
 from every_server import administrated, every_server, mariadbs, mysqls, postgresqls
 from mysql_server import MySQLServer
+from postgresql_administrators import RANKS, At, Rank
 from postgresql_server import PostgreSQLServer
 from real_server import RealServer
 
@@ -61,6 +63,14 @@ def postgresql(request: pytest.FixtureRequest, started: Callable[[str], RealServ
     found = started(request.param)
     assert isinstance(found, PostgreSQLServer)
     return found
+
+
+@pytest.fixture(params=RANKS)
+async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
+    """A PostgreSQL as an administrator of each rank works at it."""
+    rank: Rank = request.param
+    async with postgresql_administrators.administrated(postgresql, rank) as found:
+        yield found
 
 
 def _like_mysql(request: pytest.FixtureRequest, started: Callable[[str], RealServer]) -> MySQLServer:

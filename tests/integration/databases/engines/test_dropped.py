@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 import pytest
 
-from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, user
-from postgresql_server import PostgreSQLServer
+from postgresql_administrators import DATABASE, OWNER, SHOP, At, user
 from steersman_databases.engines.desired import SecondCredential
 from steersman_databases.engines.errors import HeirMissing, Raced
 
 
-@pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
-    rank: Rank = request.param
-    async with administrated(postgresql, rank) as found:
-        await found.make(DATABASE)
-        await found.make(user())
-        yield found
+@pytest.fixture
+async def at(at: At) -> At:
+    await at.make(DATABASE)
+    await at.make(user())
+    return at
 
 
 MAPPING = """

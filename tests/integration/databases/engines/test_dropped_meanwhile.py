@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable, Generator
 from typing import cast
 
 import psycopg
 import pytest
 
-from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, user
-from postgresql_server import PostgreSQLServer, compose
+from postgresql_administrators import DATABASE, OWNER, SHOP, At, user
+from postgresql_server import compose
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
 from steersman_databases.engines.errors import Raced
@@ -18,14 +18,6 @@ from steersman_databases.engines.postgresql.pool import PostgreSQLSessions
 
 CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
 JANE = "jane's"
-
-
-@pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
-    rank: Rank = request.param
-    async with administrated(postgresql, rank) as found:
-        yield found
-
 
 MAY_MAKE = (
     DesiredGrant(SHOP, frozenset({"CONNECT"})),

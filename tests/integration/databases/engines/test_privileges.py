@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from postgresql_administrators import DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
-from postgresql_server import PostgreSQLServer
+from postgresql_administrators import DATABASE, OWNER, SHOP, At, role, user
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind
 from steersman_databases.engines.errors import ObjectsMissing, SqlFailed
@@ -31,15 +29,13 @@ CREATE AGGREGATE {0}.none(*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '0')
 """
 
 
-@pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
-    rank: Rank = request.param
-    async with administrated(postgresql, rank) as found:
-        await found.make(DATABASE)
-        await found.sql(THINGS, PLACE, NAME, TICKETS, COLOUR, who=OWNER)
-        await found.make(user(CLERK.username))
-        await found.make(user(JANE.username))
-        yield found
+@pytest.fixture
+async def at(at: At) -> At:
+    await at.make(DATABASE)
+    await at.sql(THINGS, PLACE, NAME, TICKETS, COLOUR, who=OWNER)
+    await at.make(user(CLERK.username))
+    await at.make(user(JANE.username))
+    return at
 
 
 CONNECT = DesiredGrant(SHOP, frozenset({"CONNECT"}))

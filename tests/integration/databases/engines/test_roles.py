@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from postgresql_administrators import CLAIM, DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
-from postgresql_server import PostgreSQLServer
+from postgresql_administrators import CLAIM, DATABASE, OWNER, SHOP, At, role, user
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import DesiredGrant, DesiredMembership, ObjectKind, SecondCredential
 from steersman_databases.engines.errors import HeirMissing, ObjectsMissing, SqlFailed
@@ -18,13 +16,6 @@ from steersman_databases.engines.survey import Scope
 
 CLERK = Credentials('the "clerk"; %s \\ żółw', "s3cret")
 PRIVILEGED = ("superuser", "operator")
-
-
-@pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
-    rank: Rank = request.param
-    async with administrated(postgresql, rank) as found:
-        yield found
 
 
 def anyone_mighty(at: At) -> bool:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
 
-from postgresql_administrators import CLAIM, DATABASE, OWNER, RANKS, SHOP, At, Rank, administrated, role, user
-from postgresql_server import PostgreSQLServer
+from postgresql_administrators import CLAIM, DATABASE, OWNER, SHOP, At, role, user
 from steersman_databases.engines.desired import DesiredExtension, DesiredSchema
 from steersman_databases.engines.errors import ImmutableOnServer, ObjectsMissing, SqlFailed
 
 BOOKS = 'the "books"; %s \\ ksiąg'
 LONGEST = "é" * 31 + "y"
 CLERK = "the clerk's"
-
-
-@pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
-    rank: Rank = request.param
-    async with administrated(postgresql, rank) as found:
-        yield found
 
 
 async def schemas(at: At) -> dict[str, str]:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from postgresql_administrators import RANKS, At, Rank, administrated, role, user
-from postgresql_server import PostgreSQLServer
+from postgresql_administrators import At, role, user
 from real_server import ADMINISTRATOR
 from steersman_databases.engines import Credentials
 from steersman_databases.engines.desired import SecondCredential
@@ -18,12 +17,10 @@ ROTATING = user(second=SecondCredential("s3cond"))
 SECOND = Credentials("clerk~", "s3cond")
 
 
-@pytest.fixture(params=RANKS)
-async def at(request: pytest.FixtureRequest, postgresql: PostgreSQLServer) -> AsyncGenerator[At]:
-    rank: Rank = request.param
-    async with administrated(postgresql, rank) as found:
-        await found.make(ROTATING)
-        yield found
+@pytest.fixture
+async def at(at: At) -> At:
+    await at.make(ROTATING)
+    return at
 
 
 def memberships(at: At) -> set[tuple[str, bool]]:
