@@ -33,7 +33,9 @@ from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.server import Endpoint, Server
 
-_SETTINGS = Path(__file__).parents[1] / "unit/databases/engines/postgresql/settings-17.json"
+_FILE = Path(__file__).parents[1] / "unit/databases/engines/postgresql/settings-17.json"
+_SETTINGS = {row["name"]: Setting(**row) for row in json.loads(_FILE.read_text())}
+_CONTEXTS = {name.lower(): setting.context for name, setting in _SETTINGS.items()}
 KEY = ObjectKey("default", "orders")
 NAMES = ClusterNames(KEY)
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
@@ -97,7 +99,7 @@ class ClusterWorld:
         told = self.stored()
         altered = self.hosts.loaded.get(pod.metadata.name, {})
         shown = {**told, **altered, **self.hosts.running.get(pod.metadata.uid, {}), **self.stubborn}
-        known = {row["name"]: Setting(**row) for row in json.loads(_SETTINGS.read_text())}
+        known = dict(_SETTINGS)
         for name in known.keys() & shown.keys():
             value = shown[name]
             unit = 8 if known[name].unit == "8kB" else 1
@@ -136,12 +138,11 @@ class ClusterWorld:
         self.pod_of(server)
         if self.unreachable:
             raise ServerUnreachable(server.endpoint, "no answer")
-        contexts = {row["name"].lower(): row["context"] for row in json.loads(_SETTINGS.read_text())}
         wrong = self.hosts.unreadable_values
         refused = {
             name: f'invalid value for parameter "{name}": "{value}"'
             for name, value in values.items()
-            if (name, value) in wrong and contexts.get(name, "user") in ("user", "superuser")
+            if (name, value) in wrong and _CONTEXTS.get(name, "user") in ("user", "superuser")
         }
         in_file = {
             n: (v, f"line 7: {n} = {v}: it was not applied") for n, v in self.stored().items() if (n, v) in wrong
