@@ -7,12 +7,12 @@ import json
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from cluster_kubelet import ClusterKubelet
 from contents_in_memory import ContentsInMemory
 from patroni_model import Hosts, ModelTopology
+from setting_catalogs import CATALOGS
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
@@ -27,15 +27,13 @@ from steersman.testing import InMemoryApiServer, virtual_runtime
 from steersman_databases.api import Database, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
-from steersman_databases.engines.cluster import InUse, Setting, SettingCatalog, Tried
+from steersman_databases.engines.cluster import InUse, SettingCatalog, Tried
 from steersman_databases.engines.cluster_names import INSTANCE_LABEL, SUPERUSER, VERSION_LABEL, ClusterNames
 from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.server import Endpoint, Server
 
-_FILE = Path(__file__).parents[1] / "unit/databases/engines/postgresql/settings-17.json"
-_SETTINGS = {row["name"]: Setting(**row) for row in json.loads(_FILE.read_text())}
-_CONTEXTS = {name.lower(): setting.context for name, setting in _SETTINGS.items()}
+_CONTEXTS = {name.lower(): setting.context for name, setting in CATALOGS["17"].items()}
 KEY = ObjectKey("default", "orders")
 NAMES = ClusterNames(KEY)
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"
@@ -99,7 +97,7 @@ class ClusterWorld:
         told = self.stored()
         altered = self.hosts.loaded.get(pod.metadata.name, {})
         shown = {**told, **altered, **self.hosts.running.get(pod.metadata.uid, {}), **self.stubborn}
-        known = dict(_SETTINGS)
+        known = dict(CATALOGS["17"])
         for name in known.keys() & shown.keys():
             value = shown[name]
             unit = 8 if known[name].unit == "8kB" else 1

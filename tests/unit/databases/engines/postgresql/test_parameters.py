@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from steersman_databases.engines.cluster import Setting, SettingCatalog
+from setting_catalogs import CATALOGS
+from steersman_databases.engines.cluster import SettingCatalog
 from steersman_databases.engines.postgresql.parameters import judge, refused
-
-
-def catalog(version: str) -> SettingCatalog:
-    rows = json.loads(Path(__file__).with_name(f"settings-{version}.json").read_text())
-    return {row["name"]: Setting(**row) for row in rows}
-
-
-CATALOGS = {version: catalog(version) for version in ("15", "17")}
 
 
 @pytest.fixture(params=CATALOGS)
